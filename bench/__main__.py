@@ -12,7 +12,7 @@ from bench.report import show, write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print and keep. A goal that was not met is shown as such and is no error: machines differ."""
+    """Run, print and write the report. A goal that was not met is shown and is no error: machines differ."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("name", choices=[*NAMES, "all"])
     parser.add_argument("--quick", action="store_true", help="under a minute for each, with more noise")

@@ -1,4 +1,4 @@
-"""The server that a benchmark runs on: its own, in a temporary directory, and durable."""
+"""The PostgreSQL server of a benchmark: its own, in a temporary directory, with durable commits."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LOG_FILES = 32
 
 
 def make_log_files(server: PostgresServer) -> None:
-    """What a server has that has run for a while: files of its log that are written into again.
+    """Create the WAL files that a server has after running for a while, and reuses.
 
-    A new one fills each with zeros first, and whoever writes fastest waits for most of them.
+    A new server fills each file with zeros first, and the fastest writer waits for most of them.
     """
     with Database(server, "postgres").connect_admin() as connection:
         for _ in range(LOG_FILES):
@@ -36,7 +36,7 @@ def make_log_files(server: PostgresServer) -> None:
 
 @contextmanager
 def migrated_database() -> Generator[Database]:
-    """A database with the kernel's schema, on a server that goes away afterwards."""
+    """A database with the kernel's schema, on a server that is removed afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     with PostgresServer(directory, settings=SETTINGS, ephemeral=True) as server:
         make_log_files(server)
@@ -48,7 +48,7 @@ def migrated_database() -> Generator[Database]:
 
 
 def another_database(database: Database, name: str) -> Database:
-    """A second one with the kernel's schema, on the same server."""
+    """A second database with the kernel's schema, on the same server."""
     another = Database(database.server, name)
     another.create()
     migrate(another.admin_url)
@@ -57,7 +57,7 @@ def another_database(database: Database, name: str) -> Database:
 
 
 def server_facts(database: Database) -> Row:
-    """What makes two servers differ, for the machine of a report."""
+    """The settings in which servers differ, for the machine of a report."""
     with database.connect_admin() as connection:
         names = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
         return {

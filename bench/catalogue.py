@@ -1,4 +1,4 @@
-"""Which benchmarks there are."""
+"""The names of all benchmarks."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ NAMES = ("kernel", "growth", "jobs", "players", "orders", "console", "nonces", "
 
 
 def benchmark(name: str) -> Callable[..., Report]:
-    """The benchmark's run function. Imported only now: one benchmark needs not what another one needs."""
+    """The benchmark's run function. Imported only now: each benchmark has dependencies of its own."""
     return cast("Callable[..., Report]", import_module(f"bench.{name}").run)

@@ -1,4 +1,4 @@
-"""How soon every page of the console answers with a million jobs behind it, and what a watcher costs."""
+"""Response times of every console page over a million jobs, and the memory of an open live stream."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _token(database: Database) -> str:
 
 
 def _page(url: str, token: str, path: str, rounds: int) -> Row:
-    """One connection, one request after another: the first byte has come when the status line has."""
+    """One connection, one request after another; the first byte is the status line's."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port or 0)
     times: list[float] = []
@@ -137,7 +137,7 @@ def _page(url: str, token: str, path: str, rounds: int) -> Row:
         size = len(answer.read())
         assert answer.status == 200, (path, answer.status)
     connection.close()
-    # The first one warms the pool and the templates up.
+    # The first request warms up the pool and the templates.
     warm = sorted(times[1:])
     return {
         "page": path or "/",
@@ -148,7 +148,7 @@ def _page(url: str, token: str, path: str, rounds: int) -> Row:
 
 
 def _streams(url: str, token: str, count: int) -> float:
-    """How much the process grows for each open stream, both ends of it: they live in one process here."""
+    """How much the process grows for each open stream, with both ends: here they share one process."""
     place = urlsplit(url)
     before = _resident_kib()
     opened: list[http.client.HTTPConnection] = []

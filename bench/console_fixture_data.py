@@ -1,4 +1,4 @@
-"""A database as a year of work leaves it: a million jobs, orders, leases, refusals."""
+"""A database as after a year of work: a million jobs, orders, leases, refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STATEMENTS = Path(__file__).parent / "fixture_data" / "console.sql"
 
 @dataclass(frozen=True, slots=True)
 class FixtureData:
-    """How much of everything."""
+    """The number of rows of each kind."""
 
     jobs: int
     orders: int
@@ -20,7 +20,7 @@ class FixtureData:
 
 
 def fill(database: Database, stock: FixtureData) -> None:
-    """As the superuser: nobody else may write the tables."""
+    """Fill it as the superuser: no other role may write the tables."""
     with database.connect_admin() as connection:
         for name, count in asdict(stock).items():
             connection.execute("select set_config(%s, %s, false)", (f"bench.{name}", str(count)))

@@ -1,8 +1,8 @@
-"""bench-flows: records from Redis Streams to PostgreSQL, each once, beside the limit and beside peers.
+"""bench-flows: records from Redis Streams to PostgreSQL, exactly once, beside the limit and peers.
 
 Parse JSON, then a keyed sum or a windowed count. The limit reads and copies the same records and does nothing
-between. Peers run the keyed sum over the same records from a source of their own, each with the guarantee
-that it gives; docs/explanation/flows-performance.md says how each is set.
+else. Peers run the keyed sum over the same records from a source of their own, each with the guarantee that
+it gives; docs/explanation/flows-performance.md has the settings of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _console = Console(stderr=True)
 
 
 def run(*, quick: bool) -> Report:
-    """Measure ourselves and the limit, then the peers that can be installed."""
+    """Measure Fencepost and the limit, then the peers that can be installed."""
     count = QUICK_RECORDS if quick else RECORDS
     with stage.env() as (database, redis_url):
         rows = asyncio.run(_ours(database, redis_url, count))
@@ -115,7 +115,7 @@ def _row(title: str, guarantee: str, figures: stage.Figures) -> Row:
 
 
 def goals(rows: Sequence[Row]) -> list[Goal]:
-    """What was promised beside what was measured. A peer that was not measured is a goal that is not met."""
+    """The goals with the measured figures. A peer that was not measured is a goal that is not met."""
     rates = {str(row["system"]): float(row["records/CPU s"]) for row in rows if "records/CPU s" in row}
     ours = rates["fencepost, keyed sum"]
     found = [Goal("keyed sum, records a CPU second", ours, PER_CPU_SECOND_MIN)]

@@ -1,4 +1,4 @@
-"""What becomes of a flow in the long run: its memory over many records, and its return with much state."""
+"""A flow in the long run: its memory over many records, and its recovery time with a large state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.05
 STANDBY_SECONDS = 60
 FILL_SECONDS = 600
 KEYS_STREAM = "keys"
-# Buffers, caches and the allocator's own habits have settled after a tenth.
+# Buffers, caches and the allocator have settled after a tenth.
 SETTLED = 10
 
 
@@ -63,7 +63,7 @@ class RunningFlow:
         return self._metrics.registry.get_sample_value(name, {"flow": self._flow}) or 0
 
     async def look(self) -> None:
-        """Wait a little; raise what ended the worker, if anything has."""
+        """Wait a little; raise the error that ended the worker, if there is one."""
         done, _ = await asyncio.wait([self._task], timeout=LOOK_SECONDS)
         for task in done:
             task.result()
@@ -78,7 +78,7 @@ class RunningFlow:
 
 
 async def memory(database: Database, redis_url: str, count: int) -> MemoryGrowth:
-    """The keyed sum over records that are made as they are read."""
+    """The keyed sum over records that are generated as they are read."""
 
     def records() -> Iterator[bytes]:
         return map(stage.record, range(count))
@@ -101,7 +101,7 @@ async def memory(database: Database, redis_url: str, count: int) -> MemoryGrowth
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTime:
-    """Since the SIGKILL, and of that since the successor has the lease; until its first commit."""
+    """Time from the SIGKILL, and from the successor's lease, to the successor's first commit."""
 
     since_kill_seconds: float
     since_takeover_seconds: float
@@ -109,19 +109,19 @@ class RecoveryTime:
 
 
 def counts() -> Flow:
-    """State and a row for every key."""
+    """A flow with state and a row for every key."""
     numbers = Flow("recovery").source(RedisStreams(KEYS_STREAM)).json()
     return numbers.key_by(lambda n: f"key-{n}").count().sink(PostgresUpsert("kept", ["key"], ["value"]))
 
 
 async def work_until_killed(database_url: str, redis_url: str) -> None:
-    """In a process of its own."""
+    """Runs in a process of its own."""
     async with Fencepost(database_url, redis_url=redis_url) as fp:
         await FlowWorker(fp, counts(), redis_url=redis_url, settings=stage.SETTINGS).run()
 
 
 async def recovery(database: Database, redis_url: str, keys: int) -> RecoveryTime:
-    """A worker is killed while it is at work behind a state of so many keys; another one stands by."""
+    """A worker with a state of `keys` keys is killed while it works; another one stands by."""
     client = connect_bytes(redis_url, "the benchmark")
     await _fill(client, keys)
     with Child(work_until_killed, database.url, redis_url) as first:
@@ -158,7 +158,7 @@ async def _fill(client: Any, keys: int) -> None:
 
 
 def _kept(database: Database) -> int:
-    """How many records are counted for good."""
+    """How many records are counted in committed rows."""
     with database.connect_admin() as connection:
         [[total]] = connection.execute("select coalesce(sum(value), 0) from kept").fetchall()
         return int(total)

@@ -1,4 +1,4 @@
-"""The stage of bench-flows: two servers, a stream full of records, and what is run over it."""
+"""The environment of bench-flows: two servers, a stream full of records, and the flows that run over it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTINGS = FlowSettings(batch=10_000, records_max=200_000, interval_seconds=1, b
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run took. CPU is of our process alone: the servers have theirs."""
+    """The figures of one run. CPU is of the worker process alone, without the servers."""
 
     records: int
     wall_seconds: float
@@ -120,7 +120,7 @@ def windowed_count(name: str) -> Flow:
 async def run_flow_on(
     database: Database, redis_url: str, flow: Flow, count: int, settings: FlowSettings = SETTINGS
 ) -> Figures:
-    """From the first read to the commit of the last record."""
+    """Measure from the first read to the commit of the last record."""
     stop = asyncio.Event()
     metrics = Metrics()
 
@@ -141,7 +141,7 @@ async def run_flow_on(
 
 
 async def run_limit(database: Database, redis_url: str, count: int) -> Figures:
-    """XREADGROUP NOACK plus COPY of every record, and nothing between: what no runtime can beat."""
+    """XREADGROUP NOACK plus COPY of every record, and nothing else: an upper bound for every runtime."""
     client = connect_bytes(redis_url, "the benchmark")
     client.response_callbacks.pop("XREADGROUP", None)
     await client.xgroup_create(STREAM, "limit", id="0")

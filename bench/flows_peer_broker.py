@@ -1,7 +1,7 @@
 """A Kafka for peers that need one: the mock broker of librdkafka, filled with the records of a file.
 
-It runs in a process of its own, so that its CPU is counted for nobody; says its address when it is filled,
-and ends with its input. A partition of it keeps no more than 5 MB, which bounds how many records there are.
+It runs in a process of its own, so that its CPU is not counted for any peer; it prints its address when it is
+filled, and ends with its input. A partition keeps at most 5 MB, which bounds the number of records.
 """
 
 from __future__ import annotations

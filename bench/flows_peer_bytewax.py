@@ -1,7 +1,7 @@
 """bytewax: a keyed sum over the lines of a file, in batches, to a sink that keeps the last total of a key.
 
-It runs in an environment of its own, which has no fencepost. No recovery store is set, which is its
-fastest way.
+It runs in an environment of its own, without fencepost. No recovery store is set, which is its fastest
+configuration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def main() -> None:
-    # They are of that environment, so nothing of them is known here.
+    # They are packages of that environment, which the type checkers here do not see.
     orjson: Any = importlib.import_module("orjson")
     op: Any = importlib.import_module("bytewax.operators")
     testing: Any = importlib.import_module("bytewax.testing")
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def most_mb() -> float:
-    """Most that was resident; what `getrusage` says begins with the size of whoever started us."""
+    """Peak resident memory; the value of `getrusage` starts with the size of the parent process."""
     status = Path("/proc/self/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
 

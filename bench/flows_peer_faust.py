@@ -1,6 +1,6 @@
-"""faust-streaming: a keyed sum over a topic of a mock broker, totals in a dict: its fastest way.
+"""faust-streaming: a keyed sum over a topic of a mock broker, totals in a dict: its fastest configuration.
 
-It runs in an environment of its own, which has no fencepost. A table with a changelog would be slower.
+It runs in an environment of its own, without fencepost. A table with a changelog would be slower.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ BROKER = Path(__file__).with_name("flows_peer_broker.py")
 
 
 def main() -> None:
-    # They are of that environment, so nothing of them is known here.
+    # They are packages of that environment, which the type checkers here do not see.
     orjson: Any = importlib.import_module("orjson")
     faust: Any = importlib.import_module("faust")
     path, count = sys.argv[1], int(sys.argv[2])
-    # What faust runs reads the command line itself, and redirects what is printed.
+    # faust's runner reads the command line itself, and redirects standard output.
     sys.argv = sys.argv[:1]
     answers = os.dup(1)
     broker = subprocess.Popen(
@@ -63,7 +63,7 @@ def main() -> None:
                 }
                 os.write(answers, (json.dumps(figures) + "\n").encode())
                 broker.kill()
-                # It has no other way to end in the middle of a stream that does not.
+                # It has no other way to end in the middle of an endless stream.
                 os._exit(0)
 
     app.agent(app.topic("orders", value_serializer="raw", key_serializer="raw"))(add)
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def most_mb() -> float:
-    """Most that was resident; what `getrusage` says begins with the size of whoever started us."""
+    """Peak resident memory; the value of `getrusage` starts with the size of the parent process."""
     status = Path("/proc/self/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
 

@@ -1,6 +1,7 @@
-"""pathway: a keyed sum over rows that a Python source gives it, once a second, to a callback.
+"""pathway: a keyed sum over rows of a Python source, committed once a second, to a callback.
 
-It runs in an environment of its own, which has no fencepost. Nothing is persisted, which is its fastest way.
+It runs in an environment of its own, without fencepost. Nothing is persisted, which is its fastest
+configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 
 def main() -> None:
-    # They are of that environment, so nothing of them is known here.
+    # They are packages of that environment, which the type checkers here do not see.
     orjson: Any = importlib.import_module("orjson")
     pathway: Any = importlib.import_module("pathway")
     count = int(sys.argv[2])
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def most_mb() -> float:
-    """Most that was resident; what `getrusage` says begins with the size of whoever started us."""
+    """Peak resident memory; the value of `getrusage` starts with the size of the parent process."""
     status = Path("/proc/self/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
 

@@ -1,7 +1,7 @@
 """quixstreams: a keyed sum over a topic of a mock broker, state in its RocksDB, changelog topics off.
 
-It runs in an environment of its own, which has no fencepost. The mock broker cannot tell how topics are
-configured, so the question is answered here.
+It runs in an environment of its own, without fencepost. The mock broker cannot report how topics are
+configured, so this script answers that request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIG = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy"
 
 
 def main() -> None:
-    # They are of that environment, so nothing of them is known here.
+    # They are packages of that environment, which the type checkers here do not see.
     orjson: Any = importlib.import_module("orjson")
     quixstreams: Any = importlib.import_module("quixstreams")
     topics: Any = importlib.import_module("quixstreams.models.topics")
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def most_mb() -> float:
-    """Most that was resident; what `getrusage` says begins with the size of whoever started us."""
+    """Peak resident memory; the value of `getrusage` starts with the size of the parent process."""
     status = Path("/proc/self/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
 

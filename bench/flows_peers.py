@@ -1,4 +1,4 @@
-"""The peers of bench-flows: each in an environment of its own, by a script that says how it is set."""
+"""The peers of bench-flows: each in an environment of its own, run by a script with its settings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ HERE = Path(__file__).parent
 SECONDS_MAX = 600
 ORJSON = "orjson==3.13.0"
 KAFKA = "confluent-kafka==2.12.2"
-# What a mock broker can hold: a partition keeps 5 MB and then forgets the oldest.
+# What a mock broker can hold: a partition keeps 5 MB and then drops the oldest.
 MOCKED_MAX = 120_000
 QUICK_MAX = 40_000
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPeer:
-    """Who, what it promises as it is set here, and how many records it is given at most."""
+    """The peer, its guarantee with the settings used here, and the most records that it is given."""
 
-    # The truth is of no matter here: a peer of flows keeps its offsets where it likes.
+    # `truth` does not matter here: a peer of flows keeps its offsets where it likes.
     peer: Peer
     guarantee: str
     records_max: int | None = None
@@ -42,7 +42,7 @@ PEERS = (
 
 
 def measured_peers(count: int, *, quick: bool) -> list[Row]:
-    """A row for each; in the quick form only those whose environment is there already."""
+    """A row for each; in the quick form only those whose environment exists already."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as folder:
         lines = Path(folder) / "records.jsonl"
@@ -63,7 +63,7 @@ def measured_peers(count: int, *, quick: bool) -> list[Row]:
 
 
 class WrongSum(Exception):
-    """What was summed is not what was given: its figures would be of no worth."""
+    """The sum is not that of the input: the figures would be worthless."""
 
 
 def _measure(peer: Peer, lines: Path, count: int) -> Row:

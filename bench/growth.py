@@ -1,7 +1,7 @@
-"""bench-growth: how cost grows, with workers, with history, with the size of payloads and with keys.
+"""bench-growth: how cost grows with workers, with history, with the size of payloads and with keys.
 
-One thing grows while all else stays as it is. Its sizes take turns, so that what others do on this machine
-hits all of them; a figure is the median. `cost` is what a row costs, in times of what it costs at the first.
+One dimension grows while everything else stays the same. Its sizes take turns, so that other load on this
+machine affects all of them; a figure is the median. `cost` is the cost of a row relative to the first size.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from fencepost.kernel import lease, outbox
 from fencepost.kernel.drivers import run as run_call
 
 SHARE_KEPT_MIN = 0.7
-"""A thousand times the keys, or the history, cost a row half as much again at most."""
+"""With a thousand times the keys, or the history, a row costs at most half as much again."""
 PAYLOAD_KEPT_MIN = 0.2
-"""A hundred times the bytes, coming and going, cost a job five times as much at most."""
+"""With a hundred times the bytes, in payload and result, a job costs at most five times as much."""
 WORKERS_GAIN_MIN = 1.2
-"""On two cores, which the server shares with them."""
+"""On two cores, which the server shares with the workers."""
 HEAVY_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How far to go."""
+    """The sizes to measure."""
 
     rounds: int
     calls: int
@@ -61,7 +61,7 @@ WHOLE = Scale(5, 8, (100, 1000, HEAVY_BYTES, 50_000), (1, 2, 4, 8), (1000, 100_0
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Rows a second of one thing, by the size of what grows."""
+    """Rows a second of one dimension, by its size."""
 
     what: str
     unit: str
@@ -88,7 +88,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where it is measured, with numbers that nobody had before."""
+    """Runs the measurements, with ids that were not used before."""
 
     scale: Scale
     bases: count[int]
@@ -113,7 +113,7 @@ class Field:
 
 
 def run(*, quick: bool) -> Report:
-    """Measure each strain from its smallest size to its largest."""
+    """Measure each dimension from its smallest size to its largest."""
     field = Field(QUICK if quick else WHOLE, count(FIRST_ID, 10**8))
     with migrated_database() as database:
         facts = machine(**server_facts(database))
@@ -133,7 +133,7 @@ def _payloads(field: Field, database: Database) -> Growth:
 
 
 def _text(size: int) -> str:
-    """That no compression makes small."""
+    """Text that does not compress."""
     return random.Random(size).randbytes(size // 2).hex()  # noqa: S311 - Repeatable, no secret.
 
 
@@ -161,7 +161,7 @@ def _keys(field: Field, database: Database) -> list[Growth]:
 
 
 def _stocked(database: Database, size: int) -> Database:
-    """A database that has met so many keys and jobs, with the statistics that time would have made."""
+    """A database with so many keys and jobs, and the statistics that autovacuum would have made."""
     stocked = another_database(database, f"keys_{size}")
     text = files("bench").joinpath("fixture_data", "many_keys.sql").read_text()
     with stocked.connect_admin() as connection:
@@ -181,7 +181,7 @@ def _renewals_among(leases: int) -> Step:
 
 
 def _messages_among(keys: int) -> Step:
-    """As many come as go, so that all keys go on waiting."""
+    """As many are put as are delivered, so that all keys keep a waiting message."""
 
     async def pass_on(connection: Connection, turn: Turn) -> None:
         chosen = [f"key-{number % keys + 1}" for number in turn.ids]

@@ -1,8 +1,8 @@
-"""bench-jobs: the whole life of a job, ours beside the libraries that a team would use instead.
+"""bench-jobs: the whole life of a job, in Fencepost and in the libraries that a team would use instead.
 
 Submit, dispatch, claim, an empty handler, the finish, the acknowledgement: on one PostgreSQL with durable
 commits and one Valkey, one library after another, each in an environment of its own. What is measured, and
-how each is set, is in docs/explanation/jobs-performance.md.
+the settings of each, are in docs/explanation/jobs-performance.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _console = Console(stderr=True)
 
 
 def run(*, quick: bool) -> Report:
-    """Measure ourselves, then every peer, then how our own figures hold."""
+    """Measure Fencepost, then every peer, then how Fencepost's own figures hold under load."""
     with servers() as pair:
         facts = machine(**server_facts(pair.database_for(OURSELVES)))
         ours, alone = (
@@ -58,7 +58,7 @@ def run(*, quick: bool) -> Report:
         strangers: list[Row] = []
         for peer in invited:
             strangers.append(_stranger(pair, peer, quick=quick))
-            # It takes long: whoever interrupts it has what was measured so far.
+            # It takes long: if it is interrupted, the report has what was measured so far.
             write(_report(ours, alone, strangers, held, facts, quick=quick))
     if not quick:
         ours, alone, *strangers = _with_exhibits([OURSELVES, ALONE, *invited], [ours, alone, *strangers])
@@ -68,7 +68,7 @@ def run(*, quick: bool) -> Report:
 def _report(
     ours: Row, alone: Row, strangers: Sequence[Row], held: scale.HeldRate, facts: Row, *, quick: bool
 ) -> Report:
-    """With a row for everybody, also for those who were not measured."""
+    """With a row for every peer, including those that were not measured."""
     seen = {row["system"] for row in strangers}
     absent = [_absent(peer, NOT_INVITED) for peer in STRANGERS if peer.title not in seen]
     rows = [ours, alone, *strangers, *absent, *held.rows()]
@@ -76,14 +76,14 @@ def _report(
 
 
 def _invited(*, quick: bool) -> Sequence[Peer]:
-    """All of them; in the quick form the fastest of them, if its environment is there already."""
+    """All of them; in the quick form the fastest of them, if its environment exists already."""
     if not quick:
         return STRANGERS
     return ready_ones(peer for peer in STRANGERS if peer.name in QUICK_STRANGERS)
 
 
 def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
-    """Its row, or why there is none: nobody is skipped in silence."""
+    """Its row, or the reason why there is none: no peer is skipped silently."""
     try:
         Environment(peer).make()
         beside, alone, bare = _bare(pair, [OURSELVES, ALONE, peer], quick=quick)
@@ -94,7 +94,7 @@ def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
 
 
 def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.Throughput]:
-    """With the empty handler, by turns: the goals compare what was measured in the same minutes."""
+    """With the empty handler, in turns: the goals compare what was measured in the same minutes."""
     _tell(f"{peers[-1].title}: throughput")
     with ExitStack() as stage:
         entrants = [stage.enter_context(_on_stage(pair, peer)) for peer in peers]
@@ -129,7 +129,7 @@ def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: boo
 
 
 def _durable(pair: Servers, peer: Peer, length: contest.JobsLength) -> Mapping[str, Cell]:
-    """A store in Redis with every command on disk before its answer, as PostgreSQL has its commits."""
+    """A store in Redis with every command on disk before its reply, as PostgreSQL has its commits."""
     pair.keep_redis_durable(True)
     try:
         with _on_stage(pair, peer) as entrant:
@@ -141,21 +141,21 @@ def _durable(pair: Servers, peer: Peer, length: contest.JobsLength) -> Mapping[s
 
 
 def _with_exhibits(peers: Sequence[Peer], rows: Sequence[Row]) -> list[Row]:
-    """Each row with what its peer does to a zombie. Side by side: nothing is timed, and most is waiting."""
+    """Each row with what its peer does to a zombie. In parallel: nothing is timed, most is waiting."""
     with ThreadPoolExecutor(EXHIBITS_AT_ONCE) as threads:
         found = threads.map(_exhibit, peers, rows)
         return [{**row, **cells} for row, cells in zip(rows, found, strict=True)]
 
 
 def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
-    """Whether the zombie's late finish is refused, in both scenes, and how many effects the job had."""
+    """Whether the zombie's late finish is refused, in both scenarios, and how many effects the job had."""
     if JOBS not in row:
         return {}
     endings: dict[str, zombie.ZombieEnding] = {}
     for harness in ("during", "after"):
         _tell(f"{peer.title}: the zombie, {harness}")
         try:
-            # Servers of its own: everybody empties the Redis that he finds.
+            # Servers of its own: every peer empties its Redis.
             with servers() as pair, _on_stage(pair, peer) as entrant:
                 endings[harness] = zombie.play(entrant, harness)
         except zombie.NeverRanElsewhere:
@@ -169,7 +169,7 @@ def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
 
 
 def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
-    """Our own figures again: pgbench beside us, more workers, a long history, a long queue."""
+    """Fencepost's own figures again: next to pgbench, with more workers, a long history, a long queue."""
     how_far = scale.QUICK if quick else scale.WHOLE
 
     def working(entrant: Entrant, workers: int = 1) -> Callable[[], float]:
@@ -213,7 +213,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
 
 @contextmanager
 def _on_stage(pair: Servers, peer: Peer) -> Generator[Entrant]:
-    """A fresh database, an empty Redis and an empty ledger."""
+    """A fresh database, an empty Redis and an empty results store."""
     with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
         database = pair.database_for(peer)
         entrant = Entrant(peer, database, pair.valkey.url, Path(folder))
@@ -221,7 +221,7 @@ def _on_stage(pair: Servers, peer: Peer) -> Generator[Entrant]:
             entrant.prepare()
             yield entrant
         finally:
-            # At once: the next one would be measured with its vacuum and its checkpoint.
+            # At once: otherwise its vacuum and its checkpoint would run during the next measurement.
             database.drop()
 
 
@@ -230,7 +230,7 @@ def _tell(what: str) -> None:
 
 
 def goals(ours: Row, strangers: Sequence[Row]) -> list[Goal]:
-    """What was promised, beside what was measured. Without anybody to compare with there is no goal."""
+    """The goals with the measured figures. Without a peer to compare with there is no goal."""
     found = [Goal("p50 from submit to start, ms", float(ours["p50 ms"]), P50_MS_MAX, at_most=True)]
     rivals = (
         ("PostgreSQL", "times the best whose truth is PostgreSQL", BESIDE, TIMES_THE_BEST_MIN),

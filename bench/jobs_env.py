@@ -1,7 +1,7 @@
-"""Where the libraries meet: one PostgreSQL with durable commits and one Valkey, a fresh database for each.
+"""The environment of bench-jobs: one durable PostgreSQL and one Valkey, a fresh database for each library.
 
-A library's parts run as processes of its own environment, told by a JSON document; `peers/runner.py` is the
-other side of the conversation.
+The roles of a library run as processes of its own environment and get a JSON document; `peers/runner.py` is
+the other side of this protocol.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ LOGGED: dict[str, str | int] = {"log_line_prefix": "%d|", "max_connections": 300
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The pair that everybody uses, one after another."""
+    """The two servers that all libraries use, one after another."""
 
     postgres: PostgresServer
     valkey: ValkeyServer
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def make_templates(self) -> None:
-        """What a database begins with: the table of effects, and our schema in ours."""
+        """The initial content of a database: the table of effects, and for Fencepost its schema."""
         empty, migrated = Database(self.postgres, EMPTY), Database(self.postgres, MIGRATED)
         empty.create()
         with empty.connect_admin() as connection:
@@ -59,18 +59,18 @@ class Servers:
         migrated.create_logins()
 
     def database_for(self, peer: Peer) -> Database:
-        """A new one, empty but for the table of effects; ours is migrated. Redis is wiped."""
+        """A new database, empty except for the table of effects; Fencepost's is migrated. Redis is wiped."""
         database = Database(self.postgres, f"{peer.name}_{next(self.numbers)}")
         database.create(template=EMPTY if peer.packages else MIGRATED)
         self.valkey.flush()
         return database
 
     def keep_redis_durable(self, durable: bool) -> None:
-        """Every command on disk before its answer, or nothing on disk at all."""
+        """Every command on disk before its reply, or nothing on disk at all."""
         redis: Any = connect_sync(self.valkey.url, reply_seconds=30)
         redis.config_set("appendfsync", "always" if durable else "everysec")
         redis.config_set("appendonly", "yes" if durable else "no")
-        # The first file is written in the background, and nothing is durable before it is there.
+        # The first file is written in the background, and nothing is durable before it exists.
         while redis.info("persistence")["aof_rewrite_in_progress"]:
             time.sleep(0.05)
         redis.close()
@@ -90,7 +90,7 @@ def servers() -> Generator[Servers]:
 
 
 class ProcessPart:
-    """A process of a library, with whatever it started."""
+    """A process of a library, with its child processes."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
@@ -98,7 +98,7 @@ class ProcessPart:
 
     @property
     def pids(self) -> list[int]:
-        """Everybody in its session, the main one first."""
+        """Every process in its session, the main one first."""
         return [self._process.pid, *sorted(_session(self._process.pid) - {self._process.pid})]
 
     def freeze(self) -> None:
@@ -113,11 +113,11 @@ class ProcessPart:
             raise CannotTakePart(f"its worker ended: {lines[-1][:200]}")
 
     def resident_bytes(self) -> int:
-        """What all its processes hold in memory; shared pages count for each."""
+        """The resident memory of all its processes; shared pages count for each."""
         return sum(_resident_bytes(pid) for pid in self.pids)
 
     def end(self) -> None:
-        """Ask, and then kill whoever is left."""
+        """Terminate it, and then kill what is left."""
         self.thaw()
         with suppress(ProcessLookupError):
             self._process.terminate()
@@ -147,12 +147,12 @@ class Entrant:
         return ResultsStore(self.folder)
 
     def prepare(self) -> None:
-        """What the library needs in its database; ours began with it."""
+        """Create what the library needs in its database; Fencepost's has it already."""
         if self.peer.packages:
             self.call("prepare")
 
     def call(self, part: str, **order: Any) -> dict[str, Any]:
-        """Let it play a part to its end; answers what it said last."""
+        """Run one role to its end; returns its last output."""
         try:
             ended = subprocess.run(
                 self._command(part, order),
@@ -172,7 +172,7 @@ class Entrant:
 
     @contextmanager
     def worker(self, name: str = "A", **order: Any) -> Generator[ProcessPart]:
-        """A worker process, in a session of its own so that everybody it starts can be found."""
+        """A worker process, in a session of its own so that all its children can be found."""
         log = self.folder / f"worker-{name}.log"
         with log.open("a") as output:
             process = subprocess.Popen(
@@ -189,20 +189,20 @@ class Entrant:
             part.end()
 
     def effects(self, job: str) -> list[str]:
-        """Who wrote the effect of a job, in order."""
+        """Which workers wrote the effect of a job, in order."""
         with self.database.connect_admin() as connection:
             rows = connection.execute("select who from public.effect where job = %s order by id", (job,))
             return [who for (who,) in rows]
 
     def clear_up(self) -> None:
-        """What autovacuum does in its time, at once."""
+        """Vacuum now, as autovacuum would later."""
         with self.database.connect_admin() as connection:
             connection.execute("vacuum")
 
     def commits(self) -> int:
-        """Transactions that have written so far: each has taken a number.
+        """Transactions that have written so far: each has taken a transaction id.
 
-        The server's statistics would lag: a session that idles keeps its last second to itself for ten more.
+        The server's statistics would lag: an idle session reports its last second up to ten seconds later.
         """
         with psycopg.connect(self.database.server.url(), autocommit=True) as connection:
             rows = connection.execute(
@@ -212,7 +212,7 @@ class Entrant:
 
     @contextmanager
     def statements_logged(self) -> Generator[StatementLog]:
-        """Inside the block, whoever connects has its statements written to the server's log."""
+        """Inside the block, new connections have their statements written to the server's log."""
         self._log_statements(sql.Literal("all"))
         try:
             yield StatementLog(self.database.server.log, self.database.name)
@@ -225,7 +225,7 @@ class Entrant:
             connection.execute(sql.SQL("alter database {} set log_statement = {}").format(name, which))
 
     def _command(self, part: str, order: dict[str, Any]) -> Sequence[str | Path]:
-        # Strangers own their database, as their documentation has it; we run as a service does.
+        # Peers own their database, as their documentation has it; Fencepost runs as a service does.
         address = self.database.admin_url if self.peer.packages else self.database.url
         told = {
             "postgres_url": address,
@@ -239,7 +239,7 @@ class Entrant:
 
 @dataclass(slots=True)
 class StatementLog:
-    """The server's log, read from where it was left."""
+    """The server's log, read from the last position."""
 
     path: Path
     database: str

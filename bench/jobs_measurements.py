@@ -1,4 +1,4 @@
-"""What is measured of one library: throughput, waiting time, the load on PostgreSQL, memory."""
+"""The measurements of one library: throughput, waiting time, the load on PostgreSQL, memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARM_UP = 200
 
 @dataclass(frozen=True, slots=True)
 class JobsLength:
-    """How long to measure; none of what is 0."""
+    """How long to measure; 0 skips a measurement."""
 
     round_seconds: float
     rounds: int
@@ -32,18 +32,18 @@ WHOLE = JobsLength(2.0, 3, 5.0, 1_000, 100_000, 30, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Whole lives a second, from the first submission to the last finish, and commits for each."""
+    """Whole job lives a second, from the first submission to the last finish, and commits for each."""
 
     jobs_per_second: float
     commits_per_job: float
 
 
 def throughput(entrant: Entrant, kind: str, length: JobsLength) -> Throughput:
-    """The median over some rounds, with one worker; how many jobs make a round, a first short one tells."""
+    """The median over some rounds, with one worker; a short first round determines the jobs in a round."""
     with entrant.worker(kind=kind):
         warm(entrant, kind)
         guess = rate(entrant, kind, WARM_UP)
-        # A short round underrates who works in batches: ask again with more.
+        # A short round underrates a library that works in batches: measure again with more jobs.
         guess = max(guess, rate(entrant, kind, round(guess * length.round_seconds / 4) + 1))
         count = max(WARM_UP, round(guess * length.round_seconds))
         before = entrant.commits()
@@ -53,11 +53,11 @@ def throughput(entrant: Entrant, kind: str, length: JobsLength) -> Throughput:
 
 
 def by_turns(entrants: Sequence[Entrant], kind: str, length: JobsLength) -> list[Throughput]:
-    """The same of several, a round of one after a round of another, each with a worker of its own.
+    """The same for several libraries, in alternating rounds, each with a worker of its own.
 
-    A machine that others use is another machine a minute later: so everybody has a bit of each. Nobody always
-    follows the same neighbour, and nobody works while the server clears up behind one: each finds its own
-    database cleared up, however many jobs it has done there.
+    The load of a shared machine changes from minute to minute: so every library gets a part of each. No
+    library always follows the same other one, and none works while the server vacuums after another: each
+    finds its own database vacuumed, however many jobs it has done there.
     """
     single = replace(length, rounds=1)
     turns: list[list[Throughput]] = [[] for _ in entrants]
@@ -73,7 +73,7 @@ def by_turns(entrants: Sequence[Entrant], kind: str, length: JobsLength) -> list
 
 
 def warm(entrant: Entrant, kind: str) -> None:
-    """Until the worker is up and has done some jobs."""
+    """Wait until the worker is up and has done some jobs."""
     entrant.call("load", kind=kind, count=WARM_UP)
 
 
@@ -103,7 +103,7 @@ def read_waits(seconds: Sequence[float]) -> Waits:
 
 
 def statements_per_job(entrant: Entrant, length: JobsLength) -> float:
-    """By the server's log, in a run of its own: writing it costs more than most statements."""
+    """From the server's log, in a run of its own: writing it costs more than most statements."""
     with entrant.statements_logged() as log, entrant.worker():
         warm(entrant, "empty")
         log.skip()
@@ -113,7 +113,7 @@ def statements_per_job(entrant: Entrant, length: JobsLength) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Most that a worker held while it worked on a backlog."""
+    """The peak memory of a worker while it works on a backlog."""
 
     megabytes: float
     waiting: int

@@ -1,4 +1,4 @@
-"""Who takes part, and in what environment: each library alone, in the versions that were measured."""
+"""The peers and their environments: each library alone, in the versions that were measured."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from bench.report import DIRECTORY
 
 Truth = Literal["PostgreSQL", "Redis"]
 PEERS = Path(__file__).with_name("peers")
-# Every handler's own write goes over the same driver.
+# The write of every handler uses the same driver.
 DRIVER = "psycopg[binary,pool]==3.3.8"
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A job library. Its `runner` in peers/ plays its parts, and says how it is set."""
+    """A job library. Its `runner` in peers/ has its roles and its settings."""
 
     name: str
     truth: Truth
     packages: tuple[str, ...] = ()
-    # One worker of all looks for lost jobs. Frozen, it would look for none: another one must lead.
+    # One elected worker looks for lost jobs. If that one is frozen, none does: another one must lead.
     has_leader: bool = False
 
     @property
@@ -40,7 +40,7 @@ class Peer:
 
 
 OURSELVES = Peer("fencepost", "PostgreSQL")
-# Without Redis: what a team has that runs nothing but PostgreSQL.
+# Without Redis: for a team that runs nothing but PostgreSQL.
 ALONE = Peer("fencepost_alone", "PostgreSQL")
 STRANGERS = (
     Peer("procrastinate", "PostgreSQL", ("procrastinate==3.10.0",)),
@@ -63,7 +63,7 @@ class CannotTakePart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A virtual environment with one peer and nothing that it did not ask for."""
+    """A virtual environment with one peer and only its dependencies."""
 
     peer: Peer
     directory: Path = DIRECTORY / "env"
@@ -72,16 +72,16 @@ class Environment:
     def python(self) -> Path:
         if not self.peer.packages:
             return Path(sys.executable)
-        # Absolute, but not resolved: the link inside the environment is what makes it one.
+        # Absolute, but not resolved: the link inside the environment is what selects it.
         return (self._home / "bin" / "python").absolute()
 
     @property
     def ready(self) -> bool:
-        """Whether it is there, in these versions."""
+        """Whether it exists, in these versions."""
         return not self.peer.packages or (self._note.exists() and self._note.read_text() == self._wanted)
 
     def make(self) -> None:
-        """Create it, unless it is ready. uv takes the packages from wherever this machine gets its own."""
+        """Create it, unless it is ready. uv uses the package index that this machine is configured for."""
         if self.ready:
             return
         shutil.rmtree(self._home, ignore_errors=True)
@@ -104,7 +104,7 @@ class Environment:
 
 
 def ready_ones(peers: Iterable[Peer]) -> list[Peer]:
-    """Those whose environment is there already."""
+    """The peers whose environment exists already."""
     return [peer for peer in peers if Environment(peer).ready]
 
 

@@ -1,4 +1,4 @@
-"""How our own throughput holds: more workers, a long history, a long queue; and the limit, by pgbench."""
+"""How Fencepost's throughput holds with more workers, a long history, a long queue; and the pgbench limit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bench.report import Goal, Row
 SHARE_OF_PGBENCH_MIN = 0.5
 SHARE_KEPT_MIN = 0.8
 BATCH = 500
-"""What the worker takes and finishes at once when there is enough, and what one submission holds."""
+"""The batch of a worker's claim and finish when enough jobs wait, and of one submission."""
 PIECE = 1_000_000
 
-# As a submission, a claim and a finish leave them, long ago and one after another.
+# As a submission, a claim and a finish leave them, in the past and one after another.
 FINISHED = """
 with made as (
   insert into fencepost.job (job_id, queue, kind, lane, payload, tries_max, lease, submitted_at)
@@ -32,13 +32,13 @@ insert into fencepost.job_finished (job_id, state, final_status, queue, attempt,
                                     finished_at)
 select m.job_id, 'finished', 'ok', m.queue, 1, 1, 'somebody', m.submitted_at, m.submitted_at from made m
 """
-# Below every id that the sequence hands out.
+# Below every id that the sequence assigns.
 FIRST_OLD_ID = -(10**12)
 
 
 @dataclass(frozen=True, slots=True)
 class JobsScale:
-    """How far to go."""
+    """The sizes to measure."""
 
     round_seconds: float
     rounds: int
@@ -55,7 +55,7 @@ WHOLE = JobsScale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4))
 
 @dataclass(frozen=True, slots=True)
 class HeldRate:
-    """Jobs a second, under each strain."""
+    """Jobs a second, under each kind of load."""
 
     scale: JobsScale
     pgbench: float
@@ -85,7 +85,7 @@ class HeldRate:
         return [
             Goal("share of pgbench", round(self.by_workers[1] / self.pgbench, 2), SHARE_OF_PGBENCH_MIN),
             Goal(
-                # pgbench drives PostgreSQL alone, too.
+                # pgbench uses PostgreSQL alone, too.
                 "share of pgbench, ours without Redis too",
                 round(self.without_redis / self.pgbench, 2),
                 SHARE_OF_PGBENCH_MIN,
@@ -102,7 +102,7 @@ class HeldRate:
 
 
 def rate_with(entrant: Entrant, workers: int, scale: JobsScale, guess: float) -> float:
-    """Whole lives a second with so many worker processes."""
+    """Whole job lives a second with so many worker processes."""
     count = max(WARM_UP, round(guess * scale.round_seconds))
     with ExitStack() as stack:
         for number in range(workers):
@@ -112,13 +112,13 @@ def rate_with(entrant: Entrant, workers: int, scale: JobsScale, guess: float) ->
 
 
 def alternately(sides: Sequence[Callable[[], float]], rounds: int) -> list[float]:
-    """The median of each side. They take turns, so that what others do on this machine hits all of them."""
+    """The median of each side. They take turns, so that other load on this machine affects all of them."""
     turns = [[side() for side in sides] for _ in range(rounds)]
     return [median(rates) for rates in zip(*turns, strict=True)]
 
 
 def drain_rate(entrant: Entrant, scale: JobsScale, waiting: int) -> float:
-    """Jobs a second that one worker takes out of a queue that is filled before; the first do not count."""
+    """Jobs a second that one worker takes from a queue filled before; the first jobs do not count."""
     with entrant.database.connect_admin() as connection:
         [[left]] = connection.execute("select count(*) from fencepost.job_waiting").fetchall()
     entrant.call("fill", count=waiting - left, deadline_seconds=600)
@@ -134,7 +134,7 @@ def drain_rate(entrant: Entrant, scale: JobsScale, waiting: int) -> float:
 
 
 def add_history(entrant: Entrant, count: int) -> None:
-    """So many finished jobs, straight into the tables, and the statistics that time would have made."""
+    """Insert so many finished jobs straight into the tables, with the statistics of an analyze."""
     with entrant.database.connect_admin() as connection:
         for done in range(0, count, PIECE):
             first = FIRST_OLD_ID + done
@@ -145,7 +145,7 @@ def add_history(entrant: Entrant, count: int) -> None:
 
 
 def pgbench_rate(entrant: Entrant, scale: JobsScale, connections: int) -> float:
-    """Whole lives a second when pgbench calls the same functions with the same batches."""
+    """Whole job lives a second when pgbench calls the same functions with the same batches."""
     with as_file(files("bench").joinpath("scripts", "job_life_many.sql")) as script:
         rate = Pgbench(entrant.database).rate(
             script, connections=connections, calls=scale.pgbench_calls, variables={"batch": BATCH}

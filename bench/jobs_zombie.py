@@ -1,8 +1,8 @@
-"""The exhibit: a worker stands still inside a handler until its job has run elsewhere, and then goes on.
+"""The zombie test: a worker is frozen inside a handler until its job has run elsewhere, and then continues.
 
-Two scenes, each on a fresh database. *During*: the first goes on while the second still runs. *After*: it
-goes on when the second has finished. In both the first writes its effect and ends its job, too late. What
-counts is what the store says afterwards, and how many effects there are.
+Two scenarios, each on a fresh database. *During*: the first worker continues while the second still runs.
+*After*: it continues when the second has finished. In both the first writes its effect and ends its job, too
+late. What counts is the state in the store afterwards, and the number of effects.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ LEASE_SECONDS = 3
 """The lease, visibility timeout or heartbeat limit that every library is given."""
 ELSEWHERE_SECONDS_MAX = 90
 LEADING_SECONDS = 5
-# A worker that has just begun takes what it finds for its own or for lost; the exhibit is not about that.
+# A worker that has just started treats what it finds as its own or as lost; this test is not about that.
 BEGINNING_SECONDS = 3
 GOING_ON_SECONDS_MAX = 15
-# After the last sign of life: what a library writes when a handler has returned comes after it.
+# After the last action: what a library writes when a handler has returned comes after it.
 SETTLE_SECONDS = 2.0
 
 Scene = Literal["during", "after"]
 
 
 class NeverRanElsewhere(Exception):
-    """The job stayed with the worker that stands still."""
+    """The job stayed with the frozen worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZombieEnding:
-    """What was seen at the end of a scene."""
+    """The state at the end of a scenario."""
 
     accepted: bool
     effects: int
@@ -42,7 +42,7 @@ class ZombieEnding:
 
 
 def verdict(during: ZombieEnding, after: ZombieEnding) -> str:
-    """In words. Refused means that in neither scene the late finish changed what the store says."""
+    """In words. Refused means that in neither scenario the late finish changed the state in the store."""
     if during.accepted and after.accepted:
         return "accepted"
     if during.accepted:
@@ -51,7 +51,7 @@ def verdict(during: ZombieEnding, after: ZombieEnding) -> str:
 
 
 def play(entrant: Entrant, harness: Scene) -> ZombieEnding:
-    """Both workers on one job; answers whether the late finish changed anything in the store."""
+    """Both workers on one job; returns whether the late finish changed anything in the store."""
     order = {"kind": "zombie", "lease_seconds": LEASE_SECONDS}
     ledger = entrant.ledger
     with _bystander(entrant, order), entrant.worker("A", **order) as first:
@@ -74,7 +74,7 @@ def play(entrant: Entrant, harness: Scene) -> ZombieEnding:
 
 @contextmanager
 def _bystander(entrant: Entrant, order: dict[str, Any]) -> Generator[None]:
-    """A third worker that takes no jobs and leads, where one of them does."""
+    """A third worker that takes no jobs and becomes the leader, for libraries that have one."""
     if not entrant.peer.has_leader:
         yield
         return
@@ -84,7 +84,7 @@ def _bystander(entrant: Entrant, order: dict[str, Any]) -> Generator[None]:
 
 
 def _run_elsewhere(entrant: Entrant, order: dict[str, Any]) -> None:
-    """Until the second worker has it; where no worker looks for lost jobs, do what the documentation says."""
+    """Wait until the second worker has it; where no worker looks for lost jobs, recover as documented."""
     deadline = time.monotonic() + ELSEWHERE_SECONDS_MAX
     time.sleep(LEASE_SECONDS)
     while not entrant.ledger.acted("B", "started"):
@@ -95,7 +95,7 @@ def _run_elsewhere(entrant: Entrant, order: dict[str, Any]) -> None:
 
 
 def _go_on(entrant: Entrant, who: str, thaw: Callable[[], None] | None = None) -> None:
-    """Let a worker go on. One that never writes was stopped by its library or refused: that is an answer."""
+    """Let a worker continue. One that never writes was stopped or refused by its library: a result."""
     entrant.ledger.open_gate(who)
     if thaw is not None:
         thaw()

@@ -1,7 +1,7 @@
-"""bench-judge: what a box costs beside a plain spawn, and submissions a second from end to end.
+"""bench-judge: the cost of a box compared with a plain spawn, and submissions a second from end to end.
 
-One round runs the same empty C program once in every way, in turn, so that a busy moment of the machine falls
-on all of them. Commands are spawned alike, ours and others'; the resident box is asked as the judge asks it.
+One round runs the same empty C program once in every way, in turn, so that a busy moment of the machine
+affects all of them. All commands are spawned the same way; the resident box is used as the judge uses it.
 Bubblewrap has no cgroup, so a single box without one is shown too. End to end is a C program of about a
 millisecond with ten tests, compiled anew for each submission; the bare sandbox is the same compilations and
 runs through the same boxes, without a job, a database or a verdict.
@@ -93,7 +93,7 @@ def _rows(overheads: Mapping[str, list[float]]) -> list[dict[str, Cell]]:
 
 
 def _absent(overheads: Mapping[str, list[float]]) -> list[dict[str, Cell]]:
-    """Nobody is skipped in silence."""
+    """No peer is skipped silently."""
     names = {"bubblewrap": "bwrap", "isolate": "isolate", "nsjail": "nsjail"}
     return [{"what": name, "note": "not installed"} for name in names if name not in overheads]
 
@@ -124,9 +124,9 @@ async def _overheads(folder: Path, rounds: int) -> dict[str, list[float]]:
 
 
 def _command(site: Site, order: RunSpec, nowhere: int) -> list[str]:
-    """A box for one run, as anybody can type it."""
+    """A box for one run, as a command line."""
     words = [f"fd{number}={nowhere}" for number in range(3)]
-    # Python's descriptors are closed in a command unless somebody says otherwise.
+    # Python's descriptors are closed in a child process unless they are inheritable.
     os.set_inheritable(nowhere, True)
     return [str(box_program.find()), "run", *words, *site.words(), *order.words()]
 
@@ -143,7 +143,7 @@ async def _in_turn(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float
 
 
 async def _spawn(command: list[str], *, quiet: bool = False) -> None:
-    """As cheap as Python can: no loop, no pipes."""
+    """As cheap as Python can: no event loop, no pipes."""
     to = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
     pid = os.posix_spawn(command[0], command, {}, file_actions=to)  # noqa: ASYNC221 - Nothing else runs here.
     _, status = os.waitpid(pid, 0)  # noqa: ASYNC222
@@ -156,7 +156,7 @@ async def _boxed(boxes: SandboxPool, order: RunSpec, files: BoxFiles) -> None:
 
 
 def _peers(program: Path) -> dict[str, Way]:
-    """Other sandboxes, set to the same namespaces, where they are installed."""
+    """Other sandboxes with the same namespaces, where they are installed."""
     ways: dict[str, Way] = {}
     bwrap = _bubblewrap()
     if bwrap:
@@ -189,7 +189,7 @@ def _bubblewrap() -> str | None:
 
 
 async def _bare(folder: Path, language: Language, count: int) -> float:
-    """Submissions a second when nobody keeps books: compile, and run ten times."""
+    """Submissions a second of the sandbox alone: compile, and run ten times."""
     with Workspace(folder / "bare") as workshop:
         site = Site(workshop.folder, site_roots([language]))
         async with SandboxPool(site, JudgeMetrics.on(Metrics()), slots=SLOTS) as boxes:

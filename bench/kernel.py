@@ -1,6 +1,6 @@
-"""bench-kernel: the hot functions through Python, beside pgbench calling the same ones on the same server.
+"""bench-kernel: the hot functions through Python, compared with pgbench calling them on the same server.
 
-The sides take turns, so that noise from outside hits both; a figure is the median over the rounds. A rate
+The sides take turns, so that noise from outside affects both; a figure is the median over the rounds. A rate
 counts rows: a batch of 100 that takes 5 ms is 20,000/s.
 """
 
@@ -28,7 +28,7 @@ BATCH_GAIN_MIN = 10
 LIVES_PER_SECOND_MIN = 18_000
 CONNECTIONS = 4
 
-# Ids of our own making lie above whatever the sequences hand out.
+# Ids made here are above those that the sequences assign.
 FIRST_ID = 10**12
 
 
@@ -48,7 +48,7 @@ WARM_UP_CALLS = 5
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A work in one of its forms, on a number of connections."""
+    """One function in one of its forms, on a number of connections."""
 
     work: Work
     batch: int
@@ -107,7 +107,7 @@ class KernelEnv:
     bases: count[int] = field(default_factory=lambda: count(FIRST_ID, 10**8))
 
     def measure(self, load: Load, rounds: int) -> Rates:
-        """The median rates, after a few calls that nobody counts."""
+        """The median rates, after a few calls that are not counted."""
         for side in (self._by_python, self._by_pgbench):
             side(replace(load, calls=WARM_UP_CALLS))
         pairs = [(self._by_python(load), self._by_pgbench(load)) for _ in range(rounds)]
@@ -125,7 +125,7 @@ class KernelEnv:
         return rate * load.batch
 
     def _stock(self, load: Load) -> int:
-        """Rows for one round, and the first of their ids."""
+        """Insert the rows for one round; returns the first of their ids."""
         base = next(self.bases)
         if load.work.stock is not None:
             text = files("bench").joinpath("fixture_data", f"{load.work.stock}.sql").read_text()
@@ -135,7 +135,7 @@ class KernelEnv:
 
 
 def seconds_of(database: Database, load: Load, base: int) -> float:
-    """Seconds that all workers took together."""
+    """The seconds that all workers took together."""
     return asyncio.run(_run_python(database.url, load, base))
 
 
@@ -153,7 +153,7 @@ async def _run_python(url: str, load: Load, base: int) -> float:
 
 
 async def _connect(url: str) -> Connection:
-    # Prepared from the first call on, as pgbench does.
+    # Prepared from the first call on, as in pgbench.
     return await psycopg.AsyncConnection.connect(url, autocommit=True, prepare_threshold=0)
 
 
@@ -195,7 +195,7 @@ def _loads(length: KernelLength) -> list[Load]:
 
 
 def goals(rates: Sequence[Rates]) -> list[Goal]:
-    """Python's share of pgbench's rate for each batch, what a batch gains, and the lives of jobs."""
+    """Python's share of pgbench's rate for each batch, the gain of a batch, and the rate of job lives."""
     batches = [measured for measured in rates if measured.load.batch == BATCH]
     singles = {measured.load.work.name: measured for measured in rates if measured.load.batch == 1}
     shares = [

@@ -1,4 +1,4 @@
-"""What the kernel benchmark does: each hot function through Python, on one row and on many.
+"""The calls of the kernel benchmark: each hot function through Python, on one row and on many.
 
 Every step does to the rows from `first` on what the script of the same name in `scripts/` does under pgbench.
 """
@@ -43,7 +43,7 @@ Step = Callable[[Connection, Turn], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A function in its two forms, or in one. `stock` names the rows that must be there before."""
+    """A function in its two forms, or in one. `stock` names the rows that must exist before."""
 
     name: str
     single: Step
@@ -123,7 +123,7 @@ def _job_finish_many(connection: Connection, turn: Turn) -> Awaitable[object]:
 
 
 def held_lease(number: int) -> lease.Lease:
-    """As whoever holds it knows it."""
+    """The lease as its holder knows it."""
     return lease.Lease(f"lease-{number}", OWNER, 1, _LONG_AGO, _LONG_AGO, _LONG_AGO)
 
 
@@ -170,7 +170,7 @@ async def _job_life(connection: Connection, turn: Turn) -> None:
 
 
 def lives_with(payload: Json) -> Step:
-    """Whole lives of jobs that bring this along, and leave as much as their result."""
+    """Whole lives of jobs with this payload, and a result of the same size."""
 
     async def live(connection: Connection, turn: Turn) -> None:
         queue = f"life-{turn.worker}"

@@ -1,7 +1,8 @@
-"""bench-nonces: reserving for 1, 10 and 1,000 signers, in both modes, beside pgbench and the naive way.
+"""bench-nonces: reserving for 1, 10 and 1,000 signers, in both modes, compared with pgbench and naive
+inserts.
 
 All sides run on one durable server, one after another, with the same number of connections; a figure is the
-median over the rounds. `lost` is the share of the naive way's inserts that met a nonce that was taken.
+median over the rounds. `lost` is the share of the naive inserts that met a nonce that was taken.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """One signer that everybody wants."""
+    """One signer that all callers use."""
 
     basic: MeasuredRate
     queue: MeasuredRate
@@ -140,7 +141,7 @@ def _heat(env: NoncesEnv, length: NoncesLength) -> Hot:
 
 
 def _steady(env: NoncesEnv, one: list[Signer], length: NoncesLength) -> MeasuredRate:
-    """The median after a round that warms up: what was just loaded writes every page in full once."""
+    """The median after a warm-up round: the first write to a page after a bulk load logs the full page."""
     rates = [
         _by_node(env, "basic", one, callers=CONNECTIONS, calls=length.calls) for _ in range(1 + length.rounds)
     ]

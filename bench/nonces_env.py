@@ -24,7 +24,7 @@ create table naive_nonce (signer text not null, nonce bigint not null, at timest
                           primary key (signer, nonce));
 grant select, insert on naive_nonce to fencepost_app;
 """
-# As a reservation and its use leave them, long ago.
+# As a reservation and its use leave them, in the past.
 HISTORY = """
 insert into fencepost.nonce_allocation (signer_id, nonce, status, caller_signs, hold, request_id,
                                         fencing_token, tx_hash, created_at, updated_at)
@@ -38,7 +38,7 @@ PIECE = 500_000
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRate:
-    """Nonces a second, and the slowest but one in a hundred."""
+    """Nonces a second, and the 99th percentile of the latency."""
 
     nonces: float
     p99_ms: float = 0.0
@@ -51,7 +51,7 @@ class NoncesEnv:
     rounds: count[int] = field(default_factory=lambda: count(1))
 
     def prepare(self, signers: int) -> None:
-        """Leases that pgbench's owner holds, and the table of the naive way."""
+        """Create leases that pgbench's owner holds, and the table of the naive inserts."""
         with self.database.connect_admin() as admin:
             admin.execute(NAIVE.encode())
             admin.execute(
@@ -67,14 +67,14 @@ class NoncesEnv:
         return MeasuredRate(self._pgbench("nonce_reserve_many.sql", 1, 1, calls, batch) * batch)
 
     def naive(self, signers: int, connections: int, calls: int) -> tuple[MeasuredRate, float]:
-        """Its rate, and the share that came to nothing because another one had the same nonce."""
+        """The rate, and the share that failed because another one had the same nonce."""
         before = self._naive_rows()
         rate = self._pgbench("nonce_naive.sql", signers, connections, calls)
         lost = 1 - (self._naive_rows() - before) / (connections * calls)
         return MeasuredRate(rate * (1 - lost)), lost
 
     def add_history(self, chain_id: int, rows: int) -> None:
-        """So many consumed nonces below the sequence of one signer, straight into the table."""
+        """Insert so many consumed nonces below the sequence of one signer, straight into the table."""
         with self.database.connect_admin() as admin:
             for first in range(0, rows, PIECE):
                 last = min(rows, first + PIECE) - 1
@@ -114,7 +114,7 @@ async def node_on(url: str, mode: str, connections: int) -> AsyncGenerator[Node]
 async def rate_of(
     node: Node, signers: Sequence[Signer], *, callers: int, calls: int, block: int
 ) -> MeasuredRate:
-    """Callers that ask for `block` nonces at a time, one time after another; the first do not count."""
+    """Callers that ask for `block` nonces at a time, one call after another; the first do not count."""
     boot, seconds = random.randrange(10**12), list[float]()  # noqa: S311 - A name for the run's requests.
 
     async def caller(number: int, times: int) -> None:

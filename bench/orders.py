@@ -1,7 +1,7 @@
 """Orders a second to a local broker with 5 ms latency: the service, the one-by-one loop, and two libraries.
 
-All run in the same minutes on the same server, each in a process of its own, with as many requests under
-way. Then the service again, over a history that grows: the cost of an order must not grow with it.
+All run in the same minutes on the same server, each in a process of its own, with as many requests in flight.
+Then the service again, over a history that grows: the cost of an order must not grow with it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(*, quick: bool) -> Report:
     with migrated_database() as database, _broker() as broker_url:
         facts = machine(**server_facts(database))
         env = OrdersEnv(database, broker_url, length)
-        # They take turns, so that noise from outside hits all of them; a figure is the median.
+        # They take turns, so that noise from outside affects all of them; a figure is the median.
         rounds = [env.contest(number) for number in range(length.rounds)]
         contest = {name: _middle([one[name] for one in rounds]) for name in rounds[0]}
         grown = _over_histories(env)
@@ -55,14 +55,14 @@ def run(*, quick: bool) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class OrdersEnv:
-    """Everybody on one database, with one broker."""
+    """All entrants on one database, with one broker."""
 
     database: Database
     broker_url: str
     length: OrdersLength
 
     def contest(self, number: int) -> dict[str, Measured]:
-        """Each contestant once."""
+        """Each entrant once."""
         orders = self.length.orders
         return {
             "one-by-one loop": self._own(self.database.admin_url, "loop", orders // 10, f"loop-{number}"),
@@ -74,7 +74,7 @@ class OrdersEnv:
         }
 
     def remember(self, size: int) -> None:
-        """So many settled orders in every table."""
+        """Insert so many settled orders into every table."""
         script = files("bench").joinpath("fixture_data/orders.sql").read_text()
         with self.database.connect_admin() as admin:
             admin.execute("select set_config('bench.size', %s, false)", (str(size),))
@@ -84,7 +84,7 @@ class OrdersEnv:
             admin.execute("vacuum analyze")
 
     def send(self, prefix: str) -> Measured:
-        """The contest's load once more, through the service."""
+        """The same load once more, through the service."""
         return self._own(self.database.url, "service", self.length.orders, prefix)
 
     def _own(self, url: str, role: str, count: int, prefix: str) -> Measured:
@@ -106,13 +106,13 @@ def _over_histories(env: OrdersEnv) -> dict[int, Measured]:
 
 
 def _middle(measured: Sequence[Measured]) -> Measured:
-    """The median of each figure; nothing of one who could not take part."""
+    """The median of each figure; empty for an entrant that could not take part."""
     return {name: median(one[name] for one in measured) for name in measured[0]} if all(measured) else {}
 
 
 @contextmanager
 def _broker() -> Generator[str]:
-    """The broker's address; it goes with the block."""
+    """The broker's address; the broker ends with the block."""
     command = [sys.executable, "-m", "bench.orders_broker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -126,7 +126,7 @@ def _broker() -> Generator[str]:
 
 
 def _stranger(peer: Peer, database: Database, broker_url: str, count: int, prefix: str) -> Measured:
-    """A library in its own environment; none where it cannot be installed, and the table says so."""
+    """A library in its own environment; empty where it cannot be installed, and the table says so."""
     environment = Environment(peer)
     script = Path(__file__).with_name("peers") / f"orders_{peer.name}.py"
     try:
@@ -170,7 +170,7 @@ def _per_second(one: Measured) -> float:
 
 
 def goals(contest: dict[str, Measured], grown: dict[int, Measured]) -> list[Goal]:
-    """What was promised beside what was measured. A peer that was not measured is a goal that is not met."""
+    """The goals with the measured figures. A peer that was not measured is a goal that is not met."""
     ours = _per_second(contest["fencepost"])
     found = [Goal("times the one-by-one loop", ours / _per_second(contest["one-by-one loop"]), 10)]
     for peer in PEERS:

@@ -1,6 +1,6 @@
 """The broker of the orders benchmark, in a process of its own: it answers everything after 5 ms.
 
-`python -m bench.orders_broker` prints its address and lives until its standard input ends.
+`python -m bench.orders_broker` prints its address and runs until its standard input ends.
 """
 
 from __future__ import annotations

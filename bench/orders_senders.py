@@ -1,7 +1,7 @@
-"""Our two contestants: the service as it is, and the loop that sends one order after the other.
+"""Our two entrants: the service as it is, and the loop that sends one order after the other.
 
-`python -m bench.orders_senders service|loop URL BROKER_URL COUNT PREFIX PACED` puts so many orders
-in, sends them, and prints what it measured as JSON.
+`python -m bench.orders_senders service|loop URL BROKER_URL COUNT PREFIX PACED` submits COUNT orders,
+sends them, and prints the measurements as JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fencepost_orders.settings import OrdersSettings
 
 BATCH = 32
 PACED_PER_SECOND = 50
-# Sent before, by everybody, and counted for nobody: a service has run for a while, and its server knows it.
+# Sent before the measurement by every entrant: a service has run for a while, and its server is warm.
 WARM_UP = 500
 SETTLED = "select count(*) from fencepost.outbox_orders where status = 'sent' and idempotency_key like %s"
 LAGS = (
@@ -53,7 +53,7 @@ def order(key: str, number: int) -> dict[str, Any]:
 async def service(url: str, broker_url: str, count: int, prefix: str, paced: int) -> dict[str, float]:
     """The whole service: the time to send `count` waiting orders, and the lag of orders that come one by
     one."""
-    # Nothing is followed: the other contestants forget an order once it is sent.
+    # Nothing is followed: the other entrants forget an order once it is sent.
     config = HttpBrokerConfig(base_url=broker_url, promise=Promise.FOREVER, open_statuses=frozenset())
     strong = Broker(HttpBroker(config), BrokerLimits(rate_per_second=1e6, burst=1e6))
     async with Fencepost(url) as fp:
@@ -85,7 +85,7 @@ async def _accept(fp: Fencepost, orders: Orders, count: int, prefix: str) -> Non
 
 
 async def _until_settled(orders: Orders, count: int) -> None:
-    """Until the service has counted so many settlements that committed. Asking the database would slow it
+    """Wait until the service has counted so many committed settlements. Asking the database would slow it
     down, and more so the more orders it has."""
     settled = asyncio.Event()
     with listening(lambda _: settled.set()):
@@ -100,7 +100,7 @@ def _settled(orders: Orders) -> float:
 
 
 async def _require_sent(fp: Fencepost, pattern: str, count: int) -> None:
-    """What was counted is what the database has."""
+    """The database must have what was counted."""
     async with fp.transaction() as tx:
         (sent,) = await (await tx.execute(SETTLED, (pattern,))).fetchone() or (0,)
     assert sent == count, f"{sent} orders of {count} were sent"
@@ -113,7 +113,7 @@ async def _p99_ms(fp: Fencepost, pattern: str) -> float:
 
 
 async def loop(url: str, broker_url: str, count: int, prefix: str, _: int) -> dict[str, float]:
-    """The loop that everybody writes first: lock a batch, then send and mark one order after the other."""
+    """The usual first version of such a loop: lock a batch, then send and mark one order after the other."""
     async with await psycopg.AsyncConnection.connect(url) as connection, HttpClient() as client:
         await connection.execute(
             "create table if not exists outbox_loop (id bigserial primary key, key text unique not null,"
@@ -152,7 +152,7 @@ async def _pick(connection: psycopg.AsyncConnection[Any]) -> list[tuple[int, str
 
 def main() -> None:
     role, url, broker_url, count, prefix, paced = sys.argv[1:]
-    # As `fencepost serve` does, and the other contestants too.
+    # As `fencepost serve` does, and the other entrants too.
     freeze_collected_objects()
     send = {"service": service, "loop": loop}[role]
     measured = asyncio.run(send(url, broker_url, int(count), prefix, int(paced)))

@@ -1,6 +1,6 @@
 """All benchmarks as one page: ours, the peers and the limit as bars, with ratios, goals and the machine.
 
-One file, no script, nothing from elsewhere.
+One file, no script, no external resources.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost_torture.page import STYLE
 
-# What a row is about; every other number is a figure of it.
+# The columns that identify a row; every other number is a figure of it.
 LABELS = (
     "system",
     "contestant",
@@ -107,7 +107,7 @@ def kind_of(label: str) -> str:
 
 
 def ratio_of(label: str, value: float, ours: float | None) -> str:
-    """How many times ours is of it, where both are there."""
+    """Our figure divided by this one, where both exist."""
     return f"  ours is {ours / value:.2g} times it" if ours and value and kind_of(label) != "ours" else ""
 
 

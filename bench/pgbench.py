@@ -1,4 +1,4 @@
-"""pgbench, the yardstick: what the server can do when the client costs nothing."""
+"""pgbench, the reference: what the server can do when the client costs nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DONE = re.compile(r"^number of transactions actually processed: (\d+)/(\d+)$", 
 
 
 class PgbenchError(Exception):
-    """pgbench ended early, or said something that we cannot read."""
+    """pgbench ended early, or its output cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)

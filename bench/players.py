@@ -1,7 +1,7 @@
-"""bench-players: mutations through the pipeline, beside pgbench running the same statements on plain tables.
+"""bench-players: mutations through the pipeline, beside pgbench with the same statements on plain tables.
 
-The sides take turns, so that noise from outside hits all of them; a figure is the median over the rounds.
-Every client has a player of its own, and its mutations come one after the other; then all of them have one.
+The sides take turns, so that noise from outside affects all of them; a figure is the median over the rounds.
+Every client has a player of its own, and sends its mutations one after the other; then all clients share one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWS_REFUSED_MAX = 0.01
 CLAIM_COST_MAX = 0.15
 RESPONSE_COST_MAX = 0.20
 CLEANING_TIMES_MIN = 2
-# Vacuum comes once a minute: in a short run the table still grows into its size.
+# Vacuum runs once a minute: in a short run the table still grows to its steady size.
 GROWTH_MAX = 1.2
 SCRIPTS = ("player_mutation", "player_execute", "player_execute_claim", "player_execute_response")
 
@@ -51,12 +51,12 @@ WHOLE = PlayersLength(rounds=3, calls=150, steady_seconds=300, keep_seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPace:
-    """Calls a second over all clients, and the slowest hundredth of them."""
+    """Calls a second over all clients, and the 99th percentile of their latency."""
 
     rate: float
     p99_ms: float | None = None
     processor_us: float | None = None
-    """Of server and clients together, for one call; connecting included."""
+    """CPU time of server and clients together, for one call; connecting included."""
     refused: float | None = None
     """The share of requests that were answered with a conflict."""
 
@@ -80,7 +80,7 @@ class PlayersEnv:
         return MeasuredPace(rate, processor_us=spent.seconds * 1e6 / (CLIENTS * calls))
 
     def by_pipeline(self, calls: int, *, with_redis: bool, repeats: bool = False) -> MeasuredPace:
-        """All nodes at once. A repeat's first sending executes; the others are answered by Redis."""
+        """All nodes at once. The first request of a repeat executes; the others are answered by Redis."""
         base, share = self._stock(), CLIENTS // NODES
         redis_url = self.redis_url if with_redis else None
         errands = [
@@ -96,7 +96,7 @@ class PlayersEnv:
         return replace(pace_of(done), processor_us=(by_server + by_nodes) * 1e6)
 
     def on_one_player(self, what: str, calls: int) -> MeasuredPace:
-        """All clients at once on one player, without Redis; what is refused is not sent again."""
+        """All clients at once on one player, without Redis; a refused request is not sent again."""
         base, share = self._stock(), HOT_CLIENTS // NODES
         errands = [
             NodeTask(self.database.url, None, base, share, calls, False, self.nodes.start, what, node * share)
@@ -134,7 +134,7 @@ def run(*, quick: bool) -> Report:
 
 
 def pace_of(done: Sequence[NodeDone]) -> MeasuredPace:
-    """Only while all of them worked, because on a busy machine one begins or ends late; if ever they did."""
+    """Counted while all nodes worked, if they ever did: on a busy machine one begins or ends late."""
     begun, ended = max(node.begun for node in done), min(node.ended for node in done)
     if ended - begun < (max(node.ended for node in done) - min(node.begun for node in done)) / 3:
         begun, ended = min(node.begun for node in done), max(node.ended for node in done)
@@ -179,7 +179,7 @@ def _middle(paces: list[MeasuredPace]) -> MeasuredPace:
 
 
 def _yardstick(name: str, paces: dict[str, MeasuredPace]) -> MeasuredPace:
-    """What runs on one row is compared with pgbench on one row."""
+    """Calls on one row are compared with pgbench on one row."""
     return paces[HOT if name.startswith("one player") else "player_mutation"]
 
 
@@ -226,7 +226,7 @@ def _cost(bare: float, pace: MeasuredPace) -> float:
 
 
 def _server_pid(database: Database) -> int:
-    """The server's own process: every session's parent."""
+    """The server's main process: the parent of every session."""
     with database.connect_admin() as admin:
         return parent_of(admin.info.backend_pid)
 

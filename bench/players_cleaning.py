@@ -1,4 +1,4 @@
-"""Markers come and go: inserts without a pause, the cleaning beside them, and the table's size."""
+"""Steady state of idempotency keys: constant inserts, retention beside them, and the table's size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 10_000
 
 @dataclass
 class Steadiness:
-    """What was seen while markers came and went."""
+    """What was measured while keys were inserted and removed."""
 
     inserts_s: float = 0.0
     cleaned_s: float = 0.0
@@ -28,12 +28,12 @@ class Steadiness:
 
     @property
     def times(self) -> float:
-        """How fast the cleaning is while it cleans, against how fast markers come."""
+        """The rate of removals while the retention runs, relative to the rate of inserts."""
         return self.cleaned_s / self.inserts_s
 
     @property
     def growth(self) -> float:
-        """The largest size of the last quarter, against the largest of the one before the middle."""
+        """The largest size of the last quarter, relative to the largest of the second quarter."""
         quarter = max(1, len(self.sizes) // 4)
         before = max(size for _, size in self.sizes[quarter : 2 * quarter] or self.sizes[:1])
         return max(size for _, size in self.sizes[-quarter:]) / before
@@ -48,7 +48,7 @@ class Steadiness:
 
 
 async def steady_state(database: Database, *, seconds: float, keep_seconds: float) -> Steadiness:
-    """Insert one by one on several connections for so long, and clean as a node does."""
+    """Insert one by one on several connections for `seconds`, and clean as a node does."""
     seen = Steadiness()
     ends_at = time.monotonic() + seconds
     settings = Settings(pool_min=WRITERS + 2, pool_max=WRITERS + 2)

@@ -1,4 +1,4 @@
-"""The nodes of the benchmark: processes with a share of the clients each, as a service is run.
+"""The nodes of the benchmark: processes with a share of the clients each, as a service is deployed.
 
 One process would measure one core's Python, not the service.
 """
@@ -27,13 +27,13 @@ NODES = max(1, min(4, os.cpu_count() or 1))
 CONNECTIONS = 4
 WARM_UP_CALLS = 10
 CLIENTS_MAX = 16
-"""Connections of a node at most."""
+"""The most connections of a node."""
 START_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """What one node does: mutations of its own players, new ones or one again and again."""
+    """What one node does: mutations of its own players, each new or one repeated."""
 
     database_url: str
     redis_url: str | None
@@ -42,7 +42,7 @@ class NodeTask:
     calls: int
     repeats: bool
     start: Barrier
-    """All nodes have warmed up, and begin together."""
+    """When all nodes have warmed up, they begin together."""
     hot: str | None = None
     """`grants` or `draws`: all clients of all nodes send them to one player, under ids of their own."""
     first_client: int = 0
@@ -62,7 +62,7 @@ class NodeDone:
 
 @dataclass(frozen=True, slots=True)
 class NodeProcesses:
-    """Processes that live for the whole benchmark, and the line that they start from."""
+    """Processes that live for the whole benchmark, and the barrier that they start from."""
 
     pool: ProcessPoolExecutor
     start: Barrier
@@ -80,7 +80,7 @@ def work(errand: NodeTask) -> NodeDone:
 
 
 async def _work(errand: NodeTask) -> NodeDone:
-    # Clients who come together share a statement, so a few connections serve them all.
+    # Concurrent clients share a statement, so a few connections serve them all.
     settings = Settings(pool_min=CONNECTIONS, pool_max=min(errand.clients, CLIENTS_MAX))
     refused: list[str] = []
     async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=settings) as fp:
@@ -108,7 +108,7 @@ async def _all_clients(
 async def _hot_client(
     players: Players, errand: NodeTask, client: int, first: int, last: int, refused: list[str]
 ) -> Calls:
-    """Each request is sent once: what is refused is counted, not repeated."""
+    """Each request is sent once: a refused one is counted, not repeated."""
     player_id, taken = f"p{errand.first_player}", Calls()
     request = (
         Draw(player_id=player_id, pool="bench")

@@ -1,4 +1,4 @@
-"""Processor time of a server and of whoever uses it: the figure that a busy machine does not blur."""
+"""CPU time of a server and its clients: a figure that does not depend on other load on the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Spent:
-    """Seconds of processor time, known when the block has ended. Only where there is a /proc."""
+    """Seconds of CPU time, known when the block has ended. Only where there is a /proc."""
 
     seconds: float = 0.0
 
@@ -29,7 +29,7 @@ def processor_time(server_pid: int) -> Generator[Spent]:
 
 
 def parent_of(pid: int) -> int:
-    """The process that started this one; 0 where that cannot be seen."""
+    """The parent of the process; 0 where it cannot be read."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -42,17 +42,17 @@ def _children_seconds() -> float:
 
 
 def _family_seconds(pid: int) -> float:
-    """Of the process, of the children that it has reaped, and of those that live."""
+    """CPU time of the process, of the children that it has reaped, and of those that live."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0.0
-    # User and system, one's own and that of reaped children.
+    # User and system time, its own and that of reaped children.
     return sum(_fields(pid)[11:15]) + sum(sum(_fields(int(child))[11:13]) for child in children)
 
 
 def _fields(pid: int) -> list[float]:
-    """The fields behind the name, times in seconds where they are times; zeros for one that has ended."""
+    """The fields after the name, times converted to seconds; zeros for a process that has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a benchmark answers: the machine, the rows of a table, and its goals, met or not."""
+"""The result of a benchmark: the machine, the rows of a table, and its goals, met or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE = "report.json"
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that was promised. It is at least `goal`, or at most when less is better."""
+    """A figure with a goal. It must be at least `goal`, or at most when less is better."""
 
     name: str
     measured: float
@@ -68,7 +68,7 @@ class Report:
 
 
 def machine(**more: Cell) -> Row:
-    """What a reader must know of the machine to compare figures. Load from others shows in load_1m."""
+    """What a reader must know of the machine to compare figures. Other load shows in load_1m."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
@@ -91,7 +91,7 @@ def show(report: Report, console: Console) -> None:
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
     for row in report.rows:
         table.add_row(*(_figure(row.get(name, "")) for name in columns))
-    # A figure that was cut off to fit the screen is worse than a line that wraps.
+    # A line that wraps is better than a figure that is cut off to fit the screen.
     console.width = max(console.width, console.measure(table, options=_unbounded(console)).maximum)
     console.print(table)
     for goal in report.goals:
@@ -106,7 +106,7 @@ def _unbounded(console: Console) -> ConsoleOptions:
 
 
 def write(report: Report, directory: Path = DIRECTORY) -> Path:
-    """Keep the report as JSON, in place of the run before, and tell all of them anew."""
+    """Write the report as JSON, in place of the run before, and write the page of all of them again."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{report.name}.json"
     path.write_text(json.dumps(report.facts(), indent=2) + "\n")
@@ -115,7 +115,7 @@ def write(report: Report, directory: Path = DIRECTORY) -> Path:
 
 
 def write_whole(directory: Path = DIRECTORY) -> Path:
-    """One page and one file of the newest run of every benchmark."""
+    """Write one page and one file with the newest run of every benchmark."""
     found = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json")) if path.name != WHOLE]
     (directory / WHOLE).write_text(json.dumps({"reports": found}, indent=2) + "\n")
     page = (directory / WHOLE).with_suffix(".html")

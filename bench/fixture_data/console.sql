@@ -1,5 +1,5 @@
--- A database as a year of work leaves it, straight into its tables: the functions would take an hour, and the pages see no
--- difference. One job in fifty waits, one in a thousand runs or is dead, one order in a hundred lives.
+-- A database as after a year of work, written straight into its tables: the functions would take an hour, and the pages see no
+-- difference. One job in fifty waits, one in a thousand runs or is dead, one order in a hundred is open.
 
 insert into fencepost.job (queue, kind, lane, payload, tries_max, lease, submitted_at)
 select 'queue-' || n % 20, 'kind-' || n % 50, 1, jsonb_build_object('n', n, 'text', repeat('x', 100)), 5, '60 s',
@@ -48,7 +48,7 @@ from generate_series(1, current_setting('bench.orders')::integer) n;
 insert into fencepost.orders_broker (broker, rate_max, rate_min, rate_rise, burst, failures_max, open_for, rate, tokens, refilled_at)
 values ('paper', 100, 1, 1, 10, 5, '1 minute', 100, 10, clock_timestamp());
 
--- A tenth of the leases are signers, each with a strip of two hundred nonces and as many transactions; one in a hundred recovers.
+-- A tenth of the leases are signers, each with two hundred consecutive nonces and as many transactions; one in a hundred recovers.
 insert into fencepost.nonce_signer (chain_id, signer, next_nonce, fencing_token, created_at, updated_at, recovering_since)
 select 1, 'signer-' || lpad(n::text, 5, '0'), 200, 1, clock_timestamp(), clock_timestamp(), case when n % 100 = 0 then clock_timestamp() end
 from generate_series(1, current_setting('bench.leases')::integer / 10) n;

@@ -1,4 +1,4 @@
--- A database that has met so many keys: as many leases, markers, messages that wait (each of a key of its own) and
+-- A database with so many keys: as many leases, idempotency keys, waiting messages (each of a key of its own) and
 -- finished jobs, as the functions leave them.
 with numbered as (select generate_series(1, %(count)s::bigint) as i),
 leases as (

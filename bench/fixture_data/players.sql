@@ -1,4 +1,4 @@
--- Players from p<first> on, in both worlds: ours, and plain tables for pgbench.
+-- Players from p<first> on, in both schemas: ours, and plain tables for pgbench.
 create table if not exists bench_player (player_id text primary key, version bigint not null) with (fillfactor = 80);
 create table if not exists bench_resource (player_id text, resource text, balance bigint not null, primary key (player_id, resource))
   with (fillfactor = 80);

@@ -1,4 +1,4 @@
-"""The parts that job libraries play in bench-jobs: one file for each, run by the environment of that library.
+"""The roles of job libraries in bench-jobs: one file for each, run by the environment of that library.
 
-`ledger.py` is read from both sides. Nothing here imports Fencepost, but for the file that runs Fencepost.
+Both sides read `results_store.py`. Nothing here imports Fencepost, except the files that run Fencepost.
 """

@@ -2,7 +2,7 @@
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: ANN201
 # The packages it imports are those of the peers' environments, which the checkers here do not see.
-"""What a job does in this contest: nothing, one write of its own, or wait until it is told to go on.
+"""The handlers of this benchmark: they do nothing, make one write, or wait until they may continue.
 
 Runs inside the environments of the peers, which all have psycopg.
 """
@@ -36,12 +36,12 @@ class AsyncHandlers:
         self.ledger.waited(at)
 
     async def write(self) -> None:
-        """One commit of the handler's own, beside whatever the library does to finish the job."""
+        """One commit of the handler's own, besides what the library does to finish the job."""
         await self.effect("load")
         self.ledger.count()
 
     async def zombie(self) -> str:
-        """Started, stopped by a signal from outside, gone on: write, and answer who did it."""
+        """Starts, is stopped by a signal from outside, continues: writes, and returns its worker."""
         self.ledger.act(self.who, "started")
         await self.gate()
         await self.effect("zombie")
@@ -49,7 +49,7 @@ class AsyncHandlers:
         return self.who
 
     def functions(self):
-        """The same as plain functions, for libraries that want to name what they are given."""
+        """The same as plain functions, for libraries that inspect their parameters."""
 
         async def empty() -> None:
             await self.empty()

@@ -18,12 +18,12 @@ from sqlalchemy import MetaData, exists, select
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 WORKERS = 60
-# As many as our own service sends before it is measured.
+# As many as our own service sends before the measurement.
 WARM_UP = 500
 
 
 def order_of(key: str, number: int) -> dict[str, Any]:
-    """The same order as everybody's."""
+    """The same order that every entrant sends."""
     return {
         "idempotency_key": key,
         "broker": "bench",
@@ -47,7 +47,7 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
 
 
 async def send(engine: Any, table: Any, broker_url: str, count: int, prefix: str) -> float:
-    """The seconds from the broker's start until all are gone from the table."""
+    """The seconds from the broker's start until the table is empty."""
     broker = OutboxBroker(engine, outbox_table=table)
     done = asyncio.Event()
     left = count
@@ -80,7 +80,7 @@ async def send(engine: Any, table: Any, broker_url: str, count: int, prefix: str
         began = time.monotonic()
         await broker.start()
         await done.wait()
-        # The line is the same for all: an order is over when that is stored.
+        # The end is the same for all entrants: an order is done when that is stored.
         async with engine.connect() as connection:
             while (await connection.execute(select(exists(select(table.c.id))))).scalar():
                 await connection.commit()
@@ -91,7 +91,7 @@ async def send(engine: Any, table: Any, broker_url: str, count: int, prefix: str
 
 
 if __name__ == "__main__":
-    # Our own service spares the collector; so that this decides nothing, everybody does.
+    # Our own service freezes the garbage collector; every entrant does, so that it makes no difference.
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     sys.stdout.write(

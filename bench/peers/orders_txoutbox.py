@@ -17,13 +17,13 @@ import asyncpg
 from txoutbox import Relay, RelayConfig
 from txoutbox.adapters.postgres import PostgresStorage
 
-# As many as our own service sends before it is measured.
+# As many as our own service sends before the measurement.
 WARM_UP = 500
 PENDING = "select exists (select from outbox where status = 'pending')"
 
 
 def order_of(key: str, number: int) -> dict[str, Any]:
-    """The same order as everybody's."""
+    """The same order that every entrant sends."""
     return {
         "idempotency_key": key,
         "broker": "bench",
@@ -67,18 +67,18 @@ async def send(pool: Any, storage: PostgresStorage, broker_url: str, count: int,
                 done.set()
 
         began = time.monotonic()
-        # As many at once as our own service has under way.
+        # As many at once as our own service has in flight.
         relay = Relay(storage, publish, config=RelayConfig(batch_size=200, concurrency=200))
         async with relay:
             await done.wait()
-            # The line is the same for all: an order is over when that is stored.
+            # The end is the same for all entrants: an order is done when that is stored.
             while await pool.fetchval(PENDING):  # noqa: ASYNC110 - It has no other way to say so.
                 await asyncio.sleep(0.002)
             return time.monotonic() - began
 
 
 if __name__ == "__main__":
-    # Our own service spares the collector; so that this decides nothing, everybody does.
+    # Our own service freezes the garbage collector; every entrant does, so that it makes no difference.
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     sys.stdout.write(

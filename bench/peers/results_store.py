@@ -1,7 +1,7 @@
-"""What handlers leave behind for the one who measures: counts, waiting times, and what was done when.
+"""What handlers leave for the benchmark: counts, waiting times, and which actions were done.
 
 Runs inside the environments of the peers, so it needs nothing but Python. Each process writes files of its
-own, so nobody waits for anybody: a lock would be measured too.
+own, so no process waits for another: a lock would be measured too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = struct.Struct("d")
 
 
 class ResultsStore:
-    """A directory that workers write and the one who measures reads."""
+    """A directory that workers write and the benchmark reads."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -28,7 +28,7 @@ class ResultsStore:
         os.register_at_fork(after_in_child=self._forget_page)
 
     def count(self) -> None:
-        """One more job was handled by this process. In shared memory: no system call for each job."""
+        """Count one more job of this process. In shared memory: no system call for each job."""
         with self._lock:
             if self._page is None:
                 self._page = self._new_page()
@@ -36,35 +36,35 @@ class ResultsStore:
             _NUMBER.pack_into(self._page, 0, self._count)
 
     def waited(self, since: float) -> None:
-        """A job that was submitted at `since` starts now. The steady clock is one for all processes."""
+        """A job submitted at `since` starts now. The monotonic clock is the same for all processes."""
         seconds = time.monotonic() - since
         with (self.directory / f"waited-{os.getpid()}").open("ab") as file:
             file.write(_SECONDS.pack(seconds))
         self.count()
 
     def act(self, who: str, what: str) -> None:
-        """Somebody did something, as a file by its name: whoever waits for it looks for the file."""
+        """Record an action as a file with its name: a process that waits for it looks for the file."""
         (self.directory / f"act-{who}-{what}").touch()
 
     def acted(self, who: str, what: str) -> bool:
         return (self.directory / f"act-{who}-{what}").exists()
 
     def note(self, name: str, text: str) -> None:
-        """Something that a later process must know, as the id of a job."""
+        """Record something that a later process must know, such as the id of a job."""
         (self.directory / f"note-{name}").write_text(text)
 
     def noted(self, name: str) -> str:
         return (self.directory / f"note-{name}").read_text()
 
     def open_gate(self, who: str) -> None:
-        """Let `who` go on. In a paused process nothing else would wait so patiently as a look at a file."""
+        """Let `who` continue. It polls for a file, because that also works in a process that was paused."""
         (self.directory / f"gate-{who}").touch()
 
     def gate_is_open(self, who: str) -> bool:
         return (self.directory / f"gate-{who}").exists()
 
     def total(self) -> int:
-        """Jobs that all processes have handled."""
+        """The number of jobs that all processes have handled."""
         return sum(_NUMBER.unpack(_first_page(path))[0] for path in self.directory.glob("count-*"))
 
     def waits(self) -> list[float]:
@@ -76,7 +76,7 @@ class ResultsStore:
         ]
 
     def _forget_page(self) -> None:
-        """After a fork the child counts for itself. To ask who one is would be a system call for each job."""
+        """After a fork the child has its own counter. A pid check would be a system call for each job."""
         self._page = None
         self._lock = threading.Lock()
 

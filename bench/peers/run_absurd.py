@@ -17,7 +17,7 @@ from absurd_sdk import AsyncAbsurd
 from handlers import AsyncHandlers
 from runner import PeerTask, play, run_until_told
 
-# Its tables carry the name of the queue.
+# Its tables have the queue in their names.
 QUEUE = "bench"
 CONCURRENCY = 100
 
@@ -47,7 +47,7 @@ def _app(order: PeerTask) -> AsyncAbsurd:
 
 class AbsurdPeer:
     def prepare(self, order: PeerTask) -> None:
-        # The schema comes with its command line, in a package of its own.
+        # The schema comes with its command line tool, in a package of its own.
         command = Path(sys.executable).with_name("absurdctl")
         for arguments in (["init"], ["create-queue", QUEUE]):
             subprocess.run(
@@ -81,7 +81,7 @@ class AbsurdClient:
         self._admin = admin
 
     async def submit_many(self, kind: str, count: int) -> None:
-        # One connection, one task after another: the SDK has no call for many.
+        # One connection, one task after another: the SDK has no batch call.
         for _ in range(count):
             await self._app.spawn(kind, {})
 

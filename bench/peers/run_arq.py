@@ -25,7 +25,7 @@ def _settings(order: PeerTask) -> RedisSettings:
 
 class Arq:
     def prepare(self, order: PeerTask) -> None:
-        """Nothing to make."""
+        """Nothing to create."""
 
     def work(self, order: PeerTask) -> None:
         asyncio.run(self._work(order))
@@ -55,8 +55,8 @@ class Arq:
             redis_settings=_settings(order),
             handle_signals=False,
             max_jobs=CONCURRENCY,
-            # The longest a job may take is also how long its mark of being in progress lives, and 10 s more.
-            # In the exhibit the second attempt waits for the first, so this must be longer than a lease.
+            # The longest a job may take is also the lifetime of its in-progress key, plus 10 s. In the zombie
+            # test the second attempt waits for the first, so this must be longer than a lease.
             job_timeout=max(15, order.lease_seconds),
             poll_delay=0.01,
         )
@@ -74,7 +74,7 @@ class ArqClient:
         self._pool = pool
 
     async def submit_many(self, kind: str, count: int) -> None:
-        # There is no call for many; a hundred at a time are on their way.
+        # There is no batch call; a hundred at a time are in flight.
         for first in range(0, count, 100):
             await asyncio.gather(*(self._pool.enqueue_job(kind) for _ in range(min(100, count - first))))
 

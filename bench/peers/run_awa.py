@@ -45,7 +45,7 @@ KINDS = {"empty": Empty, "write": Write, "timed": Timed, "zombie": Zombie}
 
 
 def _address(order: PeerTask) -> str:
-    """Its driver asks for a host also where a socket is given."""
+    """Its driver requires a host even where a socket is given."""
     return order.postgres_url.replace("@/", "@localhost/", 1)
 
 
@@ -87,7 +87,7 @@ class Awa:
 
 
 def _declare(client: AsyncClient, queue: str, handlers: AsyncHandlers) -> None:
-    """On another queue nothing comes: that worker is there to lead, so that the frozen one does not."""
+    """Another queue has no jobs: that worker exists to lead, so that the frozen one does not."""
 
     @client.task(Empty, queue=queue)
     async def empty(job) -> None:
@@ -122,8 +122,8 @@ class AwaClient:
         await self._client.insert(KINDS[kind](at), queue=QUEUE)
 
     async def unfinished(self) -> int:
-        """Whoever asks has seen every handler return, which is all that can be asked: it throws receipts
-        away as it goes, and its own statistics took minutes. In its favour: the last may not be stored."""
+        """0: the caller has seen every handler return, which is all that can be checked: it discards receipts
+        as it goes, and its own statistics took minutes. In its favour: the last may not be stored."""
         return 0
 
     async def outcome(self):

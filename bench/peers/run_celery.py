@@ -60,7 +60,7 @@ def _app(order: PeerTask) -> Celery:
 
 class CeleryPeer:
     def prepare(self, order: PeerTask) -> None:
-        """Nothing to make."""
+        """Nothing to create."""
 
     def work(self, order: PeerTask) -> None:
         os.environ["C_FORCE_ROOT"] = "1"

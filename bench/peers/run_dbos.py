@@ -99,7 +99,7 @@ class DbosClient:
         self._client.enqueue({"queue_name": QUEUE, "workflow_name": kind, "app_version": "1"}, *arguments)
 
     async def submit_many(self, kind: str, count: int) -> None:
-        # No call for many: some threads, each with a connection.
+        # There is no batch call: some threads, each with a connection.
         loop = asyncio.get_running_loop()
         await asyncio.gather(
             *(loop.run_in_executor(self._threads, self._enqueue, kind) for _ in range(count))

@@ -29,7 +29,7 @@ def _actors(order: PeerTask):
     broker = RedisBroker(
         client=Redis.from_url(order.redis_url),
         heartbeat_timeout=order.lease_seconds * 1000,
-        # Maintenance, which brings back messages of lost workers, runs for one command in so many.
+        # Maintenance, which recovers messages of lost workers, runs for one command in so many.
         maintenance_chance=1000 if order.kind != "zombie" else 1_000_000,
     )
     if order.kind == "zombie":
@@ -45,7 +45,7 @@ def _actors(order: PeerTask):
 
 class DramatiqPeer:
     def prepare(self, order: PeerTask) -> None:
-        """Nothing to make."""
+        """Nothing to create."""
 
     def work(self, order: PeerTask) -> None:
         broker, _ = _actors(order)
@@ -79,11 +79,11 @@ class DramatiqClient:
             self._order.ledger.note("job", message.encode().decode())
 
     async def unfinished(self) -> int:
-        # The hash of messages loses one when it is acknowledged.
+        # Acknowledging a message removes it from the hash of messages.
         return self._redis.hlen("dramatiq:default.msgs")
 
     async def outcome(self):
-        """Acknowledged, or with a result that whoever asked for it would be given."""
+        """Whether it is acknowledged, or has a result that a client would be given."""
         message = dramatiq.Message.decode(self._order.ledger.noted("job").encode())
         acknowledged = not self._redis.hexists("dramatiq:default.msgs", message.options["redis_message_id"])
         try:

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: ANN001, ANN201, ANN202
-# Its neighbours are found by the script's directory, which the checkers do not know.
-"""Fencepost itself, measured by the same parts as everybody else."""
+# Its sibling modules are found by the script's directory, which the checkers do not know.
+"""Fencepost itself, measured by the same roles as every peer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNFINISHED = (
 
 
 def _stream(order: PeerTask) -> str:
-    """One for each database: two of them may be worked on by turns."""
+    """One stream for each database: two databases may be measured in turns."""
     return f"bench:{urlsplit(order.postgres_url).path.strip('/')}"
 
 
@@ -40,7 +40,7 @@ def _house(order: PeerTask) -> Fencepost:
 
 class Us:
     def prepare(self, order: PeerTask) -> None:
-        """The schema is there: the one who measures has migrated it."""
+        """Nothing to create: the benchmark has migrated the schema."""
 
     def work(self, order: PeerTask) -> None:
         asyncio.run(self._work(order))

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: ANN201
-# Its neighbours are found by the script's directory, which the checkers do not know.
+# Its sibling modules are found by the script's directory, which the checkers do not know.
 """Fencepost without Redis: workers claim straight from PostgreSQL."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ CONCURRENCY = 100
 
 class Saq:
     def prepare(self, order: PeerTask) -> None:
-        """Nothing to make."""
+        """Nothing to create."""
 
     def work(self, order: PeerTask) -> None:
         asyncio.run(self._work(order))
@@ -44,9 +44,9 @@ class Saq:
             RedisQueue(Redis.from_url(order.redis_url)),
             functions=[(f.__name__, f) for f in (empty, write, timed, zombie)],
             concurrency=CONCURRENCY,
-            # A frozen worker's waiting requests would be given the job again and again: let them end.
+            # Pending requests of a frozen worker would be given the job again and again: let them time out.
             dequeue_timeout=1.0 if order.kind == "zombie" else 0.0,
-            # Every second, the sweep took jobs for lost that had just been dequeued.
+            # A sweep every second treated jobs as lost that had just been dequeued.
             timers={"sweep": 10 if order.kind == "zombie" else 60},
         )
         await run_until_told(worker.start(), worker.event.set)
@@ -65,9 +65,9 @@ class SaqClient:
         self._order = order
 
     def _job(self, kind: str, **arguments) -> Job:
-        # Kept for the exhibit only: finished jobs otherwise leave at once.
+        # Kept for the zombie test only: otherwise finished jobs are removed at once.
         if kind == "zombie":
-            # A timeout takes the place of a lease; the second attempt waits for the first, so it is longer.
+            # A timeout replaces the lease; the second attempt waits for the first, so it is longer.
             return Job(kind, kwargs=arguments, timeout=15, retries=5, ttl=3600)
         return Job(kind, kwargs=arguments, timeout=self._order.lease_seconds, ttl=-1)
 
@@ -89,7 +89,7 @@ class SaqClient:
         return {
             "finished": job is not None and job.status == "complete",
             "by": job and job.result,
-            # The times too: a late retry runs the job once more and leaves the same words behind.
+            # The times too: a late retry runs the job once more and leaves the same status.
             "note": job and f"{job.status}, started {job.started}, completed {job.completed}",
         }
 

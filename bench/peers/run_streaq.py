@@ -24,7 +24,7 @@ def _worker(order: PeerTask):
         idle_timeout=order.lease_seconds,
         handle_signals=False,
     )
-    # Results are kept for the exhibit only.
+    # Results are kept for the zombie test only.
     tasks = {
         kind: worker.task(name=kind, silent=True, ttl=3600 if kind == "zombie" else 0)(function)
         for kind, function in AsyncHandlers(order).functions().items()
@@ -34,7 +34,7 @@ def _worker(order: PeerTask):
 
 class Streaq:
     def prepare(self, order: PeerTask) -> None:
-        """Nothing to make."""
+        """Nothing to create."""
 
     def work(self, order: PeerTask) -> None:
         worker, _ = _worker(order)

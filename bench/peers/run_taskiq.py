@@ -2,7 +2,7 @@
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: ANN001, ANN201, ANN202
 # The packages it imports are those of an environment of its own, which the checkers here do not see.
-"""taskiq with taskiq-redis, on streams: the broker of the two that acknowledges."""
+"""taskiq with taskiq-redis, on streams: the one of its two brokers that acknowledges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _broker(order: PeerTask):
         order.redis_url,
         idle_timeout=order.lease_seconds * 1000,
         unacknowledged_lock_timeout=5,
-        # From the first entry: jobs that were submitted before the first worker came belong to it too.
+        # From the first entry: jobs that were submitted before the first worker started belong to it too.
         consumer_id="0",
     )
     if order.kind == "zombie":
@@ -35,7 +35,7 @@ def _broker(order: PeerTask):
 
 class Taskiq:
     def prepare(self, order: PeerTask) -> None:
-        """Nothing to make."""
+        """Nothing to create."""
 
     def work(self, order: PeerTask) -> None:
         asyncio.run(self._work(order))
@@ -71,7 +71,7 @@ class TaskiqClient:
             self._order.ledger.note("job", task.task_id)
 
     async def recover(self, seconds: float) -> None:
-        """Its broker looks for what was not acknowledged only after it has read something new."""
+        """Submits a job: its broker looks for unacknowledged entries only after it has read a new one."""
         await self.submit("empty", 0)
 
     async def unfinished(self) -> int:

@@ -1,6 +1,6 @@
-"""The parts that every peer plays, and how it is told: `python run_NAME.py ROLE '{...}'`.
+"""The roles of every peer, and their protocol: `python run_NAME.py ROLE '{...}'`.
 
-Runs inside the environments of the peers. One answer, as JSON, on the last line of the output.
+Runs inside the environments of the peers. The answer is one JSON document, on the last line of the output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = ("empty", "write", "timed", "zombie")
 
 @dataclass(frozen=True)
 class PeerTask:
-    """What the one who measures asks for."""
+    """What the benchmark asks for."""
 
     postgres_url: str
     admin_url: str
@@ -46,37 +46,37 @@ class PeerTask:
 
 
 class Client(Protocol):
-    """The side that submits, and that looks at the truth."""
+    """The side that submits, and that reads the store."""
 
     async def submit_many(self, kind: str, count: int) -> None:
-        """As fast as the library lets one process, durably as far as it can."""
+        """As fast as the library allows in one process, and as durably as it can."""
 
     async def submit(self, kind: str, at: float) -> None:
-        """One job, the way its documentation shows."""
+        """One job, in the way that its documentation shows."""
 
     async def unfinished(self) -> int:
-        """Jobs of which the store does not say yet that they are finished and acknowledged."""
+        """The number of jobs that the store does not show yet as finished and acknowledged."""
         ...
 
     async def outcome(self) -> dict[str, Any]:
-        """Of the only job: whether it is finished, and by whom as far as the library keeps results."""
+        """For the only job: whether it is finished, and by which worker if the library keeps results."""
         ...
 
 
 class Peer(Protocol):
-    """A job library with its settings for this contest."""
+    """A job library with its settings for this benchmark."""
 
     def prepare(self, order: PeerTask) -> None:
-        """Make what the library needs in an empty database."""
+        """Create what the library needs in an empty database."""
 
     def work(self, order: PeerTask) -> None:
-        """Be a worker until SIGTERM."""
+        """Run a worker until SIGTERM."""
 
     def client(self, order: PeerTask) -> AbstractAsyncContextManager[Client]: ...
 
 
 def play(peer: Peer) -> None:
-    """Do what the command line says."""
+    """Run the role that the command line names."""
     role, given = sys.argv[1], json.loads(sys.argv[2])
     order = PeerTask(ledger=ResultsStore(Path(given.pop("ledger"))), **given)
     if role == "prepare":
@@ -97,7 +97,7 @@ def play(peer: Peer) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """A worker that outlived the one who measures would disturb whatever is measured next."""
+    """A worker that outlived the benchmark would disturb the next measurement."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -111,7 +111,7 @@ async def _with_client(
 
 
 async def _load(client: Client, order: PeerTask) -> dict[str, Any]:
-    """Submit and see them all finished, by workers that run already: the whole life of jobs."""
+    """Submit, and wait until running workers have finished them all: the whole life of jobs."""
     before = order.ledger.total()
     began = time.monotonic()
     deadline = began + order.deadline_seconds
@@ -134,7 +134,7 @@ async def _load(client: Client, order: PeerTask) -> dict[str, Any]:
 
 
 async def _pace(client: Client, order: PeerTask) -> dict[str, Any]:
-    """Submit at a steady rate, whatever the answers take, and wait until every job has started."""
+    """Submit at a steady rate, however long the answers take, and wait until every job has started."""
     before = order.ledger.total()
     count = round(order.rate * order.seconds)
     began = time.monotonic()
@@ -150,7 +150,7 @@ async def _pace(client: Client, order: PeerTask) -> dict[str, Any]:
 
 
 async def _fill(client: Client, order: PeerTask) -> dict[str, Any]:
-    """Submit so many, or as many as the time allows, with nobody working."""
+    """Submit so many, or as many as the time allows, while no worker runs."""
     began = time.monotonic()
     done, piece = 0, 1000
     while done < order.count and time.monotonic() - began < order.deadline_seconds:
@@ -170,7 +170,7 @@ async def _outcome(client: Client, order: PeerTask) -> dict[str, Any]:
 
 
 async def _recover(client: Client, order: PeerTask) -> dict[str, Any]:
-    """What the documentation tells an operator to run for jobs of lost workers, where no worker does it."""
+    """What the documentation tells an operator to run for jobs of lost workers, if no worker does it."""
     recover = getattr(client, "recover", None)
     if recover is not None:
         await recover(order.lease_seconds)
@@ -185,7 +185,7 @@ async def _until(met: Callable[[], bool], deadline: float) -> None:
 
 
 async def by_batches(submit: Callable[[int], Awaitable[None]], count: int, batch: int) -> None:
-    """So many in batches, two of them under way: while one waits for the disk the next is written."""
+    """Submit `count` in batches, two of them in flight: while one waits for the disk the next is written."""
     sizes = iter([min(batch, count - first) for first in range(0, count, batch)])
 
     async def submit_some() -> None:

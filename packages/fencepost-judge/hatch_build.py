@@ -1,4 +1,5 @@
-"""Compiles the judge's sandbox when the package is built; without a C compiler the judge says so later."""
+"""Compiles the judge's sandbox when the package is built; without a C compiler the judge reports that
+later."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ PROGRAM = "src/fencepost_judge/sandbox/box_binary.py"
 
 
 class CompileTheBox(BuildHookInterface[Any]):
-    """A wheel with a program in it is for one kind of machine."""
+    """A wheel that contains the binary is for one kind of machine."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or not sys.platform.startswith("linux"):
@@ -35,5 +36,5 @@ class CompileTheBox(BuildHookInterface[Any]):
         build_data["pure_python"] = False
 
     def _program(self) -> Any:
-        """Loaded by its path: the package itself needs what is not installed yet."""
+        """Loaded by its path: the package itself imports what is not installed yet."""
         return SimpleNamespace(**runpy.run_path(str(Path(self.root) / PROGRAM)))

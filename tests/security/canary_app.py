@@ -39,7 +39,7 @@ from tests.security.canary import CanaryServers, canary_of, planted
 
 SAME_MAX = 3
 """Pages of one route that links lead to."""
-BY_SESSION = re.compile(r"/$|/(console|api|court)(/|$)")
+BY_SESSION = re.compile(r"/$|/(console|api)(/|$)|/judge(/(?!api(/|$))|$)")
 
 
 @dataclass

@@ -91,7 +91,6 @@ def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
         f"{PAGES_ROOT}/logout",
     }
     assert {path for _, path in OPEN_PAGES} == {
-        "/judge",
         f"{PAGES_ROOT}/login",
         f"{PAGES_ROOT}/static/{{name}}",
     }

@@ -142,8 +142,10 @@ class GoesByItsWatch(Forgetful):
         with psycopg.connect(errand.database_url, autocommit=True) as connection:
             while not stop.wait(0.01):
                 times = {"now": time.time(), "until": time.time() + 600}
-                for (wish,) in connection.execute(TAKE, times).fetchall():
-                    connection.execute(DONE, {"id": wish})
+                # Together, or a connection that breaks in between loses a wish by no fault of the watch.
+                with connection.transaction():
+                    for (wish,) in connection.execute(TAKE, times).fetchall():
+                        connection.execute(DONE, {"id": wish})
 
     def ask(self, stage: SystemEnvironment, turn: int) -> None:
         super().ask(stage, turn)

@@ -109,7 +109,7 @@ def test_who_was_locked_out_here_stays_out(stage: ConsoleEnv) -> None:
         assert client.get("/console").status_code == 303
         answer = client.get(go(client, ADA))
         assert answer.status_code == 403
-        assert "may not come in" in answer.text
+        assert "account is disabled" in answer.text
 
 
 def test_his_role_is_what_the_provider_says_today(database: Database, provider: str) -> None:

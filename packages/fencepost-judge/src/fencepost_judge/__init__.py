@@ -1,1 +1,1 @@
-"""The judge: programs that nobody trusts, run in boxes, judged once."""
+"""The judge: runs untrusted programs in sandboxes and records exactly one verdict for each submission."""

@@ -1,7 +1,9 @@
-"""Every route of the judge, who may use it and how large its request may be: the one table of each kind.
+"""The access tables: each route of the judge, the least role that may use it, and the largest body it
+accepts.
 
-A route that is not in it cannot be made, and a line without a route is refused at the start. What a role may
-*see* of what it may ask for (a contestant only his own submissions) the route decides, from the visitor.
+A route that is missing from its table cannot be created, and a table entry without a route is refused at
+startup. What a role may *see* of a resource (a contestant sees only its own submissions) is decided by the
+route, from the visitor.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from fencepost_judge.role import JudgeRole
 
 SMALL_BYTES = 16_384
 INPUT_BYTES_MAX = 65_536
-"""The largest input of a trial."""
+"""The largest input of a custom run."""
 HOUSE_BYTES: int | None = None
-"""No bound but the house's own, HTTP_BODY_MAX_BYTES."""
+"""No limit except that of the server, HTTP_BODY_MAX_BYTES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,12 @@ class Access:
     role: JudgeRole
     body_max_bytes: int | None = SMALL_BYTES
     carries_program: bool = False
-    """Its body holds a program, and perhaps an input: bounded by what the largest ones take as JSON."""
+    """The body holds a program and possibly an input: it is limited to the JSON size of the largest ones."""
 
     def bound(self, source_max_bytes: int) -> int | None:
         if not self.carries_program or self.body_max_bytes is None:
             return self.body_max_bytes
-        # JSON writes a character of one byte with up to six.
+        # JSON needs up to six bytes for a character of one byte.
         return self.body_max_bytes + 6 * source_max_bytes
 
 
@@ -78,7 +80,7 @@ ACCESS: Mapping[tuple[str, str], Access] = {
 }
 
 PAGES_ROOT = "/judge"
-"""Where the pages are."""
+"""The path of the pages."""
 
 PAGES: Mapping[tuple[str, str], Access] = {
     ("GET", PAGES_ROOT): CONTESTANT,
@@ -120,7 +122,7 @@ PAGES: Mapping[tuple[str, str], Access] = {
     ("POST", f"{PAGES_ROOT}/account/password"): CONTESTANT,
     ("POST", f"{PAGES_ROOT}/logout"): CONTESTANT,
 }
-"""The pages and their forms: by a session's cookie, and each form with its token."""
+"""The pages and their forms. A session cookie authenticates the visitor; each form carries its own token."""
 
 OPEN_PAGES = frozenset(
     {
@@ -129,7 +131,7 @@ OPEN_PAGES = frozenset(
         ("GET", f"{PAGES_ROOT}/static/{{name}}"),
     }
 )
-"""For which nobody needs to be known."""
+"""The pages that need no login."""
 
 OWN_AUTH_PATHS = ("/submit", "/status", "/submissions", "/languages", "/problems", PAGES_ROOT)
-"""Below these the judge asks who is there, and not the guard of the house."""
+"""Below these paths the judge authenticates requests itself, in place of the server's own check."""

@@ -1,4 +1,4 @@
-"""Calls about users, their tokens and their allowance: `functions/judge_accounts.sql` promises them."""
+"""Calls about users, their tokens and their rate limit, implemented by `functions/judge_accounts.sql`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JudgeUser:
 
 @dataclass(frozen=True, slots=True)
 class JudgeToken:
-    """What is known of a token; never the token."""
+    """The stored data of a token; never the token itself."""
 
     token_id: int
     name: str
@@ -37,12 +37,13 @@ class JudgeToken:
 
 
 def new_token() -> str:
-    """256 random bits that fit into a header."""
+    """256 random bits, encoded for use in a header."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(token: str) -> bytes:
-    """What the database keeps instead. The token is random, so that one round is enough."""
+    """The digest that the database stores in place of the token. The token is random, so one hash round is
+    enough."""
     return hashlib.sha256(token.encode()).digest()
 
 
@@ -104,12 +105,12 @@ def tokens(name: str) -> Call[list[JudgeToken]]:
 
 
 def use_token(digest: bytes) -> Call[JudgeVisitor | None]:
-    """Whose it is, or None."""
+    """The visitor to whom the token belongs, or None."""
     return Call("select name, role from fencepost.judge_token_use(%s::bytea)", (digest,), _visitor)
 
 
 def admit(name: str, per_minute: float, burst: int) -> Call[None]:
-    """Raises Backpressure when the user has submitted too much."""
+    """Count one submission. Raises Backpressure when the user exceeds the rate limit."""
     return Call(
         "select fencepost.judge_admit(%s::text, %s::double precision, %s::integer)",
         (text("name", name), per_minute, burst),

@@ -32,7 +32,7 @@ class TokenRequest(BaseModel):
 
 
 class NewToken(BaseModel):
-    """The only time that a token is shown."""
+    """A new token. It is shown only once."""
 
     token_id: int
     token: str
@@ -43,7 +43,7 @@ def add(router: APIRouter, judging: Judging) -> None:
 
     @router.get("/judge/api/me")
     async def me(who: Who) -> dict[str, Any]:
-        """Who one is to the judge."""
+        """The current visitor, as the judge knows it."""
         return {"name": who.name, "role": who.role.word, "is_user": who.is_user}
 
     @router.get("/judge/api/users")
@@ -54,12 +54,13 @@ def add(router: APIRouter, judging: Judging) -> None:
 
     @router.put("/judge/api/users/{name}", status_code=204)
     async def set_user(name: str, request: UserRequest, who: Who) -> None:
-        """Make a user, or give one another role. The first user ends the time in which nobody is asked."""
+        """Create a user, or change the role of one. Once the first user exists, every request needs a
+        token."""
         await fp.run(accounts.set_user(name, JudgeRole.named(request.role), who.name))
 
     @router.delete("/judge/api/users/{name}", status_code=204)
     async def disable_user(name: str, who: Who) -> None:
-        """Lock a user out. What he submitted stays."""
+        """Disable a user. Its submissions are kept."""
         await fp.run(accounts.disable_user(name, who.name))
 
     @router.get("/judge/api/users/{name}/tokens")

@@ -42,7 +42,7 @@ class SubmitAnswer(BaseModel):
 
 
 def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
-    """Everything that the table of `access.py` names, and nothing else."""
+    """Every route in the table of `access.py`, and no other."""
     doors = Authentication(
         judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes
     )
@@ -58,17 +58,18 @@ def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
 def _add_submissions(router: APIRouter, judging: Judging) -> None:
     @router.post("/submit", status_code=202)
     async def submit(request: SubmitRequest, who: Who, key: Key = None) -> SubmitAnswer:
-        """Submit a program. The same Idempotency-Key and body again answers the same job."""
+        """Submit a program. Repeating a request with the same Idempotency-Key and body returns the same
+        job."""
         return SubmitAnswer(job_id=await submit_as(who, judging, request, key))
 
     @router.get("/status/{job_id}")
     async def status(job_id: Id, who: Who) -> dict[str, Any]:
-        """Where a submission stands: its state, its attempt, and its result once there is one."""
+        """The state of a submission: its state, its attempt, and its result when there is one."""
         return as_json(await visibility.standing(judging, who, job_id), who)
 
     @router.get("/status/{job_id}/events")
     async def events(job_id: Id, who: Who) -> EventStream:
-        """The same as server-sent events: one at once, one for each change, the last with the verdict."""
+        """The same as server-sent events: one immediately, one for each change, the last with the verdict."""
         await visibility.standing(judging, who, job_id)
         end = judging.streams.begin(who.name if who.is_user else "")
         return EventStream(visibility.events(judging, who, job_id), end, {"Cache-Control": "no-store"})
@@ -80,7 +81,8 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
         before: Id | None = None,
         limit: Limit = 50,
     ) -> list[dict[str, Any]]:
-        """The submissions of one author, newest first; one's own, unless another is named."""
+        """The submissions of one author, newest first. The author is the visitor unless another one is
+        named."""
         past = await visibility.history(judging, who, author_of(who, author), before, limit)
         names = [name for name in PastSubmission.__slots__ if name != "figures"]
         return [{name: getattr(one, name) for name in names} for one in past]
@@ -93,7 +95,8 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
 def _add_problems(router: APIRouter, judging: Judging) -> None:
     @router.get("/problems")
     async def problems(who: Who, after: str | None = None, limit: Limit = 100) -> list[dict[str, Any]]:
-        """Titles by slug; fewer than `limit` when some of them belong to a contest that has not begun."""
+        """Titles by slug. Returns fewer than `limit` when some problems belong to a contest that has not
+        begun."""
         found, _ = await visibility.problems(judging, who, after, limit)
         return [asdict(one) for one in found]
 
@@ -118,19 +121,19 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
 
     @router.get("/problems/{slug}/attachments/{name}")
     async def attachment(slug: str, name: str, who: Who) -> Response:
-        """A file that the package hands out."""
+        """A file that the package makes available to contestants."""
         return await visibility.attachment(judging, who, slug, name)
 
     @router.put("/problems/{slug}")
     async def put_problem(
         slug: Slug, request: Request, time_limit: TimeLimit | None = None
     ) -> dict[str, Any]:
-        """Import a package: the body is its zip. `time_limit`, in seconds, replaces the package's."""
+        """Import a package: the body is its zip. `time_limit`, in seconds, overrides the package's."""
         return asdict(await import_zip(judging, await request.body(), slug, time_limit))
 
 
 async def submit_as(who: JudgeVisitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
-    """In somebody's name, who may or may not."""
+    """Submit for the named author, if the visitor may do so."""
     if not who.may(JudgeRole.JURY):
         await judging.check_shown(request.problem_id)
     return await judging.submit(
@@ -147,7 +150,7 @@ async def submit_as(who: JudgeVisitor, judging: Judging, request: SubmitRequest,
 async def import_zip(
     judging: Judging, body: bytes, slug: str | None, time_limit_seconds: float | None = None
 ) -> ProblemTitle:
-    """A package that came as the bytes of its zip."""
+    """Import a package from the bytes of its zip."""
     with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
         await asyncio.to_thread(file.write, body)
         file.flush()

@@ -1,11 +1,12 @@
-"""The doors of the judge: who is there, may he come in, and with how much. Before a body is read.
+"""Authentication: identifies the visitor, checks its role and limits the body, before the body is read.
 
-Three may come:
+Three kinds of visitors are accepted:
 
 - a user, with a token of the judge;
-- the operator, with the token of the house (HTTP_TOKEN), which opens every door of the house;
-- whoever the house lets in without a token, on loopback, as long as the judge has no users. The first user
-  ends that: from then on everybody shows a token. Who has lost his makes one with `fencepost judge tokens`.
+- the operator, with the token of the server (HTTP_TOKEN), which is accepted everywhere;
+- an anonymous request on loopback that the server accepts without a token, as long as the judge has no users.
+  Once the first user exists, every request needs a token. `fencepost judge tokens` creates a new one for a
+  user that has lost its token.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from fencepost_judge.role import OPERATOR, JudgeRole, JudgeVisitor
 
 _log = get_logger(__name__)
 ANONYMOUS = "anonymous"
-"""Whose the submissions of an operator are who names nobody."""
+"""The author of an operator's submissions that name no author."""
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Authentication:
-    """Knows a visitor by what his request carries."""
+    """Identifies the visitor from the credentials in its request."""
 
     def __init__(self, fp: Fencepost, *, app_token: str | None, source_max_bytes: int) -> None:
         self._fp = fp
@@ -48,16 +49,17 @@ class Authentication:
             return await self._fp.run(accounts.use_token(accounts.digest_of(given)))
         if self._app_token is not None:
             return OPERATOR if hmac.compare_digest(given.encode(), self._app_token.encode()) else None
-        # A wrong token is no token, and no way in either.
+        # A wrong token is refused; it does not fall back to anonymous access.
         return None if authorization else await self.unasked()
 
     async def unasked(self) -> JudgeVisitor | None:
-        """Whom the house lets in without a word."""
+        """The operator, if anonymous access is allowed; otherwise None."""
         closed = self._app_token is not None or await self._fp.run(accounts.has_users())
         return None if closed else OPERATOR
 
     async def pass_through(self, request: Request, access: Access) -> Request:
-        """The request with its visitor and a bounded body; or it ends here."""
+        """The request with its visitor and a bounded body. Raises HTTPException when the visitor is
+        refused."""
         visitor = await self.visitor(request.headers.get("authorization", ""))
         if visitor is None:
             raise HTTPException(
@@ -80,7 +82,7 @@ class Authentication:
 
 
 def make_router(doors: Authentication) -> APIRouter:
-    """A router whose routes all pass the doors, each by its line in the table."""
+    """A router that authenticates each of its routes by the route's entry in the access table."""
 
     class Guarded(APIRoute):
         def get_route_handler(self) -> Handler:
@@ -97,7 +99,8 @@ def make_router(doors: Authentication) -> APIRouter:
 
 
 def told_to(visitor: JudgeVisitor | None, error: FencepostError) -> FencepostError:
-    """The error as somebody may read it: where the house keeps its things is for juries and the log."""
+    """The error as the visitor may read it. Internal addresses and paths are shown to juries only, and
+    logged."""
     if not isinstance(error, ServerUnavailable | IndeterminateCommit):
         return error
     if visitor is not None and visitor.may(JudgeRole.JURY):
@@ -110,7 +113,7 @@ def told_to(visitor: JudgeVisitor | None, error: FencepostError) -> FencepostErr
 
 @contextmanager
 def reasons_withheld(request: Request) -> Generator[None]:
-    """Errors in the block leave it as the visitor may read them."""
+    """Replaces errors raised in the block by what the visitor may read."""
     try:
         yield
     except (ServerUnavailable, IndeterminateCommit) as error:
@@ -121,7 +124,7 @@ def reasons_withheld(request: Request) -> Generator[None]:
 
 
 def lines_of(router: APIRouter) -> set[tuple[str, str]]:
-    """The lines of the table that have a route."""
+    """The entries of the access table for which the router has a route."""
     return {line_of(route) for route in router.routes if isinstance(route, APIRoute)}
 
 
@@ -134,7 +137,7 @@ Who = Annotated[JudgeVisitor, Depends(visitor_of)]
 
 
 def author_of(who: JudgeVisitor, named: str | None) -> str:
-    """In whose name: a jury may act for others, a contestant only for himself."""
+    """The author to act for: a jury may name another author, a contestant only itself."""
     own = who.name if who.is_user else ANONYMOUS
     if named is not None and named != own and not who.may(JudgeRole.JURY):
         raise HTTPException(403, f"You are {own}; only a jury may name another author.")
@@ -147,7 +150,7 @@ def line_of(route: APIRoute) -> tuple[str, str]:
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """A body may also come in pieces, without its length."""
+    """Enforces the limit on chunked bodies too, which do not declare their length."""
     taken = 0
 
     async def receive_bounded() -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SKIPPED = "SK"
-"""A test that was not run, because its group was lost already or another one was required."""
+"""A test that was not run, because its group had already failed or a required group was not solved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,6 @@ class CaseResult:
     mem_kb: int = 0
     message: str = ""
     share: float = 1.0
-    """Of the test's worth, when its validator gives parts."""
+    """The fraction of the test's score that its validator awarded."""
     points: float | None = None
-    """Instead of them, when its validator gives points."""
+    """The points that the validator awarded, in place of a fraction."""

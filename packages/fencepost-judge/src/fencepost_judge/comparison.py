@@ -1,6 +1,6 @@
-"""Whether an output is right: pure functions on bytes.
+"""Compares an output with the answer: pure functions on bytes.
 
-The flags are those of the ICPC default validator: by default case and spacing do not matter.
+The flags are those of the ICPC default validator: by default, case and spacing are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _C = TypeVar("_C", bound="Comparison")
 
 
 class ExpectedAnswer(StrEnum):
-    """Right, wrong, or right but for its spacing."""
+    """Right, wrong, or right except for its spacing."""
 
     AC = "AC"
     WA = "WA"
@@ -29,7 +29,7 @@ class ExpectedAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The answer, and a line that says where it went wrong."""
+    """The answer, and a line that says where the output differs."""
 
     answer: ExpectedAnswer
     message: str = ""
@@ -113,7 +113,7 @@ def _same_token(ours: bytes, theirs: bytes, how: Comparison) -> bool:
 
 
 def _number(token: bytes) -> float | None:
-    """A decimal number. Not what else Python reads as one: underscores, nan, infinity."""
+    """A decimal number. Rejects the other forms that Python accepts: underscores, nan, infinity."""
     if token.strip(b"0123456789+-.eE") or not token:
         return None
     try:
@@ -124,7 +124,7 @@ def _number(token: bytes) -> float | None:
 
 
 def _spaces(text: bytes) -> list[bytes]:
-    """What stands between the tokens; the ends of lines of another system count as ours."""
+    """The whitespace between the tokens; CRLF line ends count as LF."""
     return _SPACE.findall(text.replace(b"\r\n", b"\n"))
 
 
@@ -136,6 +136,6 @@ def _differs(output: bytes, answer: bytes) -> Checked:
 
 
 def _shown(token: bytes) -> str:
-    """Bounded, and printable: it is shown to people."""
+    """The token cut to a limit and made printable, for display."""
     text = token[:SHOWN_BYTES].decode("utf-8", "replace")
     return repr(text) + ("…" if len(token) > SHOWN_BYTES else "")

@@ -1,4 +1,4 @@
-"""Compiling inside a box, and what a person gets to read when it fails."""
+"""Compiles programs inside a box, and prepares the compiler's message for display."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Something that can be run: where it lies in the workspace, and which file it begins with."""
+    """A runnable program: its folder in the workspace, and the file it starts with."""
 
     language: Language
     folder: str
@@ -55,10 +55,10 @@ async def compile_sources(
     entry: str | None = None,
     at_least: Bounds | None = None,
 ) -> Compiled:
-    """Compile. Without a program the outcome says whether the box or the source is to blame.
+    """Compile. Without a program, the outcome says whether the box or the source is at fault.
 
-    `entry` is the file or class to begin with, where it is known; `at_least` is what the problem
-    guarantees compilers.
+    `entry` is the file or class to start with, if it is known; `at_least` is what the problem guarantees to
+    compilers.
     """
     entry = entry or entry_of(language.spec, sources)
     if language.spec.main_class == "folder":
@@ -106,8 +106,8 @@ def _main_class(spec: LanguageSpec, made: Path, entry: str) -> str | None:
 
 
 def entry_of(spec: LanguageSpec, sources: Mapping[str, str | bytes]) -> str:
-    """The file that a program begins with: the language's usual name, or the first of its extension. Of
-    Python's files it is one that no other imports."""
+    """The file that a program starts with: the language's usual name, or the first file with its
+    extension. For Python, a file that no other file imports."""
     if spec.source in sources:
         return spec.source
     suffix = os.path.splitext(spec.source)[1]  # noqa: PTH122
@@ -136,17 +136,18 @@ def _python_entry(sources: Mapping[str, str | bytes]) -> str:
 
 
 DRIVERS = {"python": "__main__.py", "pypy": "__main__.py"}
-"""What the package format calls the first file of a language, where that is not our own name for it."""
+"""The package format's name for the first file of a language, where it differs from ours."""
 
 
 def driver_of(spec: LanguageSpec, included: Collection[str]) -> str | None:
-    """The file of a package that a program in this language begins with, if the package brings one."""
+    """The package's file that a program in this language starts with, if the package includes one."""
     usual = (DRIVERS.get(spec.name, spec.source), spec.source)
     return next((name for name in usual if name in included), None)
 
 
 def clean(said: bytes) -> str:
-    """For people: no colours, no control characters, no paths of the box, bounded."""
+    """The message for display: without colours, control characters and paths of the box, and cut to a
+    limit."""
     text = said.decode("utf-8", "replace")
     text = _CONTROL.sub("", _ESCAPE.sub("", text)).replace("/app/", "").replace("/out/", "")
     return text if len(text) <= MESSAGE_BYTES_MAX else text[:MESSAGE_BYTES_MAX] + "\n… (cut)"

@@ -23,7 +23,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class ContestRequest(BaseModel):
-    """A contest. `problems` are slugs by their labels."""
+    """A contest. `problems` maps labels to slugs."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -64,7 +64,7 @@ class JoinRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
-    """Another one's: for a jury."""
+    """Another user, which only a jury may name."""
 
 
 class Question(BaseModel):
@@ -98,7 +98,7 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
 
     @router.get("/judge/api/contests/{contest}")
     async def one_contest(contest: str, who: Who) -> dict[str, Any]:
-        """Its times and its problems; these only when it has begun, or for a jury."""
+        """The times and the problems of a contest. Contestants see the problems only once it has begun."""
         return asdict(seen_contest(await visibility.contest(fp, contest), who))
 
     @router.put("/judge/api/contests/{contest}", status_code=204)
@@ -107,12 +107,12 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
 
     @router.post("/judge/api/contests/{contest}/contestants", status_code=204)
     async def join(contest: str, request: JoinRequest, who: Who) -> None:
-        """Take part."""
+        """Join a contest."""
         await fp.run(contests.join(contest, author_of(who, request.name)))
 
     @router.get("/judge/api/contests/{contest}/scoreboard")
     async def scoreboard(contest: str, who: Who, moment: AwareDatetime | None = None) -> dict[str, Any]:
-        """The scoreboard, now or as it was. A jury looks behind the freeze."""
+        """The scoreboard, now or at an earlier moment. A jury also sees what the freeze hides."""
         board = await visibility.board(fp, who, contest, moment)
         lines = [asdict(line) for line in board.lines]
         return {**asdict(seen_contest(board.seen, who)), "moment": board.moment, "lines": lines}
@@ -127,7 +127,7 @@ def _add_clarifications(router: APIRouter, judging: Judging) -> None:
 
     @router.get("/judge/api/contests/{contest}/clarifications")
     async def clarifications(contest: str, who: Who, after: Id | None = None) -> list[dict[str, Any]]:
-        """What one asked, and what all are told; for a jury everything."""
+        """The visitor's own questions and everything that was sent to all; for a jury, everything."""
         return [asdict(one) for one in await visibility.clarifications(fp, who, contest, after)]
 
     @router.post("/judge/api/contests/{contest}/clarifications", status_code=201)
@@ -136,7 +136,7 @@ def _add_clarifications(router: APIRouter, judging: Judging) -> None:
 
     @router.post("/judge/api/contests/{contest}/clarifications/{clarification_id}/answer", status_code=204)
     async def answer(contest: str, clarification_id: Id, request: Reply, who: Who) -> None:
-        """Answer who asked, or all. Once."""
+        """Answer the user that asked, or all. A question is answered once."""
         call = contests.answer(contest, clarification_id, request.text, to_all=request.to_all, actor=who.name)
         await fp.run(call)
 
@@ -147,7 +147,7 @@ def _add_clarifications(router: APIRouter, judging: Judging) -> None:
 
 
 async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Question) -> int:
-    """It counts against the same allowance as a submission."""
+    """Ask a question. It counts against the same rate limit as a submission."""
     async with judging.fp.transaction() as tx:
         if who.is_limited:
             await tx.run(judging.allowance(who.name))
@@ -155,6 +155,6 @@ async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Qu
 
 
 def seen_contest(found: SeenContest, who: JudgeVisitor) -> Contest:
-    """Its problems are a secret until it begins."""
+    """The contest without its problems, unless it has begun or the visitor is a jury."""
     is_secret = not (found.has_begun or who.may(JudgeRole.JURY))
     return replace(found.contest, problems=()) if is_secret else found.contest

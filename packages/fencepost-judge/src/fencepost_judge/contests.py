@@ -1,4 +1,4 @@
-"""Calls about contests and clarifications: `functions/judge_contest.sql` promises them."""
+"""Calls about contests and clarifications, implemented by `functions/judge_contest.sql`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SeenContest:
 
 @dataclass(frozen=True, slots=True)
 class Clarification:
-    """A question with or without its answer; an announcement has no question."""
+    """A question, with its answer if there is one; an announcement has no question."""
 
     clarification_id: int
     label: str | None
@@ -94,7 +94,7 @@ def entrants(slug: str) -> Call[list[str]]:
 
 
 def entries(slug: str) -> Call[list[ScoredSubmission]]:
-    """In the order of their submission."""
+    """In order of submission."""
     return Call(
         "select author, slug, submitted_at, verdict, score, points::text"
         " from fencepost.judge_contest_entries(%s::text)",
@@ -104,7 +104,7 @@ def entries(slug: str) -> Call[list[ScoredSubmission]]:
 
 
 def hidden(slugs: Sequence[str]) -> Call[list[str]]:
-    """Those that contestants may not see yet."""
+    """Those of the problems that contestants may not see yet."""
     return Call(
         "select slug from fencepost.judge_problem_hidden(%s::text[])",
         ([text("problem", slug) for slug in slugs],),
@@ -144,7 +144,7 @@ def announce(slug: str, label: str | None, said: str, actor: str) -> Call[int]:
 def clarifications(
     slug: str, *, seen_by: str | None, after: int | None = None, limit: int = 1000
 ) -> Call[list[Clarification]]:
-    """What one of the contestants may see; everything for None."""
+    """What the named contestant may see; everything for None."""
     return Call(
         "select clarification_id, label, author, question, asked_at, answer, answered_at, answered_by, to_all"
         " from fencepost.judge_clarifications(%s::text, %s::text, %s::bigint, %s::integer)",

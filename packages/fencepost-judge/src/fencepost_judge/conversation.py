@@ -1,14 +1,14 @@
-"""A program and a validator that talk: the one that failed first decides, by cause and not by the clock.
+"""Runs an interactive program with its validator. The first to fail decides, by cause and not by the clock.
 
-Two processes that end at nearly the same time cannot be put in order from outside: on a busy machine the end
-of the first may be seen last. So neither is told of the other's end before that end is recorded. The judge
-keeps a copy of every end of both pipes:
+Two processes that end at nearly the same time cannot be ordered from outside: on a busy machine the end of
+the first may be observed last. So neither process learns of the other's end before that end is recorded. The
+judge keeps a copy of both ends of both pipes:
 
-- A program that has ended is still there for its validator, until the validator has taken in everything that
-  was said and waits for more. Only then do the pipes close. What the validator says before that is about what
-  the program said; what it says afterwards, or how it fails, may be because its partner has left.
-- A validator that has ended leaves the program at the end of its input. What the program still writes is read
-  and thrown away: it meets no broken pipe, and its own end is its own.
+- After the program has ended, its pipes stay open until the validator has read all of its output and waits
+  for more. Only then do the pipes close. What the validator reports before that is about the program's
+  output; what it reports afterwards, or how it fails, may be because the program has ended.
+- After the validator has ended, the program reads the end of its input. What the program still writes is read
+  and discarded: it gets no broken pipe, so the validator's end does not change how the program ends.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.002, 0.02
 CLOSED_LOOK_SECONDS, LONGEST_CLOSED_LOOK_SECONDS = 0.25, 2.0
 LOOKS_WHEN_ALL_IS_READ, LOOKS_WHEN_STUCK = 2, 10
 WAIT_SECONDS_MAX = 10.0
-"""How long a validator may compute after its partner's last word."""
+"""How long a validator may compute after the program's last output."""
 UNSEEN_SECONDS_MAX = 3.0
-"""The same for one that cannot be found among the processes: it has closed its input, or /proc hides it."""
+"""The same for a validator that is not found among the processes: it has closed its input, or /proc hides
+it."""
 BLOCK_BYTES = 65_536
 LEFT = "The program was gone before the conversation was over."
 OWN_PROGRAM = "fencepost-box"
@@ -45,7 +46,7 @@ OWN_PROGRAM = "fencepost-box"
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """How both ended. `told`: the validator learned that the program had left before it ended itself."""
+    """How both ended. `told`: the validator learned that the program had ended before it ended itself."""
 
     program: RunOutcome
     validator: RunOutcome
@@ -53,7 +54,7 @@ class Talk:
 
 
 async def converse(boxes: SandboxPool, program: RunSpec, validator: RunSpec, errors: int, said: int) -> Talk:
-    """Run both, each reading what the other one writes; their complaints go to `errors` and `said`."""
+    """Run both, each reading what the other writes; their stderr goes to `errors` and `said`."""
     line = _Line()
     theirs, ours = line.program_files(errors), line.validator_files(said)
     try:
@@ -66,14 +67,14 @@ async def converse(boxes: SandboxPool, program: RunSpec, validator: RunSpec, err
 
 
 def decides(opinion: Opinion, *, told: bool) -> bool:
-    """Whether the validator's word counts although the program failed. It does when the validator had not
-    learned of that: then the program was wrong first, or the validator is broken. To be right, a program
-    must also end well."""
+    """Whether the validator's verdict counts although the program failed. It does if the validator did not
+    know of the failure: then the program was wrong first, or the validator is broken. A program is only
+    right if it also ends without a failure."""
     return not told and opinion.verdict not in ("AC", "PA")
 
 
 class _Pipe:
-    """A pipe for two programs, of which the judge keeps both ends."""
+    """A pipe between two programs. The judge keeps both ends open."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -108,7 +109,7 @@ class _Seen(Enum):
 
 
 class _Line:
-    """The pipes of one conversation, and who has been told what."""
+    """The pipes of one interactive run, and whether the validator has been told of the program's end."""
 
     def __init__(self) -> None:
         self._to_program = _Pipe()
@@ -126,7 +127,7 @@ class _Line:
         self._to_validator.close()
 
     async def attend(self, program: asyncio.Task[RunOutcome], validator: asyncio.Task[RunOutcome]) -> None:
-        """Until both have ended."""
+        """Returns when both have ended."""
         await self._until_one_ends(program, validator)
         if not validator.done():
             await self._until_it_waits(validator)
@@ -139,7 +140,8 @@ class _Line:
     async def _until_one_ends(
         self, program: asyncio.Task[RunOutcome], validator: asyncio.Task[RunOutcome]
     ) -> None:
-        """A program may close its output and go on. Its validator is told of that end, too."""
+        """Returns when one has ended. A program may close its output and go on; the validator is told of
+        that end, too."""
         both, pause = {program, validator}, CLOSED_LOOK_SECONDS
         while not (await asyncio.wait(both, timeout=pause, return_when=asyncio.FIRST_COMPLETED))[0]:
             pause = min(LONGEST_CLOSED_LOOK_SECONDS, pause * 2)
@@ -151,14 +153,15 @@ class _Line:
                 self._to_validator.close_writer()
 
     def _has_closed_its_output(self) -> bool:
-        """It is there, since it has its input, and nobody but us could still write."""
+        """True if the program still has its input open and no process but the judge can write to its
+        output."""
         if _strangers_with(self._to_program.name, writing=False):
             return not _holders(self._to_validator.name, writing=True)
         return False
 
     async def _until_it_waits(self, validator: asyncio.Task[RunOutcome]) -> None:
-        """Until the validator has ended, or has taken in everything and sleeps; or is stuck in a word that
-        nobody takes. A process that waits for a processor does not sleep."""
+        """Returns when the validator has ended, has read everything and sleeps, or is blocked in a write
+        that no process reads. A process that waits for a processor does not sleep."""
         began, pause = time.monotonic(), FIRST_LOOK_SECONDS
         calm, unread_before = 0, -1
         known: list[int] = []
@@ -183,7 +186,7 @@ class _Line:
         return _Seen.ASLEEP if all(states_of(pid) == {"S"} for pid in known) else _Seen.BUSY
 
     async def _let_go_on(self, program: asyncio.Task[RunOutcome]) -> None:
-        """It finds the end of its input, and somebody who takes what it still says."""
+        """Closes the program's input, and discards what it still writes until it ends."""
         self._to_program.close()
         self._to_validator.close_writer()
         loop, reader = asyncio.get_running_loop(), self._to_validator.kept_reader
@@ -204,14 +207,14 @@ def _strangers_with(pipe: str, *, writing: bool) -> list[int]:
 
 
 def _holders(pipe: str, *, writing: bool) -> list[int]:
-    """Processes in boxes that have this end of a pipe open."""
+    """Processes in boxes that have this end of the pipe open."""
     own = os.readlink("/proc/self/ns/mnt")  # noqa: PTH115
     pids = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
     return [pid for pid in pids if _is_in_a_box(pid, own) and _holds(pid, pipe, writing=writing)]
 
 
 def _is_in_a_box(pid: int, own: str) -> bool:
-    """Asked first, since most processes of a machine are in none: what they have open need not be read."""
+    """Checked first: most processes of a machine are not in a box, and their descriptors need not be read."""
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/mnt") != own  # noqa: PTH115
     return False
@@ -234,7 +237,7 @@ def _is_for_writing(pid: int, name: str) -> bool:
 
 
 def _is_a_stranger(pid: int) -> bool:
-    """Not a box on its way to becoming the program."""
+    """Whether the process has executed the program, and is not still the box that starts it."""
     try:
         return not Path(f"/proc/{pid}/exe").readlink().name.startswith(OWN_PROGRAM)
     except OSError:

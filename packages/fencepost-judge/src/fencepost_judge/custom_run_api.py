@@ -1,4 +1,4 @@
-"""Trials over HTTP: a run on one's own input, and a check whether it compiles."""
+"""Custom runs over HTTP: run a program on an input of the caller's own, or check whether it compiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost_server.web.forms import Id
 
 
 class CustomRunRequest(ProgramRequest):
-    """A program, and what it reads. Without an input it is only compiled."""
+    """A program and its input. Without an input the program is only compiled."""
 
     input: Annotated[str, Field(max_length=INPUT_BYTES_MAX)] | None = None
 
@@ -29,7 +29,7 @@ def add(router: APIRouter, judging: Judging) -> None:
 
     @router.get("/judge/api/custom-runs/{job_id}")
     async def trial(job_id: Id, who: Who) -> dict[str, Any]:
-        """What came of it; 404 when its time is over, or when it is another one's."""
+        """The outcome of a custom run; 404 when it has expired or belongs to another user."""
         found = await visibility.trial(judging, who, job_id)
         return {
             "job_id": found.job_id,

@@ -1,4 +1,5 @@
-"""Trying a program out: compile it, and run it once on an input of its author's own. Nothing is judged."""
+"""Executes a custom run: compiles a program and runs it once on an input of its author's own. Nothing is
+judged."""
 
 from __future__ import annotations
 
@@ -17,19 +18,20 @@ from fencepost_judge.workspace import Workspace
 
 OUTPUT_BYTES_MAX = 65_536
 FAILED = "The judge failed. Nothing is wrong with the program."
-"""All that an author is told of it: the reason is in the log."""
+"""The message for the author: the reason is in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomRunOutcome:
-    """How it ended: OK, CE with the compiler's message, or as a run ends. SE when the box is to blame."""
+    """How it ended: OK, CE with the compiler's message, or the verdict of the run. SE when the box is at
+    fault."""
 
     verdict: str
     message: str = ""
     output: str = ""
     errors: str = ""
     cut: bool = False
-    """Whether more was written than is told."""
+    """Whether the output was longer than what is returned."""
     exit_code: int = 0
     exit_signal: int = 0
     time_ms: int = 0
@@ -38,7 +40,7 @@ class CustomRunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CustomRunExecutor:
-    """What trying needs of a machine."""
+    """What custom runs need on one machine."""
 
     workshop: Workspace
     boxes: SandboxPool
@@ -86,6 +88,6 @@ def _tried(outcome: RunOutcome, output: int, errors: int) -> CustomRunOutcome:
 
 
 def _told(descriptor: int) -> str:
-    """As text that can be stored: PostgreSQL has no NUL, and JSON no bytes."""
+    """As text that can be stored: PostgreSQL stores no NUL, and JSON no bytes."""
     said = os.pread(descriptor, OUTPUT_BYTES_MAX, 0).decode("utf-8", "replace")
     return said.replace("\0", "\N{REPLACEMENT CHARACTER}")

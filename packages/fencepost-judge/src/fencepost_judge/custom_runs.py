@@ -1,4 +1,5 @@
-"""Trials as jobs: taken in, tried out by a worker, told to their author, and forgotten."""
+"""Custom runs as jobs: submitted, executed by a worker, shown to their author, and removed when they
+expire."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ PRUNE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class CustomRun:
-    """One of them; no outcome yet while it waits or runs."""
+    """One custom run; it has no outcome while it waits or runs."""
 
     job_id: int
     author: str
@@ -47,7 +48,7 @@ class CustomRun:
 
 
 class CustomRuns:
-    """`judge` answers who sits on this machine; only a worker is asked."""
+    """`judge` returns the judge that is open on this machine; it is called in workers only."""
 
     def __init__(
         self, fp: Fencepost, settings: JudgeSettings, queue: str, judge: Callable[[], Judge]
@@ -67,7 +68,7 @@ class CustomRuns:
         author: str,
         allowance: Call[None] | None = None,
     ) -> int:
-        """Try a program out on an input; without one it is only compiled. Answers the job."""
+        """Run a program on an input; without an input, only compile it. Returns the job."""
         async with self._fp.transaction() as tx:
             if allowance is not None:
                 await tx.run(allowance)
@@ -84,7 +85,7 @@ class CustomRuns:
         return found[0]
 
     async def prune(self) -> float:
-        """A tick: remove what has expired; at once again when there was more."""
+        """One tick: remove expired custom runs. Runs again immediately if there were more."""
         removed = await self._fp.run(prune(PRUNE_LIMIT))
         return 0.0 if removed >= PRUNE_LIMIT else PRUNE_SECONDS
 
@@ -103,7 +104,7 @@ class CustomRuns:
             job_id=str(job.id),
             attempt_id=job.attempt,
         )
-        # Neither input nor output goes into the job's own result: that is kept longer than a trial.
+        # Input and output are not part of the job's own result, which is kept longer than a custom run.
         async with job.finish(None, final_status=tried.verdict) as tx:
             await tx.run(done(job.id, job.attempt, job.owner, tried))
 

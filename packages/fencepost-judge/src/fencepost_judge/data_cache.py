@@ -1,4 +1,4 @@
-"""Test data at hand: contents that boxes may see, as files of a workspace."""
+"""A local cache of test data: contents that boxes may read, as files of a workspace."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Stamp = tuple[int, int, int, int]
 
 
 class Cache:
-    """Named by content, bounded, the longest unused go first. One process has it: nobody else writes there.
+    """Files named by their content's digest, bounded in size, least recently used removed first. It belongs
+    to one process, and no other writes there.
 
-    A content is checked against its digest when it comes. At each use the file must be the very one that was
-    checked, untouched since: a file that was written to, exchanged or removed comes anew.
+    A content is checked against its digest when it is fetched. At each use the file must be the one that was
+    checked, unmodified since then: a file that was written to, replaced or removed is fetched again.
     """
 
     def __init__(self, store: Store, workspace: Path, *, bytes_max: int = 1 << 30) -> None:
@@ -25,13 +26,13 @@ class Cache:
         self._folder = workspace / "data"
         self._bytes_max = bytes_max
         self._folder.mkdir(parents=True, exist_ok=True)
-        # In the order of use. Threads that fetch keep it too.
+        # In order of use. Threads that fetch modify it too.
         self._kept: dict[str, Stamp] = {}
         self._turn = threading.Lock()
         self._coming: dict[str, asyncio.Task[None]] = {}
 
     async def path(self, digest: str) -> Path:
-        """The content as a file. Fetched once, however many ask at a time, and not in the event loop."""
+        """The content as a file. Concurrent requests share one fetch, which runs outside the event loop."""
         place = self._folder / digest
         if self._use(digest, place):
             return place
@@ -40,7 +41,7 @@ class Cache:
             coming = asyncio.create_task(asyncio.to_thread(self._fetch, digest, place))
             self._coming[digest] = coming
             coming.add_done_callback(lambda _: self._coming.pop(digest, None))
-        # Shielded: one who gives up waiting takes it from nobody else.
+        # Shielded: a cancelled caller does not cancel the fetch for the others.
         await asyncio.shield(coming)
         return place
 
@@ -66,14 +67,14 @@ class Cache:
         for digest, (_, size, _, _) in list(self._kept.items()):
             if used + wanted <= self._bytes_max:
                 return
-            # A box that has it open or mounted keeps it: only the name goes.
+            # A box that has the file open or mounted keeps it: only the name is removed.
             (self._folder / digest).unlink(missing_ok=True)
             del self._kept[digest]
             used -= size
 
 
 def _stamp(place: Path) -> Stamp | None:
-    """Which file it is, and when it was last touched: the kernel alone writes the time of a change."""
+    """Identifies the file and its last change. Only the kernel sets the change time."""
     try:
         found = place.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Who judges: every worker says that it is there, under a lease, and anybody may ask who is.
+"""Worker discovery: each worker registers itself under a lease, and any process may list the workers.
 
-Being listed decides nothing. Jobs are claimed and fenced in PostgreSQL whoever is seen here, so a directory
-that is away costs the list, and never a verdict.
+A registration decides nothing. Jobs are claimed and fenced in PostgreSQL regardless of it, so when the
+directory is unavailable, the list is missing, but no verdict is affected.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WorkerState = Literal["alive", "lost", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
-    """What a worker says of itself when it comes, and what stays true as long as it is there."""
+    """What a worker states about itself when it registers; it stays true as long as the worker runs."""
 
     owner: str
-    """As in the jobs that it runs: a name with a boot id."""
+    """The owner name in the jobs that it runs: a name with a boot id."""
     host: str
     version: str
     languages: Mapping[str, str]
-    """Those that it can compile, with the versions of their compilers."""
+    """The languages that it can compile, with the versions of their compilers."""
     slots: int
     processors: int
     sandbox: str
@@ -43,7 +43,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much it has to do at this moment."""
+    """The current load of a worker."""
 
     busy: int = 0
     running: int = 0
@@ -52,15 +52,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedWorker(WorkerInfo):
-    """A worker as others see it. One that is lost ended without a word; one that left said so."""
+    """A worker as others see it. A lost worker ended without unregistering; one that left has
+    unregistered."""
 
     state: WorkerState
     busy: int
     """Boxes in use."""
     running: int
-    """Submissions and trials in hand."""
+    """Submissions and custom runs in progress."""
     load_average: float
-    """Of its whole machine, over a minute."""
+    """The load average of its whole machine, over a minute."""
     entered_at: datetime
     seen_at: datetime
     expires_at: datetime
@@ -68,7 +69,7 @@ class ListedWorker(WorkerInfo):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registration: under which number or lease, and the token that keeps it."""
+    """A registration: its place number or lease, and the token that renews it."""
 
     owner: str
     place: int
@@ -76,7 +77,7 @@ class Registration:
 
 
 class RegistrationLost(FencepostError):
-    """The lease ended before it was renewed: whoever is still there enters again."""
+    """The lease ended before it was renewed: a worker that is still running registers again."""
 
 
 class Directory(Protocol):
@@ -85,13 +86,13 @@ class Directory(Protocol):
     async def enter(self, card: WorkerInfo) -> Registration: ...
 
     async def beat(self, seat: Registration, load: Load) -> None:
-        """Raises SeatLost when the lease is over."""
+        """Renew the lease and report the load. Raises RegistrationLost when the lease has ended."""
         ...
 
     async def leave(self, seat: Registration) -> None: ...
 
     async def workers(self) -> Sequence[ListedWorker]:
-        """By the order in which they entered."""
+        """In order of registration."""
         ...
 
 
@@ -111,7 +112,7 @@ def card_of(
 
 
 class JudgePresence:
-    """Keeps one worker listed. `tick` is for a loop, which counts what goes wrong and comes back."""
+    """Keeps one worker registered. A loop calls `tick`, counts its errors and calls it again."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class JudgePresence:
         return self._beat_seconds
 
     async def leave(self) -> None:
-        """Say so; who cannot is noticed when the lease ends."""
+        """Unregister. If that fails, the worker disappears when its lease ends."""
         seat, self._seat = self._seat, None
         self._listed.set(0)
         if seat is not None:

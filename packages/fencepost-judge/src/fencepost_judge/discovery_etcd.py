@@ -1,7 +1,7 @@
-"""Workers listed in etcd: a key for each, which is gone when its lease is.
+"""Workers listed in etcd: one key for each worker, removed when its lease ends.
 
-Through etcd's own JSON gateway (v3), so that no other client is needed. Every request may be repeated: a
-lease that nobody heard of ends by itself.
+Uses etcd's own JSON gateway (v3), so no other client is needed. Every request may be repeated: a lease whose
+grant was never received ends by itself.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EtcdAddress:
 
 
 class EtcdDirectory:
-    """Use as a context: it keeps a connection."""
+    """Use as a context manager: it keeps a connection."""
 
     def __init__(self, place: EtcdAddress, *, lease_seconds: float) -> None:
         self._place = place
@@ -92,7 +92,7 @@ class EtcdDirectory:
         await self._write(seat, load)
 
     async def leave(self, seat: Registration) -> None:
-        """With the lease goes its key."""
+        """Revoking the lease removes its key."""
         await self._ask("/v3/lease/revoke", {"ID": str(seat.token)}, absent={})
 
     async def workers(self) -> Sequence[ListedWorker]:
@@ -115,11 +115,12 @@ class EtcdDirectory:
         await self._ask("/v3/kv/put", body)
 
     async def _ask(self, path: str, body: Mapping[str, Any], *, absent: Any = None) -> Any:
-        """The answer of whichever endpoint answers. `absent` is the answer when the lease is not there."""
+        """The answer of the first endpoint that answers. `absent` is returned when the lease does not
+        exist."""
         if self._place.user is not None and self._pass is None:
             await self._log_in()
         reply = await self._send(path, body)
-        # A pass ends after some minutes without use, and with its server.
+        # An auth token expires after some minutes without use, and when its server restarts.
         if code_of(reply) == UNAUTHENTICATED and self._place.user is not None:
             await self._log_in()
             reply = await self._send(path, body)
@@ -142,7 +143,7 @@ class EtcdDirectory:
         self._pass = str(answer["token"])
 
     async def _send(self, path: str, body: Mapping[str, Any]) -> Reply:
-        """Of several endpoints the one that answered last is asked first."""
+        """Tries the endpoint that answered last first."""
         headers = {"Content-Type": "application/json"}
         if self._pass is not None:
             headers["Authorization"] = self._pass
@@ -171,14 +172,15 @@ def _coded(text: str) -> str:
 
 
 def code_of(reply: Reply) -> int:
-    """The gRPC code of an error; 0 for none."""
+    """The gRPC code of an error; 0 if there is none."""
     answer = _document(reply) if reply.status != 200 else None
     code = answer.get("code", 0) if answer else 0
     return code if isinstance(code, int) else 0
 
 
 def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
-    """A number of 64 bits, which the gateway writes as text; `left_out`, because it leaves out what is 0."""
+    """A 64-bit number, which the gateway writes as text. `left_out` is the default, because the gateway
+    omits 0."""
     given = cast("dict[str, Any]", answer).get(name, left_out) if isinstance(answer, dict) else None
     if not _WHOLE.fullmatch(str(given)):
         raise ServerUnavailable(f"etcd answers with something else than a lease: it does not say its {name}.")
@@ -186,7 +188,7 @@ def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
 
 
 def workers_in(found: Mapping[str, Any]) -> list[ListedWorker]:
-    """Those that a range of keys holds. The gateway leaves out what is empty."""
+    """The workers in a range of keys. The gateway omits empty fields."""
     given = found.get("kvs", [])
     pairs = cast("list[object]", given) if isinstance(given, list) else []
     values = [cast("dict[str, Any]", pair).get("value", "") for pair in pairs if isinstance(pair, dict)]
@@ -200,11 +202,11 @@ def _document(reply: Reply) -> Mapping[str, Any] | None:
 
 
 def _worker(value: Any) -> ListedWorker | None:
-    """None for what is no worker of ours: others may write there too."""
+    """None for a value that is not a worker: other clients may write there too."""
     try:
         found = json.loads(base64.b64decode(value))
         worker = WORKER.validate_python({**found, "state": "alive"})
     except (ValueError, TypeError, RecursionError):
         return None
-    # Times without a zone cannot be held against ours.
+    # Times without a zone cannot be compared with ours.
     return worker if all(getattr(worker, name).tzinfo for name in TIMES) else None

@@ -1,4 +1,4 @@
-"""Workers listed in the database, under the kernel's leases: `functions/judge_worker.sql` promises it."""
+"""Workers listed in the database under the kernel's leases, implemented by `functions/judge_worker.sql`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencepost_judge.discovery import (
 
 
 class KernelDirectory:
-    """The default: nothing else has to run."""
+    """The default: needs no other server."""
 
     def __init__(self, fp: Fencepost, *, lease_seconds: float) -> None:
         self._fp = fp
@@ -88,7 +88,8 @@ def leave(seat: Registration) -> Call[None]:
 
 
 def workers() -> Call[list[ListedWorker]]:
-    """Everybody who has a place: also who left or was lost, until another one takes it."""
+    """Every worker that has a place, including those that left or were lost, until another worker takes
+    the place."""
     return Call(
         "select owner, state, host, version, languages::text, slots, processors, sandbox, degraded::text,"
         " busy, running, load_average, entered_at, seen_at, expires_at from fencepost.judge_worker_list()",

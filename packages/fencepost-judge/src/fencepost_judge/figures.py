@@ -1,4 +1,4 @@
-"""What contestants read of the time and the memory that secret tests took. Pure."""
+"""What contestants see of the time and memory that secret tests took. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MEMORY_STEP_KB = 16_384
 
 
 class Figures(StrEnum):
-    """A program spends time and memory as it likes, so each figure of a secret test can tell of its input."""
+    """A program controls its time and memory use, so each figure of a secret test can reveal its input."""
 
     SHOWN = "shown"
     ROUNDED = "rounded"  # Up, to steps of 100 ms and 16 MiB.

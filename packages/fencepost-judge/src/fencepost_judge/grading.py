@@ -34,11 +34,11 @@ class Grade:
 
 Results = Mapping[str, CaseResult]
 SLACK = 1e-6
-"""By how much sums of fractions may miss the whole."""
+"""The tolerance for rounding errors in sums of fractions."""
 
 
 def grade(problem: Problem, results: Results) -> Grade:
-    """Without a grader of the package's own."""
+    """Grade a problem whose package has no grader of its own."""
     steps = grading(problem, results)
     try:
         question = next(steps)
@@ -49,8 +49,9 @@ def grade(problem: Problem, results: Results) -> Grade:
 
 
 def grading(problem: Problem, results: Results) -> Generator[Question, Graded, Grade]:
-    """The verdict is the first failure's, in the order of the tests; a score adds up by groups. In the old
-    format graders say both: what only a package's own can say is asked, and sent back."""
+    """The verdict is that of the first failure, in test order; the score is aggregated by groups. In the
+    old format graders decide both: a question for the package's own grader is yielded, and its answer sent
+    back."""
     ran = [results[case.name] for case in problem.data.all_cases() if case.name in results]
     failed = [one.verdict for one in ran if one.verdict not in ("AC", SKIPPED)]
     time_ms = max((one.time_ms for one in ran), default=0)
@@ -60,7 +61,7 @@ def grading(problem: Problem, results: Results) -> Generator[Question, Graded, G
         return Grade(*_legacy(problem, graded, whole=_is_whole(problem, results)), time_ms, mem_kb)
     if not problem.scoring:
         return Grade(failed[0] if failed else "AC", None, time_ms, mem_kb)
-    # Where something is scored, samples count nothing: neither their failure nor what they are worth.
+    # In a scoring problem samples do not count: neither their failures nor their scores.
     failed = [one.verdict for one in _counting(problem, results) if one.verdict not in ("AC", SKIPPED)]
     score = _score(problem.data, results)
     whole = _is_whole(problem, results)
@@ -69,19 +70,19 @@ def grading(problem: Problem, results: Results) -> Generator[Question, Graded, G
 
 
 def _counting(problem: Problem, results: Results) -> list[CaseResult]:
-    """Of all that ran, in the order of the tests, what is no sample."""
+    """The results of all tests that ran, in test order, without samples."""
     cases = problem.data.all_cases()
     return [results[case.name] for case in cases if case.name in results and not case.sample]
 
 
 def _is_whole(problem: Problem, results: Results) -> bool:
-    """Whether nothing failed, and nothing is worth a part only."""
+    """Whether nothing failed, and no test was awarded only a fraction."""
     ran = _counting(problem, results)
     return all(one.verdict in ("AC", SKIPPED) and one.share == 1 for one in ran)
 
 
 def _legacy(problem: Problem, graded: Graded, *, whole: bool) -> tuple[str, float | None]:
-    """Only an accepted submission has a score; one that is accepted with less than the most is in part."""
+    """Only an accepted submission has a score; one accepted below the best score is partially accepted."""
     if not problem.scoring:
         return graded.verdict, None
     if graded.verdict != "AC":
@@ -94,8 +95,8 @@ def _legacy(problem: Problem, graded: Graded, *, whole: bool) -> tuple[str, floa
 
 
 def aim(problem: Problem) -> float | None:
-    """The best score of a package in the old format: as its range says, or what everything right is worth.
-    None when only a validator or a grader knows."""
+    """The best score of a package in the old format: the end of its range, or the score of a fully right
+    submission. None when only a validator or a grader knows it."""
     for group in (problem.data, *(one for one in problem.data.groups if one.name == "secret")):
         rules = group.rules
         end = None if rules is None else rules.most if problem.objective == "max" else rules.least
@@ -111,25 +112,26 @@ def is_solved(group: Group, results: Results) -> bool:
 
 
 def is_lost(group: Group, results: Results) -> bool:
-    """Whether more tests of the group cannot change anything."""
+    """Whether further tests of the group cannot change its result."""
     verdicts = {results[case.name].verdict for case in group.all_cases() if case.name in results}
     if group.aggregation is Aggregation.ALL:
         return bool(verdicts - {"AC"})
-    # A part of a test is less than the whole of it, and more than nothing.
+    # In the other modes a partially accepted test is no failure: it scores less than a full one, but more
+    # than nothing.
     failed = bool(verdicts - {"AC", "PA"})
     return failed and (group.stop_at_failure or group.aggregation is Aggregation.MIN)
 
 
 def points_by_group(problem: Problem, results: Results, score: float | None = None) -> dict[str, float]:
-    """What each outermost group is worth, adding up to the score: a contest may take the best of each.
+    """The score of each outermost group; they add up to the total. A contest may take the best of each.
 
-    Where the outermost groups are not added up, or there are none, the whole problem is one group.
+    If the outermost groups are not added up, or there are none, the whole problem is one group.
     """
     if not problem.scoring:
         return {}
     data = problem.data
     if data.rules is not None:
-        # Verdicts of groups decide about each other's points there: nothing of them counts alone.
+        # In the old format the verdicts of groups affect each other's points: no group counts alone.
         return {data.name: score or 0.0}
     if data.aggregation is not Aggregation.SUM or not data.groups:
         return {data.name: round(_score(data, results), 6)}
@@ -139,7 +141,7 @@ def points_by_group(problem: Problem, results: Results, score: float | None = No
 
 
 def best(problem: Problem) -> float:
-    """The score of a submission that gets everything right, where no program of the package's grades."""
+    """The score of a fully right submission, for a problem without a grader program."""
     right = {case.name: CaseResult(name=case.name, verdict="AC") for case in problem.data.all_cases()}
     if problem.data.rules is None:
         return _score(problem.data, right)
@@ -169,12 +171,12 @@ def _score(group: Group, results: Results) -> float:
 
 
 def _counts(group: Group) -> bool:
-    """Whether there is anything in it but samples."""
+    """Whether the group holds any tests besides samples."""
     return any(not case.sample for case in group.all_cases())
 
 
 def _worth(group: Group, result: CaseResult | None) -> float:
-    """Of one test."""
+    """The score of one test."""
     if result is None or result.verdict not in ("AC", "PA"):
         return 0.0
     return group.score * result.share if result.points is None else result.points

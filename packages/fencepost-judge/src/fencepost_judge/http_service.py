@@ -1,4 +1,4 @@
-"""The judge as a part of the house: its API and its pages."""
+"""The judge as a service of the server: its API and its pages."""
 
 from __future__ import annotations
 

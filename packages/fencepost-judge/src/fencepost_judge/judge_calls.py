@@ -1,4 +1,4 @@
-"""What the judge keeps in the database, as calls."""
+"""The calls to the judge's database functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JudgingTask:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionStanding:
-    """Where a submission stands."""
+    """The state of a submission."""
 
     job_id: int
     slug: str
@@ -68,7 +68,7 @@ class PastSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Stands:
-    """What stands for a submission, in short."""
+    """A summary of a submission's standing result."""
 
     verdict: str
     score: float | None
@@ -78,7 +78,7 @@ class Stands:
 
 @dataclass(frozen=True, slots=True)
 class RecentSubmission:
-    """One of everybody's."""
+    """One of the recent submissions of all authors."""
 
     job_id: int
     slug: str
@@ -93,7 +93,7 @@ class RecentSubmission:
 
 
 def put_problem(problem: Problem) -> Call[int]:
-    """Import it; answers the version."""
+    """Import a problem; returns the version."""
     return Call(
         "select fencepost.judge_problem_put(%s::text, %s::text, %s::jsonb)",
         (problem.slug, text("title", problem.title), document("spec", problem.model_dump(mode="json"))),
@@ -157,7 +157,7 @@ def get_task(job_id: int) -> Call[list[JudgingTask]]:
 
 
 def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> Call[bool]:
-    """Refused by the database for whoever does not hold this attempt. Answers whether it was kept."""
+    """Store a result; refused unless the caller holds this attempt. Returns whether the result was kept."""
     return Call(
         "select fencepost.judge_result_put(%s::bigint, %s::bigint, %s::text, %s::text, %s::double precision,"
         " %s::bigint, %s::bigint, %s::text, %s::jsonb, %s::jsonb)",
@@ -178,7 +178,8 @@ def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> C
 
 
 def get_standing(job_id: int) -> Call[list[Stands]]:
-    """What stands for a job's submission, held to the end of the transaction; nothing for a rejudging's."""
+    """The standing result of a job's submission, locked until the end of the transaction; nothing for a
+    rejudging job."""
     return Call(
         "select verdict, score, time_ms, mem_kb from fencepost.judge_standing(%s::bigint)",
         (job_id,),
@@ -187,7 +188,7 @@ def get_standing(job_id: int) -> Call[list[Stands]]:
 
 
 def store_away(job_id: int, attempt: int, owner: str) -> Call[timedelta]:
-    """Its test data cannot be reached. Answers for how long that has been so."""
+    """Record that the job's test data cannot be reached. Returns for how long that has been so."""
     return Call(
         "select fencepost.judge_store_away(%s::bigint, %s::bigint, %s::text)",
         (job_id, attempt, owner),
@@ -196,7 +197,7 @@ def store_away(job_id: int, attempt: int, owner: str) -> Call[timedelta]:
 
 
 def get_standings(job_ids: Sequence[int]) -> Call[list[SubmissionStanding]]:
-    """Of those that there are, in no order."""
+    """The states of those submissions that exist, in no particular order."""
     return Call(
         "select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, s.job::text,"
         " s.progress::text, s.result::text, s.figures"

@@ -1,4 +1,4 @@
-"""Judging one submission: compile, run every test, ask whether its output is right, grade."""
+"""Judges one submission: compiles it, runs every test, checks each output, and grades."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a submission got. SE when the judge, and not the submission, is to blame."""
+    """The result of a submission. SE when the judge, and not the submission, is at fault."""
 
     verdict: str
     score: float | None = None
@@ -47,20 +47,20 @@ class Judgement:
     message: str = ""
     cases: Sequence[CaseResult] = field(default_factory=list[CaseResult])
     points: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of each group of a scoring problem, by its name."""
+    """The points of each group of a scoring problem, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One submission in hand."""
+    """One submission in progress."""
 
     problem: Problem
     program: Program
     validator: Validator | None
     more: Sequence[Validator]
-    """Further validators, which must find an output right too."""
+    """Further validators, which must accept an output too."""
     beside: Sequence[str]
-    """Files of the package in the program's folder, which it finds where it runs."""
+    """Files of the package in the program's folder, bound into its working directory."""
     job_id: str
     attempt_id: int
     everything: bool = False
@@ -71,7 +71,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Where a validator leaves its feedback in one pass, and what it left in the last."""
+    """The folder for a validator's feedback in one pass, and its feedback from the previous pass."""
 
     feedback: Path | None
     remembered: Path | None
@@ -79,7 +79,7 @@ class _Room:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What somebody wants judged."""
+    """One request to judge."""
 
     problem: Problem
     language: str
@@ -91,11 +91,11 @@ class _Asked:
 
 
 class JudgeFault(Exception):
-    """The judge's own failure: the box, the data or the validator. Worth another try, elsewhere or later."""
+    """The judge's own failure: the box, the data or the validator. Worth retrying, elsewhere or later."""
 
 
 class DataAway(JudgeFault):
-    """The store cannot be reached: worth waiting for."""
+    """The store cannot be reached: the job should wait."""
 
 
 async def _nobody_watches(results: Sequence[CaseResult], count: int) -> None:
@@ -122,9 +122,9 @@ class Judge:
         self._cache = cache
         self._parallel = parallel
         self.running = 0
-        """Submissions and trials in hand."""
+        """Submissions and custom runs in progress."""
         self._programs: dict[str, Program] = {}
-        """Validators and graders, by their content."""
+        """Compiled validators and graders, by their content."""
         self._compiling = asyncio.Lock()
         self._scripts = script_language(languages)
 
@@ -146,8 +146,8 @@ class Judge:
     ) -> Judgement:
         """Raises JudgeFault when no verdict can be given; never blames the submission for it.
 
-        `entry` is the file that the program begins with, where its author says so. With `everything` no test
-        is left out, whatever the others said.
+        `entry` is the file that the program starts with, if its author names one. With `everything` no test
+        is skipped, whatever the other results are.
         """
         with self._in_hand():
             asked = _Asked(problem, language, sources, job_id, attempt_id, entry, everything)
@@ -209,7 +209,7 @@ class Judge:
         )
 
     async def check_input(self, spec: ProgramSpec, args: Sequence[str], digest: str) -> tuple[bool, str]:
-        """Whether an input validator accepts an input, and what it said."""
+        """Whether an input validator accepts an input, and its message."""
         program = await self._program(spec)
         order = program.language.run_order(program.folder, program.entry, VALIDATOR_LIMITS, args)
         stdin = os.open(await self._cache.path(digest), os.O_RDONLY | os.O_CLOEXEC)
@@ -224,7 +224,7 @@ class Judge:
         return outcome.exit_code == ACCEPTED and not outcome.exit_signal, told
 
     async def check_output(self, problem: Problem, case: TestCase, output: bytes) -> Opinion:
-        """What the problem's validators, or the comparison, think of an output."""
+        """The opinion of the problem's validators, or of the comparison, about an output."""
         first = await self._validator(problem, problem.validator)
         more = [await self._made(problem, spec) for spec in problem.more_validators]
         with self._workshop.scratch_file(output) as written:
@@ -275,7 +275,7 @@ class Judge:
         return Validator(program, spec.protocol, limits_of(problem.bounds), spec.name)
 
     async def _program(self, spec: ProgramSpec) -> Program:
-        """Compiled once for its content, however many submissions wait for it."""
+        """Compiled once for each content, however many submissions wait for it."""
         key = repr((spec.language, sorted(spec.files.items())))
         async with self._compiling:
             if key not in self._programs:
@@ -298,7 +298,7 @@ class Judge:
         return {name: (await self._cache.path(digest)).read_bytes() for name, digest in files.items()}
 
     async def _grade(self, problem: Problem, results: Mapping[str, CaseResult]) -> Grade:
-        """Decided elsewhere, without I/O; here the package's own grader is run when it is asked."""
+        """`grading` decides without I/O; this runs the package's own grader when it is asked for."""
         steps = grading(problem, results)
         try:
             question = next(steps)
@@ -340,8 +340,8 @@ class Judge:
             remove_folder(feedback)
 
     async def _passes(self, run: _Run, case: TestCase, feedback: Path | None) -> CaseResult:
-        """Run and check; a multi-pass validator may hand over another input for another run, and finds there
-        what it left itself. Only a validator has feedback to give."""
+        """Run and check. A multi-pass validator may supply another input for another run, and can read its
+        feedback from the pass before. Only validators have a feedback folder."""
         one_pass = self._interactive if run.problem.interactive else self._plain
         given, remembered = await self._cache.path(case.input), None
         time_ms = mem_kb = 0
@@ -353,7 +353,7 @@ class Judge:
             time_ms, mem_kb = max(time_ms, result.time_ms), max(mem_kb, result.mem_kb)
             if following is None or result.verdict != "AC":
                 return replace(result, time_ms=time_ms, mem_kb=mem_kb)
-            # Of all that it left, this alone is not there any more in the next pass.
+            # Everything else in the feedback folder stays for the next pass; only this file is moved.
             given = following.rename(following.parent.with_suffix(".in"))
             remembered = following.parent
         raise JudgeFault("validator: it asked for more passes than the problem allows")
@@ -374,7 +374,7 @@ class Judge:
         return _judged(case, outcome, opinion), opinion.next_input
 
     async def _opinion(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
-        """Of all validators that are asked: the first that is not content decides."""
+        """Asks the validators in order: the first one that does not accept the output decides."""
         if run.validator is None or room.feedback is None:
             return await self._compare(run.flags(case), case, output)
         several = (run.validator, *run.more)
@@ -413,7 +413,7 @@ class Judge:
 
     async def _compare(self, flags: Sequence[str], case: TestCase, output: int) -> Opinion:
         answer = await self._cache.path(case.answer)
-        # A thread costs more than comparing a little.
+        # For small outputs a thread costs more than the comparison.
         little = os.fstat(output).st_size <= LITTLE_BYTES and answer.stat().st_size <= LITTLE_BYTES
         checked = (
             _compare(output, answer, flags)
@@ -441,7 +441,7 @@ class Judge:
     async def _interactive(
         self, run: _Run, case: TestCase, given: Path, room: _Room
     ) -> tuple[CaseResult, Path | None]:
-        """The program and the validator, each in a box, each reading what the other one writes."""
+        """Runs the program and the validator, each in a box, each reading what the other writes."""
         if run.validator is None or room.feedback is None:
             raise JudgeFault("validator: an interactive problem needs one")
         order = await self._validation(run, run.validator, case, given, room)
@@ -473,7 +473,7 @@ class Judge:
 
 
 def _failure(case: TestCase, outcome: RunOutcome, language: Language) -> CaseResult | None:
-    """The result of a run that did not end well, whatever it wrote."""
+    """The result of a run that failed, whatever it wrote; None for one that did not."""
     if outcome.verdict is Verdict.OK:
         return None
     if outcome.verdict is Verdict.SE:
@@ -510,7 +510,7 @@ def _believed(opinion: Opinion) -> Opinion:
 
 
 def _graded(question: Question, outcome: RunOutcome, said: bytes) -> Graded:
-    """A grader ends with 0 and says a line; everything else is its own failure."""
+    """A grader must exit with 0 and print one line; anything else is the grader's failure."""
     if outcome.verdict is not Verdict.OK:
         raise JudgeFault(f"grader: it ended with {outcome.verdict} for {question.group}")
     found = re.fullmatch(rb"\s*(AC|WA|TLE|RTE)\s+([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*", said[:1000])

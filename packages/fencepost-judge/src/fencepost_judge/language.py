@@ -1,4 +1,4 @@
-"""What a language is, and which of them this machine can offer."""
+"""What a language is, and which languages this machine can offer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fencepost_judge.sandbox.run_spec import Limits, RunSpec
 
 ASK_SECONDS = 20
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
-"""What any dynamically linked program needs; those that are links of a merged system lead into the others."""
+"""What a dynamically linked program needs; on a merged system some of these are links to the others."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+_-]{0,31}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$")]
 
 
 class ProgramSpec(BaseModel):
-    """A program by its names on PATH; `ask` makes it say its real path, `ask_root` its folder."""
+    """A program by its names on PATH. `ask` makes it print its real path, `ask_root` its folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,7 +79,7 @@ class Language:
         return self.toolchain if self.spec.needs == "toolchain" else libraries()
 
     def compile_order(self, folder: str, sources: Sequence[str], entry: str, out: Path) -> RunSpec | None:
-        """Compile what lies in `folder` of the workspace; None for a language without a compiler."""
+        """Compile the sources in `folder` of the workspace; None for a language without a compiler."""
         if not self.spec.compile:
             return None
         limits = Limits(
@@ -104,7 +104,7 @@ class Language:
         )
 
     def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> RunSpec:
-        """Run what was compiled into `folder` of the workspace, or lies there as source."""
+        """Run what was compiled into `folder` of the workspace, or the source in it."""
         room = limits.with_(
             memory_kb=limits.memory_kb + self.spec.memory_extra_kb, processes=self.spec.processes
         )
@@ -141,7 +141,7 @@ class Language:
 
 
 class ScriptLanguage(Language):
-    """Programs of a package that bring scripts `build` and `run`: they see the compilers that there are."""
+    """Programs of a package with scripts `build` and `run`: they can use every compiler that was found."""
 
     def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> RunSpec:
         order = super().run_order(folder, entry, limits, args)
@@ -155,7 +155,7 @@ SCRIPT_SPEC = LanguageSpec(
     extensions=["run", "build"],
     programs={},
     version=[],
-    # An archive does not say what is executable; the format does.
+    # An archive does not record which files are executable; the format defines it.
     compile=[
         "/bin/sh",
         "-ec",
@@ -171,7 +171,7 @@ SCRIPT_SPEC = LanguageSpec(
 
 
 def script_language(languages: Mapping[str, Language]) -> Language:
-    """With the programs that the format promises to scripts, as far as they are here: cc, c++ and python3."""
+    """With those programs that the format promises to scripts and that were found: cc, c++ and python3."""
     programs = {
         f"{one.name}-{name}": path
         for one in languages.values()
@@ -182,7 +182,7 @@ def script_language(languages: Mapping[str, Language]) -> Language:
 
 
 def _fill(word: str, values: Mapping[str, str]) -> str:
-    """Only our own names: a brace in a program's text stays one."""
+    """Replaces only known names: a brace in a program's text is left as it is."""
     for name, value in values.items():
         word = word.replace("{" + name + "}", value)
     return word
@@ -194,9 +194,10 @@ def libraries() -> Sequence[str]:
 
 @cache
 def read_specs(folder: Path | None = None) -> tuple[LanguageSpec, ...]:
-    """The languages that we know. Adding one is adding a file.
+    """The known languages. Adding one means adding a file.
 
-    Read once for a process: every submission asks, and reading them takes longer than taking a submission.
+    Read once for each process: every submission needs them, and reading them takes longer than accepting a
+    submission.
     """
     place: Any = folder or files("fencepost_judge.languages")
     texts = sorted(
@@ -206,7 +207,7 @@ def read_specs(folder: Path | None = None) -> tuple[LanguageSpec, ...]:
 
 
 def find_languages(specs: Iterable[LanguageSpec] | None = None) -> dict[str, Language]:
-    """Those whose programs are here. Runs each program once, to ask for its version."""
+    """The languages whose programs are installed. Runs each program once, to get its version."""
     found = (find_language(spec) for spec in (specs if specs is not None else read_specs()))
     return {language.name: language for language in found if language is not None}
 
@@ -226,7 +227,7 @@ def find_language(spec: LanguageSpec) -> Language | None:
 
 
 def by_extension(languages: Mapping[str, Language], name: str) -> Language:
-    """Which language a file is in, by its name."""
+    """The language of a file, by its extension."""
     suffix = Path(name).suffix
     for language in languages.values():
         if suffix in language.spec.extensions:
@@ -235,7 +236,7 @@ def by_extension(languages: Mapping[str, Language], name: str) -> Language:
 
 
 def site_roots(languages: Iterable[Language]) -> list[str]:
-    """Everything that any run may ask to see."""
+    """Every path that any run may need to read."""
     return list(dict.fromkeys([*libraries(), *(root for one in languages for root in one.toolchain)]))
 
 
@@ -256,7 +257,7 @@ def _find_program(program: ProgramSpec) -> str | None:
 
 
 def _root_of(program: str) -> str:
-    """The folder that a program's own files are in: /usr, or the prefix of a toolchain beside it."""
+    """The folder with a program's own files: /usr, or the prefix of a toolchain installed elsewhere."""
     return "/usr" if program.startswith("/usr/") else str(Path(program).parent.parent)
 
 
@@ -271,7 +272,7 @@ def _existing(patterns: Iterable[str]) -> list[str]:
 
 
 def _said(command: Sequence[str]) -> str | None:
-    """The first line that a program prints and that is no warning, or None when it fails."""
+    """The first line that a program prints and that is not a warning, or None when it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,7 +1,7 @@
-"""Grading as the old package format has it: group by group, by a default grader or the package's own.
+"""Grading in the old package format: group by group, by the default grader or the package's own.
 
-Pure. Where a group has a grader of its own the evaluation hands out what to ask it, and goes on with the
-answer; running the program is somebody else's business.
+Pure. For a group with a grader of its own, the generator yields the question for it and continues with the
+answer; running the program is the caller's task.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ CODES = {
     "MLE": "RTE",
     "OLE": "RTE",
 }
-"""The four words that a grader of the old format knows."""
+"""Our verdicts as the four that a grader of the old format knows."""
 _WORST_FIRST = ("RE", "MLE", "TLE", "OLE", "WA", "PE")
 
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What a test or a group is worth."""
+    """The verdict and score of a test or a group."""
 
     verdict: str
     score: float
@@ -37,7 +37,7 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """For the package's own grader: its arguments, and a line for each result."""
+    """A question for the package's own grader: its arguments, and one line for each result."""
 
     group: str
     flags: Sequence[str]
@@ -53,7 +53,7 @@ Results = Mapping[str, CaseResult]
 
 
 def grade_group(group: Group, results: Results) -> Grading:
-    """None for a group of which nothing was run."""
+    """None for a group in which no test was run."""
     rules = group.rules or Rules()
     names: list[str] = []
     found: list[Graded] = []
@@ -76,7 +76,7 @@ def grade_group(group: Group, results: Results) -> Grading:
 
 
 def verdict_so_far(group: Group, results: Results) -> str | None:
-    """None when nothing was run, or when only the package's own grader could tell."""
+    """None when no test was run, or when only the package's own grader can decide."""
     try:
         next(grade_group(group, results))
     except StopIteration as done:
@@ -86,7 +86,8 @@ def verdict_so_far(group: Group, results: Results) -> str | None:
 
 
 def by_default(rules: Rules, names: Sequence[str], found: Sequence[Graded]) -> Graded:
-    """The default grader. Samples count nothing, in any mode; their verdicts do, unless they are ignored."""
+    """The default grader. Samples add no score, in any mode; their verdicts count, unless they are
+    ignored."""
     if rules.ignore_sample:
         names, found = names[-1:], found[-1:]
     verdicts = [one.verdict for one in found]
@@ -125,6 +126,6 @@ def _score(mode: Aggregation, scores: Sequence[float]) -> float:
 
 
 def _own_word(code: str, found: Sequence[Graded]) -> str:
-    """The grader knows fewer words than we do: of ours that one which it was told by its own."""
+    """The grader knows fewer verdicts than we do: of ours, returns the first that maps to its answer."""
     fitting = [one.verdict for one in found if CODES[one.verdict] == code]
     return fitting[0] if fitting else {"RTE": "RE"}.get(code, code)

@@ -1,4 +1,4 @@
-"""Where a program of the Java virtual machine begins: found in what the compiler made, not in its name."""
+"""Finds the main class of a JVM program in the compiler's output, not by its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUBLIC_STATIC = 0x0009
 PRIVATE = 0x0002
 MAIN_OF_ARRAY, MAIN_OF_NOTHING = "([Ljava/lang/String;)V", "()V"
 SIMPLE_MAIN_MAJOR = 69
-"""From Java 25 on any main that is not private will do."""
+"""From Java 25 on, any main method that is not private is accepted."""
 RUNTIMES = ("kotlin/", "kotlinx/", "org/jetbrains/", "META-INF/")
 _CONSTANT_BYTES = {
     **dict.fromkeys((7, 8, 16, 19, 20), 2),
@@ -24,7 +24,7 @@ _CONSTANT_BYTES = {
     **dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 4),
     **dict.fromkeys((5, 6), 8),
 }
-"""What follows each kind of constant but a text."""
+"""The bytes that follow the tag of each kind of constant, except texts."""
 _TWO_PLACES = (5, 6)
 _UTF8 = 1
 # A text block, a string, a character, and both kinds of comments.
@@ -51,7 +51,7 @@ def class_in_folder(folder: Path, wanted: str) -> str | None:
 
 
 def class_in_jar(jar: Path, wanted: str) -> str | None:
-    """What its manifest says, or the class with a main method; not one of the language's own."""
+    """The class in the manifest, or the class with a main method; never one of the language's own."""
     try:
         with zipfile.ZipFile(jar) as opened:
             return _said(opened) or _chosen(_classes(opened), wanted)
@@ -60,7 +60,7 @@ def class_in_jar(jar: Path, wanted: str) -> str | None:
 
 
 def named_for_compiler(sources: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Java files under the names of their public classes: the compiler insists, and authors forget."""
+    """Java files named after their public classes: the compiler requires it, and authors forget it."""
     named: dict[str, bytes] = {}
     for name, content in sources.items():
         public = _public_type(content) if name.endswith(".java") else None
@@ -104,7 +104,8 @@ def _chosen(classes: Iterable[bytes], wanted: str) -> str | None:
 
 
 def _read(content: bytes) -> _Found | None:
-    """A class with a main method. What is no class file is none: it was made of a stranger's source."""
+    """A class with a main method. None for what is not a class file: the content comes from an untrusted
+    source."""
     try:
         return _Class(content).found()
     except (struct.error, IndexError, KeyError, UnicodeDecodeError):
@@ -112,7 +113,7 @@ def _read(content: bytes) -> _Found | None:
 
 
 class _Class:
-    """One class file, read from its beginning as far as its methods."""
+    """One class file, read from its start up to its methods."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -141,7 +142,7 @@ class _Class:
         return values
 
     def _constants(self, count: int) -> tuple[dict[int, str], dict[int, int]]:
-        """Texts by their numbers, and of classes the numbers of their names."""
+        """Texts by their index, and for classes the index of their name."""
         texts: dict[int, str] = {}
         classes: dict[int, int] = {}
         number = 1
@@ -169,7 +170,7 @@ class _Class:
 
 
 def _public_type(content: bytes) -> str | None:
-    """The public class of a file, if it has one: not one inside another, in a comment or in a text."""
+    """The public class of a file, if it has one, ignoring nested classes, comments and strings."""
     text = _OPAQUE.sub(" ", content.decode("utf-8", "replace"))
     for found in _PUBLIC_TYPE.finditer(text):
         before = text[: found.start()]

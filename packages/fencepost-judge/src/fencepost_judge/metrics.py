@@ -1,4 +1,4 @@
-"""What the judge counts. No label has a value for each submission: which one it was is in the log."""
+"""The judge's metrics. No label has a value for each submission: the log identifies submissions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class JudgeMetrics:
-    """Runs of boxes, and submissions judged."""
+    """Sandbox runs, and judged submissions."""
 
     exec_seconds: Histogram
     exec_inflight: Gauge

@@ -1,4 +1,4 @@
-"""A problem, as a value: what a submission must do, within which limits, and how it is scored."""
+"""A problem as a value: what a submission must do, within which limits, and how it is scored."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     LATER: ClassVar[frozenset[str]] = frozenset()
-    """Fields that came later: left out where they say nothing. So a problem that needs none of them is stored
-    as ever, stays the same version, and is read by a worker that does not know them yet."""
+    """Fields added later: omitted when they have their default. So a problem that uses none of them is
+    stored as before, keeps its version, and can be read by a worker that does not know them yet."""
 
     @model_serializer(mode="wrap")
     def _lean(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -38,11 +38,11 @@ class Protocol(StrEnum):
 
 
 SCRIPT = "script"
-"""In the place of a language: the program is built by its script `build`, and run by its script `run`."""
+"""Used in place of a language: the program is built by its script `build`, and run by its script `run`."""
 
 
 class ProgramSpec(Frozen):
-    """A program of the problem's own. Its files are stored by content."""
+    """A program that belongs to the problem. Its files are stored by content."""
 
     LATER = frozenset({"name"})
 
@@ -52,7 +52,7 @@ class ProgramSpec(Frozen):
 
 
 class ValidatorSpec(ProgramSpec):
-    """One that decides whether an output is right."""
+    """A program that decides whether an output is right."""
 
     protocol: Protocol = Protocol.ICPC
 
@@ -69,15 +69,15 @@ class TestCase(Frozen):
     sample: bool = False
     flags: Sequence[str] | None = None
     args: Sequence[str] = ()
-    """Of the program, not of the validator."""
+    """Arguments of the program, not of the validator."""
     files: Mapping[str, Digest] = {}
-    """What lies beside the program while it runs, by name."""
+    """Files beside the program while it runs, by name."""
     validator: str | None = None
-    """The only one of several validators that is asked, by its name."""
+    """If set, only the validator of this name is asked."""
 
 
 class Aggregation(StrEnum):
-    """What a group is worth: its tests and groups added up, the least, the most or the mean of them; or its
+    """The score of a group: the sum, the minimum, the maximum or the mean of its tests and groups; or its
     score when all of them are right."""
 
     SUM = "sum"
@@ -88,7 +88,7 @@ class Aggregation(StrEnum):
 
 
 class VerdictMode(StrEnum):
-    """How the default grader of the old format makes one verdict of several."""
+    """How the default grader of the old format combines several verdicts into one."""
 
     WORST = "worst_error"
     FIRST = "first_error"
@@ -113,7 +113,7 @@ class Rules(Frozen):
 
 
 class Group(Frozen):
-    """Tests that are scored together. In a problem without scores there is one."""
+    """Tests that are scored together. A problem without scores has one group."""
 
     LATER = frozenset({"rules"})
 
@@ -122,12 +122,12 @@ class Group(Frozen):
     groups: Sequence[Group] = ()
     aggregation: Aggregation = Aggregation.SUM
     score: float = 1
-    """What one accepted case is worth; where all must be right, the whole group."""
+    """The score of one accepted test; where all must be right, of the whole group."""
     stop_at_failure: bool = False
     require: Sequence[str] = ()
     """Groups that must be solved first."""
     rules: Rules | None = None
-    """Of the old format; they take the place of what is above."""
+    """The rules of the old format; they replace the fields above."""
 
     def items(self) -> list[TestCase | Group]:
         """Tests and groups in the order in which they are judged: by name."""
@@ -159,13 +159,13 @@ class Bounds(Frozen):
     output_kb: Annotated[int, Field(ge=1, le=1 << 20)] = 8192
     passes: Annotated[int, Field(ge=1, le=100)] = 1
     code_kb: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
-    """The largest program; None for what the judge allows."""
+    """The largest program; None for the judge's limit."""
     compile_ms: Annotated[int, Field(ge=1, le=600_000)] | None = None
     compile_memory_kb: Annotated[int, Field(ge=1024, le=1 << 26)] | None = None
     validation_ms: Annotated[int, Field(ge=1, le=600_000)] | None = None
     validation_memory_kb: Annotated[int, Field(ge=1024, le=1 << 26)] | None = None
     validation_output_kb: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
-    """What compilers and validators have at least; None for what the judge gives them."""
+    """The least that compilers and validators get; None for the judge's default."""
 
 
 class JuryRun(Frozen):
@@ -178,7 +178,7 @@ class JuryRun(Frozen):
 
 
 class Timing(Frozen):
-    """Where the time limit comes from: the package, a person, or the jury's solutions."""
+    """The origin of the time limit: the package, a person, or the jury's solutions."""
 
     origin: Literal["package", "given", "inferred"] = "package"
     slowest: str = ""
@@ -190,7 +190,7 @@ class Timing(Frozen):
 
 
 class Problem(Frozen):
-    """What is stored about a problem."""
+    """The stored form of a problem."""
 
     LATER = frozenset(
         {
@@ -213,15 +213,15 @@ class Problem(Frozen):
     flags: Sequence[str] = ()
     validator: ValidatorSpec | None = None
     more_validators: Sequence[ValidatorSpec] = ()
-    """All of them must find an output right."""
+    """Further validators. All of them must accept an output."""
     grader: ProgramSpec | None = None
     validator_scores: bool = False
-    """Whether the validator says points; then nobody knows the most there is, unless the package does."""
+    """Whether the validator awards points; then the best score is unknown, unless the package states it."""
     objective: Literal["max", "min"] = "max"
     include: Mapping[str, Mapping[str, Digest]] = {}
-    """Files that every program in a language gets, by their names; those of `default` for all languages."""
+    """Files added to every program in a language, by their names; those of `default` for all languages."""
     languages: Sequence[str] | None = None
-    """Those that may be used; None for all."""
+    """The allowed languages; None for all."""
     attachments: Mapping[str, Digest] = {}
     data: Group
     statement: str = ""
@@ -229,7 +229,7 @@ class Problem(Frozen):
 
     @property
     def programs(self) -> Sequence[ProgramSpec]:
-        """What must be compiled beside a submission."""
+        """The programs that must be compiled besides a submission."""
         return [
             *([self.validator] if self.validator else ()),
             *self.more_validators,
@@ -237,7 +237,7 @@ class Problem(Frozen):
         ]
 
     def included(self, language: str) -> dict[str, str]:
-        """Names to digests of what a program in this language gets."""
+        """Names to digests of the files added to a program in this language."""
         return {**self.include.get("default", {}), **self.include.get(language, {})}
 
     @property

@@ -1,4 +1,4 @@
-"""A program as it comes over HTTP."""
+"""A program in an HTTP request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Judge protocol v1: what a box says about one run, in one line of JSON. Strict: a doubt is an error."""
+"""Judge protocol v1: what a box reports about one run, in one line of JSON. Strict: anything unclear is an
+error."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ LINE_BYTES_MAX = 65_536
 
 
 class Verdict(StrEnum):
-    """How a run ended. Not whether its output is right."""
+    """How a run ended, not whether its output is right."""
 
     OK = "OK"
     TLE = "TLE"
@@ -24,7 +25,8 @@ class Verdict(StrEnum):
 
 
 class ProtocolError(Exception):
-    """The box said something else than one line of the protocol. `reason` has few values: it is counted."""
+    """The box did not print exactly one line of the protocol. `reason` has few values: it is a metric
+    label."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -47,11 +49,11 @@ class RunOutcome:
     error: str = ""
 
     def of(self, job_id: str, attempt_id: int) -> Self:
-        """The same run, under the attempt that was claimed."""
+        """The same run, with the job and attempt that were claimed."""
         return replace(self, job_id=job_id, attempt_id=attempt_id)
 
     def line(self) -> str:
-        """As the box would say it, with the fields that older parsers read."""
+        """As the box would print it, with the fields that older parsers read."""
         names = {"OK": "Finished", "TLE": "Time Limit Exceeded", "MLE": "Memory Limit Exceeded"}
         names |= {"OLE": "Output Limit Exceeded", "RE": "Runtime Error", "SE": "System Error"}
         return json.dumps(
@@ -76,7 +78,7 @@ class RunOutcome:
 
 
 def sandbox_failure(reason: str) -> RunOutcome:
-    """What a run that never was amounts to."""
+    """The outcome of a run that never started."""
     return RunOutcome(
         verdict=Verdict.SE,
         time_ms=0,
@@ -90,7 +92,7 @@ def sandbox_failure(reason: str) -> RunOutcome:
 
 
 def parse(line: bytes) -> RunOutcome:
-    """Read the answer. Fields that we do not know are left alone: the protocol may grow."""
+    """Parse the answer. Unknown fields are ignored: the protocol may grow."""
     if len(line) > LINE_BYTES_MAX:
         raise ProtocolError("too_long", f"The answer has {len(line)} bytes; at most {LINE_BYTES_MAX}.")
     if not line.endswith(b"\n") or b"\n" in line[:-1]:

@@ -22,7 +22,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 class RejudgeRequest(BaseModel):
-    """Submissions by id, or all of a problem or an author; language and verdict narrow it."""
+    """Submissions by id, or all of a problem or an author; language and verdict narrow the selection."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +48,8 @@ def add(router: APIRouter, judging: Judging) -> None:
 
     @router.post("/judge/api/rejudgings", status_code=202)
     async def rejudge(request: RejudgeRequest, who: Who) -> dict[str, Any]:
-        """Judge again, beside what stands. Nothing changes until it is applied."""
+        """Judge submissions again, beside their standing results. Nothing changes until the generation is
+        applied."""
         return asdict(await judging.rejudge(request.filter(), reason=request.reason, actor=who.name))
 
     @router.get("/judge/api/rejudgings")
@@ -59,7 +60,7 @@ def add(router: APIRouter, judging: Judging) -> None:
     async def rejudging_of(
         generation: Id, everything: bool = False, after: Id | None = None, limit: Limit = 1000
     ) -> dict[str, Any]:
-        """One generation and what it changes; with `everything` also what it does not."""
+        """One generation and the results it changes; with `everything`, the unchanged ones too."""
         found = await find(fp, generation)
         changes = await fp.run(
             rejudging.changes(generation, changed=not everything, after=after, limit=limit)
@@ -68,7 +69,7 @@ def add(router: APIRouter, judging: Judging) -> None:
 
     @router.post("/judge/api/rejudgings/{generation}/apply")
     async def apply(generation: Id, who: Who) -> dict[str, int]:
-        """Let its results stand: all of them, or none."""
+        """Make the results of the generation the standing ones: all of them, or none."""
         return {"replaced": await fp.run(rejudging.apply(generation, who.name))}
 
     @router.post("/judge/api/rejudgings/{generation}/drop", status_code=204)

@@ -1,4 +1,4 @@
-"""Calls about rejudging: `functions/judge_rejudge.sql` promises them, and has the table of states."""
+"""Calls about rejudging, implemented by `functions/judge_rejudge.sql`, which has the table of states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from fencepost.kernel.call import Call, Json, document, each, nothing, optional_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which submissions: by their ids, or all of a problem or an author; the rest narrows it."""
+    """Selects submissions: by their ids, or all of a problem or an author; the other fields narrow the
+    selection."""
 
     submissions: Sequence[int] | None = None
     problem: str | None = None
@@ -42,7 +43,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One submission: what stands, and what it got now. Not judged yet when `judged` is false."""
+    """One submission: its standing result, and its new one. Not judged yet when `judged` is false."""
 
     submission_id: int
     slug: str
@@ -89,7 +90,7 @@ def open_generation(
 
 
 def apply(generation: int, actor: str) -> Call[int]:
-    """Answers how many results were replaced."""
+    """Returns how many results were replaced."""
     return Call(
         "select fencepost.judge_rejudge_apply(%s::bigint, %s::text)",
         (generation, text("actor", actor)),
@@ -119,7 +120,7 @@ def generations(
 def changes(
     generation: int, *, changed: bool = True, after: int | None = None, limit: int = 1000
 ) -> Call[list[Change]]:
-    """Those that changed, or all."""
+    """The submissions whose result changed, or all."""
     return Call(
         "select submission_id, slug, author, job_id, verdict_before, score_before, verdict_after,"
         " score_after, judged"

@@ -1,4 +1,5 @@
-"""A job that cannot be judged here and now is put back, its try not counted, for longer each time."""
+"""Requeues a job that cannot be judged here and now. The try does not count, and the delay grows each
+time."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ SECONDS_MAX = 15.0
 
 
 async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:
-    """To another worker that can compile the language, or will when it comes. Raises what tells the runtime
-    that the job waits."""
+    """Release the job to a worker that can compile the language, now or later. Raises NotRunning, which
+    tells the runtime that the job waits."""
     await fp.run(_put_back(job))
     _log.info("judge_passed_on", job_id=job.id, attempt=job.attempt, language=language)
     raise NotRunning(f"This worker does not support {language}.", noun="job", subject=str(job.id))
 
 
 async def wait_for_store(fp: Fencepost, job: Job, reason: str, *, minutes_max: float) -> None:
-    """The test data cannot be reached: try later. Raises what tells the runtime that the job waits; returns
-    when this job has waited for longer than it may."""
+    """Release the job, because its test data cannot be reached. Raises NotRunning, which tells the runtime
+    that the job waits; returns when the job has waited longer than `minutes_max`."""
     async with fp.transaction() as tx:
         waited = await tx.run(judge_calls.store_away(job.id, job.attempt, job.owner))
         if waited.total_seconds() >= minutes_max * 60:

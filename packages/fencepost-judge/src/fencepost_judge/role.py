@@ -1,4 +1,4 @@
-"""Who may do what in the judge: three roles, each with all that the one before it has."""
+"""The three roles of the judge; each has every right of the one before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RoleWord = Literal["contestant", "jury", "admin"]
 
 
 class JudgeRole(IntEnum):
-    """A contestant submits, a jury decides about problems and verdicts, an admin decides about people."""
+    """A contestant submits, a jury decides about problems and verdicts, an admin manages users."""
 
     CONTESTANT = 1
     JURY = 2
@@ -27,9 +27,9 @@ class JudgeRole(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeVisitor:
-    """Somebody who has shown who he is. The operator of the house is no user: he may do everything.
+    """An authenticated visitor. The operator of the server is not a user, and may do everything.
 
-    `session` is what the forms of a person at a browser are bound to; empty for a program with a token.
+    `session` is what the forms of a browser session are bound to; empty for a program with a token.
     """
 
     name: str
@@ -41,12 +41,12 @@ class JudgeVisitor:
         return self.role >= needed
 
     def sees(self, author: str) -> bool:
-        """Whether he may look at what this author submitted."""
+        """Whether the visitor may see what this author submitted."""
         return self.may(JudgeRole.JURY) or (self.is_user and author == self.name)
 
     @property
     def is_limited(self) -> bool:
-        """Whether his submissions are counted: a jury tests its problems as fast as it likes."""
+        """Whether the rate limit applies to its submissions: a jury may test its problems without a limit."""
         return self.is_user and not self.may(JudgeRole.JURY)
 
 

@@ -1,4 +1,4 @@
-"""Where the judge sits: everything that judging needs on this machine, opened and closed together."""
+"""Everything that judging needs on this machine, opened and closed together."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ async def open_judge(
     languages: Mapping[str, Language] | None = None,
     bubblewrap: Path | None = None,
 ) -> AsyncGenerator[Judge]:
-    """A judge with the languages of this machine, unless they are known. Leaves nothing behind.
+    """Open a judge, with the languages of this machine unless they are given. Leaves nothing behind.
 
-    `bubblewrap` is what a report found to hold programs, where fencepost-box could not be compiled.
+    `bubblewrap` is the sandbox that the report found, for machines where fencepost-box could not be compiled.
     """
     if languages is None:
         offered = settings.offered
@@ -75,7 +75,7 @@ async def open_judge(
 
 
 def _reached(languages: Mapping[str, Language]) -> Mapping[str, Language]:
-    """Without those whose compiler lies where the programs' user cannot go."""
+    """Without languages whose compiler the programs' user cannot reach."""
     lost = [name for name, one in languages.items() if not all(map(reaches, one.toolchain))]
     if lost:
         _log.warning("judge_languages_out_of_reach", languages=lost)
@@ -83,7 +83,7 @@ def _reached(languages: Mapping[str, Language]) -> Mapping[str, Language]:
 
 
 def open_store(settings: JudgeSettings) -> Store:
-    """Where test data lies."""
+    """Open the store of test data."""
     keys = Keys(
         endpoint=settings.s3_endpoint,
         region=settings.s3_region,
@@ -95,7 +95,7 @@ def open_store(settings: JudgeSettings) -> Store:
 
 @asynccontextmanager
 async def open_directory(settings: JudgeSettings, fp: Fencepost) -> AsyncGenerator[Directory]:
-    """Where workers are listed."""
+    """Open the directory in which workers are listed."""
     lease_seconds = settings.discovery_lease_seconds
     if settings.discovery == "kernel":
         yield KernelDirectory(fp, lease_seconds=lease_seconds)

@@ -1,4 +1,4 @@
-"""The scoreboard: a pure function of a contest, what was submitted into it, and a moment."""
+"""The scoreboard: a pure function of a contest, its submissions, and a moment."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from enum import StrEnum
 from fencepost_judge.figures import Figures
 
 WHOLE_POINTS = 100.0
-"""What an accepted program is worth where points count and the problem has none of its own."""
+"""The points of an accepted program where points count and the problem defines none."""
 FREE_VERDICTS = frozenset({"CE", "SE"})
-"""No try: nothing of the program was run, or the judge is to blame."""
+"""Verdicts that do not count as a try: the program was not run, or the judge is at fault."""
 
 
 class Scoring(StrEnum):
@@ -37,11 +37,11 @@ class Contest:
     unfrozen_at: datetime | None = None
     penalty_minutes: int = 20
     secret_figures: Figures = Figures.ROUNDED
-    """What contestants read of the time and the memory of secret tests."""
+    """What contestants see of the time and memory of secret tests."""
     problems: Sequence[ContestProblem] = ()
 
     def hides(self, submitted_at: datetime, moment: datetime) -> bool:
-        """Whether the freeze hides, at that moment, what a submission got."""
+        """Whether the freeze hides, at that moment, the result of a submission."""
         if self.freeze_at is None or submitted_at < self.freeze_at:
             return False
         return self.unfrozen_at is None or moment < self.unfrozen_at
@@ -49,7 +49,8 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class ScoredSubmission:
-    """One submission, with what stands. No verdict: not judged yet, or not to be known."""
+    """One submission with its standing result. Without a verdict it is not judged yet, or the verdict is
+    hidden."""
 
     author: str
     slug: str
@@ -88,9 +89,9 @@ def scoreboard(
     *,
     sees_all: bool = False,
 ) -> list[ScoreboardRow]:
-    """The lines in order. Who is equal has the same rank; the order among them is by name.
+    """The rows in order. Equal contestants have the same rank, and are ordered by name.
 
-    `sees_all` looks behind the freeze. Entries must be in the order of their submission.
+    `sees_all` shows what the freeze hides. Entries must be in order of submission.
     """
     seen = list(_seen(contest, entries, moment, sees_all=sees_all))
     first = _first_solvers(seen)
@@ -111,7 +112,7 @@ def _seen(
 
 
 def _first_solvers(seen: Iterable[ScoredSubmission]) -> dict[str, ScoredSubmission]:
-    """Of each problem the first accepted entry: by time, and then by the order in which they came."""
+    """The first accepted submission of each problem: by time, then by order of arrival."""
     first: dict[str, ScoredSubmission] = {}
     for entry in seen:
         if entry.verdict == "AC":
@@ -144,7 +145,7 @@ def _cell(
     contest: Contest, entries: Sequence[ScoredSubmission], first: Mapping[str, ScoredSubmission]
 ) -> ScoreboardCell:
     accepted = next((one for one in entries if one.verdict == "AC"), None)
-    # What comes after the solution is neither a try nor a hope.
+    # After the accepted submission nothing counts as a try, nor, in ICPC scoring, as pending.
     until = entries if accepted is None else entries[: entries.index(accepted)]
     rejected = [one for one in until if one.verdict is not None and one.verdict not in FREE_VERDICTS]
     points = contest.scoring is Scoring.IOI
@@ -159,7 +160,7 @@ def _cell(
 
 
 def best_points(entries: Sequence[ScoredSubmission]) -> float:
-    """Of each group the best of all tries, added up; and never less than the best single try."""
+    """The best points of each group over all tries, added up; never less than the best single try."""
     best: dict[str, float] = {}
     for entry in entries:
         for group, points in entry.points.items():

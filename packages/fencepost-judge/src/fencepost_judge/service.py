@@ -1,4 +1,4 @@
-"""The judge as a service: submissions come in as jobs, and go out with one verdict."""
+"""The judge as a service: submissions become jobs, and each job ends with one verdict."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ DROPPED = "DROPPED"
 IMPORTS_AT_ONCE = 2
 INFER_SECONDS = 1800
 IMPORTS_MAX = 16
-"""Under way and waiting, in one process."""
+"""Imports in progress and waiting, in one process."""
 REJUDGE_MAX = 50_000
 FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
-"""What the job's final status is called where it is not the verdict itself."""
+"""The job's final status for verdicts whose status differs from the verdict itself."""
 
 
 def final_status(verdict: str) -> str:
@@ -72,18 +72,18 @@ class Judging:
         self.streams = Streams(total_max=settings.streams_max, per_user_max=settings.streams_per_user)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
-        # Of its own: pages and judging use the loop's executor, and must not wait behind packages.
+        # A separate executor: pages and judging use the loop's executor, and must not wait behind packages.
         self._import_threads = ThreadPoolExecutor(IMPORTS_AT_ONCE, thread_name_prefix="judge-import")
         self.imports = 0
-        """Packages under way and waiting."""
+        """Packages being imported and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
         self.trials = CustomRuns(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
 
     @property
     def languages(self) -> list[str]:
-        """Those of this machine and of the workers that were last seen; before the judge sits, all that are
-        known."""
+        """The languages of this machine and of the workers last seen. While no judge is open here, all
+        known languages."""
         known = [spec.name for spec in read_specs()]
         if self._judge is None:
             return known
@@ -100,13 +100,14 @@ class Judging:
         key: str | None = None,
         limited: bool = False,
     ) -> int:
-        """The submission and its job, or neither. The same key again answers the same job, and costs nothing.
+        """Create the submission and its job, or neither. The same key again returns the same job and is not
+        counted.
 
-        `limited` is for a user whose submissions are counted: raises Backpressure when they are too many.
+        `limited` applies the user's rate limit: raises Backpressure when the user exceeds it.
         """
         self.check_program(language, sources)
         body: Json = {"problem": problem, "language": language, "sources": dict(sources), "author": author}
-        # Only where it is named: keys that were used before there were contests mean the same as before.
+        # Only when a contest is named: the digests of keys used before contests existed stay the same.
         body |= {"contest": contest} if contest is not None else {}
         async with self.fp.transaction() as tx:
             if key is not None:
@@ -126,7 +127,7 @@ class Judging:
         return submitted.job_id
 
     def allowance(self, name: str) -> Call[None]:
-        """One more of what a user may ask of the judge; raises when he has asked too much."""
+        """Count one request against the user's rate limit; the call raises when the limit is exceeded."""
         return accounts.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
 
     async def standing(self, job_id: int) -> judge_calls.SubmissionStanding:
@@ -142,7 +143,7 @@ class Judging:
         return found[0]
 
     async def check_shown(self, slug: str) -> None:
-        """For a contestant a problem is not there before a contest of it begins."""
+        """Raises NotFound for a problem that contestants may not see before its contest begins."""
         if await self.fp.run(contests.hidden([slug])):
             raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
 
@@ -155,12 +156,12 @@ class Judging:
         return await self.fp.run(judge_calls.get_history(author, before, limit))
 
     async def workers(self) -> Sequence[ListedWorker]:
-        """Who judges, and how much each has to do."""
+        """The listed workers, and the load of each."""
         async with open_directory(self.settings, self.fp) as directory:
             return await directory.workers()
 
     async def rejudge(self, chosen: Filter, *, reason: str, actor: str) -> Opened:
-        """Judge submissions again, beside what stands, behind everything that waits. All of them, or none."""
+        """Judge submissions again, beside their standing results, at low priority. All of them, or none."""
         async with self.fp.transaction() as tx:
             found = await tx.run(rejudging.find(chosen, REJUDGE_MAX + 1))
             if not found:
@@ -178,10 +179,11 @@ class Judging:
     async def import_problem(
         self, place: Path, *, slug: str | None = None, time_limit_seconds: float | None = None
     ) -> judge_calls.ProblemTitle:
-        """The data first, then the row that names it: a crash in between leaves data that nobody names.
+        """Import a problem. Stores the data first, then the row that names it: a crash in between leaves
+        unreferenced data.
 
-        A limit that is given here, in seconds, takes the place of the package's. Where neither says one, the
-        jury's solutions are run to infer it.
+        A limit given here, in seconds, overrides the package's. If neither gives one, the jury's solutions
+        are run to infer it.
         """
         read = await self._read(place, slug)
         crash_point("judge.import.after_data")
@@ -206,7 +208,7 @@ class Judging:
 
     @asynccontextmanager
     async def _some_judge(self) -> AsyncGenerator[Judge]:
-        """The one that sits here, or one for as long as it is needed."""
+        """The judge that is open here, or one opened for the duration of the block."""
         if self._judge is not None:
             yield self._judge
             return
@@ -245,7 +247,7 @@ class Judging:
             self.imports -= 1
 
     async def import_samples(self) -> None:
-        """On a house without problems: something to look at."""
+        """Import the sample problems if there are no problems."""
         if await self.problems(None, 1):
             return
         with as_file(files("fencepost_judge") / "samples") as folder:
@@ -256,7 +258,7 @@ class Judging:
     async def running(self) -> AsyncGenerator[None]:
         """Judge while this is open. Without a sandbox, submissions wait for a worker that has one."""
         await asyncio.to_thread(require, self.fp.database_url, "judge")
-        # A house of one's own begins with something to look at; elsewhere nothing appears unasked.
+        # An embedded database starts with sample problems; a database of the user's own gets nothing unasked.
         if self.fp.settings.database_url is None:
             await self.import_samples()
         async with self._forgetting(), self._judging():
@@ -292,7 +294,8 @@ class Judging:
 
     @asynccontextmanager
     async def _working(self, judge: Judge, report: Report) -> AsyncGenerator[None]:
-        # A submission needs a box at a time, and an interactive one two: more at once would only wait.
+        # A submission needs one box at a time, an interactive one two: with a higher concurrency jobs would
+        # only wait.
         fitting = self.fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
         worker = self.fp.worker(fitting, queues=[QUEUE])
         async with self._listed(worker.owner, judge, report):
@@ -345,11 +348,12 @@ class Judging:
         return self._judge
 
     async def _run(self, job: Job) -> None:
-        """Judge one submission. A fault of ours is tried again; the last one is a verdict of its own."""
+        """Judge one submission. A fault of the judge is retried; when the last try fails, the verdict is
+        SE."""
         judge = self._sitting()
         found = await self.fp.run(judge_calls.get_task(job.id))
         if not found:
-            # Its generation was dropped while it waited: nobody asks for the verdict any more.
+            # The generation was dropped while the job waited: its verdict is no longer needed.
             async with job.finish(None, final_status=DROPPED):
                 return
         task = found[0]
@@ -387,7 +391,7 @@ class Judging:
         self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
 
     def check_program(self, language: str, sources: Mapping[str, str]) -> None:
-        """Whether it can be judged here at all."""
+        """Raises when the program cannot be judged here."""
         if language not in self.languages:
             raise InvalidInput(
                 f"{language!r} is not offered; there is {', '.join(self.languages)}.", field="language"
@@ -407,7 +411,8 @@ def _reporting(job: Job) -> Any:
     told_at = 0.0
 
     async def report(results: Sequence[CaseResult], count: int) -> None:
-        """The last few, and not more often than anybody looks: each is a commit of its own."""
+        """Reports the latest results, at most once in PROGRESS_SECONDS: each report is a commit of its
+        own."""
         nonlocal told_at
         now = time.monotonic()
         if now - told_at < PROGRESS_SECONDS:
@@ -423,7 +428,7 @@ def _reporting(job: Job) -> Any:
 
 
 async def _say_what_stands(job: Job, tx: Transaction) -> None:
-    """A result that came too late is not what the job says of itself."""
+    """Finish the job with the standing result, or as dropped, since its own result came too late."""
     standing = await tx.run(judge_calls.get_standing(job.id))
     if standing:
         job.finish_as(_summary(standing[0]), final_status=final_status(standing[0].verdict))

@@ -1,4 +1,4 @@
-"""Calls about passwords and sessions: `functions/judge_login.sql` promises them."""
+"""Calls about passwords and sessions, implemented by `functions/judge_login.sql`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost_judge.role import JudgeRole, JudgeVisitor
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
-    """A login that has begun: the hash to compare with, or how long to wait."""
+    """A login in progress: the hash to compare with, or how long to wait."""
 
     password: str | None
     wait_seconds: float | None
@@ -22,7 +22,7 @@ def key() -> Call[bytes]:
 
 
 def set_password(name: str, hashed: str, actor: str) -> Call[None]:
-    """Another password: a hash. It ends the user's sessions."""
+    """Store the hash of a new password. Ends the user's sessions."""
     return Call(
         "select fencepost.judge_password_set(%s::text, %s::text, %s::text)",
         (text("name", name), hashed, text("actor", actor)),
@@ -39,7 +39,7 @@ def begin_login(name: str, address: str, *, window_seconds: float) -> Call[Login
 
 
 def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[LoginAttempt]:
-    """From a browser that was let in as this user before, or is: `known` is which."""
+    """Begin a login from a browser that is or was logged in as this user; `known` identifies the browser."""
     return Call(
         "select password, wait_seconds"
         " from fencepost.judge_login_begin_known(%s::text, %s::text, %s::interval)",
@@ -49,7 +49,7 @@ def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[L
 
 
 def end_login(name: str, *, rehashed: str | None) -> Call[None]:
-    """It was right."""
+    """Record that the password was right."""
     return Call(
         "select fencepost.judge_login_end(%s::text, %s::text)", (text("name", name), rehashed), nothing
     )
@@ -64,7 +64,7 @@ def begin(digest: bytes, name: str, *, lifetime_seconds: float) -> Call[None]:
 
 
 def use(session: str, digest: bytes, *, idle_seconds: float) -> Call[JudgeVisitor | None]:
-    """Whose it is, or None."""
+    """The visitor to whom the session belongs, or None."""
 
     def visitor(rows: Sequence[Row]) -> JudgeVisitor | None:
         return JudgeVisitor(rows[0][0], JudgeRole.named(rows[0][1]), session=session) if rows else None

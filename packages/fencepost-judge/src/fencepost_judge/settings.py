@@ -13,7 +13,7 @@ from fencepost.layered_settings import From, LayeredSettings
 
 
 class JudgeSettings(LayeredSettings):
-    """One value for the judge of a process."""
+    """The judge's settings in one process."""
 
     slots: Annotated[int, Field(ge=2, le=256), From("JUDGE_SLOTS", "judge.slots")] = max(
         2, os.cpu_count() or 2
@@ -94,17 +94,17 @@ class JudgeSettings(LayeredSettings):
         From("JUDGE_DISCOVERY_LEASE_SECONDS", "judge.discovery_lease_seconds"),
     ] = 15
     python: Annotated[Literal["python", "pypy"], From("JUDGE_PYTHON", "judge.python")] = "python"
-    """What a `.py` of the jury means."""
+    """The language of the jury's `.py` files."""
     workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
 
     @property
     def offered(self) -> frozenset[str] | None:
-        """The languages that may be offered, by name; None for all that are found."""
+        """The languages that may be offered, by name; None for every language found."""
         if self.languages.strip() == "all":
             return None
         return frozenset(name.strip() for name in self.languages.split(","))
 
     @property
     def workspace_root(self) -> Path:
-        """Scratch space; named by its user, because a folder of another user cannot be used."""
+        """Scratch space. The path includes the user, because another user's folder cannot be used."""
         return self.workspace or Path(tempfile.gettempdir()) / f"fencepost-judge-{os.getuid()}"

@@ -1,7 +1,7 @@
-"""Test data by content: an object is named by the digest of what is in it, and checked when it is read.
+"""Test data by content: an object is named by the digest of its content, and checked when it is read.
 
-A folder by default, or a bucket by URL. Whatever holds it, an object appears whole or not at all, and several
-processes may use it at once: two that write one name write the same.
+The store is a folder by default, or a bucket by URL. In both, an object appears whole or not at all, and
+several processes may use the store at once: two that write the same name write the same content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OBJECTS = re.compile("[0-9a-f]{2}")
 
 
 class CorruptData(Exception):
-    """What is stored under a digest is something else: a broken disk, or a hand."""
+    """The content stored under a digest does not match it: a broken disk, or manual modification."""
 
 
 class StoreUnavailable(ServerUnavailable):
@@ -38,7 +38,8 @@ class StoreUnavailable(ServerUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Keys:
-    """How to reach a bucket. What is left out comes from AWS's own variables, or from the machine's role."""
+    """The credentials of a bucket. Missing values come from AWS's own variables, or from the machine's
+    role."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -61,11 +62,13 @@ class Store:
 
     @cached_property
     def _objects(self) -> ObjectStore:
-        """At the first use: who only asks for a status needs neither the folder nor the bucket."""
+        """Opened at first use: a command that only asks for a status needs neither the folder nor the
+        bucket."""
         return open_objects(self.place, self._keys)
 
     def put(self, content: bytes) -> str:
-        """Answers its digest. What is there already and whole is left alone; what is broken is replaced."""
+        """Store a content; returns its digest. An intact object is left as it is; a corrupt one is
+        replaced."""
         digest = hashlib.sha256(content).hexdigest()
         try:
             self.get(digest)
@@ -75,7 +78,7 @@ class Store:
         return digest
 
     def get(self, digest: str) -> bytes:
-        """Raises FileNotFoundError, or CorruptData when the content is not what its name says."""
+        """Raises FileNotFoundError, or CorruptData when the content does not match the digest."""
         with self._reached():
             content = bytes(self._objects.get(_name(digest)).bytes())
         if hashlib.sha256(content).hexdigest() != digest:
@@ -86,14 +89,14 @@ class Store:
 
     @contextmanager
     def _reached(self) -> Generator[None]:
-        """A missing object stays FileNotFoundError: nothing is wrong with the way to it."""
+        """Raises StoreUnavailable for access errors. A missing object stays FileNotFoundError."""
         try:
             yield
         except FileNotFoundError:
             raise
         except (BaseError, OSError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            # A bucket that refuses a key names it.
+            # The error of a bucket that refuses a key contains the key.
             why = redact_text(redact_words(said, (self._keys.access_key, self._keys.secret_key)))
             raise StoreUnavailable(
                 f"JUDGE_STORE {redact_text(self.place)} cannot be reached: {why[:REASON_MAX]}"
@@ -121,7 +124,8 @@ def open_objects(place: str, keys: Keys) -> ObjectStore:
 
 
 def _private(folder: Path) -> Path:
-    """The folder of a store. One that holds nothing but objects of ours is closed where it was open."""
+    """The folder of a store. If it holds only objects of the store, its permissions are restricted to the
+    owner."""
     make_private(folder)
     if all(_OBJECTS.fullmatch(one.name) for one in folder.iterdir()):
         tighten(folder)
@@ -133,5 +137,5 @@ def _name(digest: str) -> str:
 
 
 def remove_folder(folder: Path) -> None:
-    """Only folders that we made and filled ourselves; links in them are removed, not followed."""
+    """Only for folders that the judge created and filled; links in them are removed, not followed."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Who watches submissions: one look for all of them, however many they are."""
+"""Watching submissions: one query serves all watchers, however many there are."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOOK_SECONDS = 0.25
 
 
 class SubmissionWatch:
-    """The first who comes sets the time of the next look; whoever comes until then is told by it too. Nobody
-    looks while nobody watches."""
+    """Shares one query among watchers. The first watcher schedules the next query, and watchers that
+    arrive before it runs share its result. Nothing is queried while nothing is watched."""
 
     def __init__(self, fp: Fencepost) -> None:
         self._fp = fp
@@ -26,11 +26,11 @@ class SubmissionWatch:
         self._next: asyncio.Task[Mapping[int, judge_calls.SubmissionStanding]] | None = None
 
     async def next(self, job_id: int) -> judge_calls.SubmissionStanding:
-        """Where the submission stands at the next look."""
+        """The state of the submission at the next query."""
         if self._next is None:
             self._next = asyncio.create_task(self._look(), name="fencepost-judge-look")
         self._watched.add(job_id)
-        # One who leaves does not take the look away from the others.
+        # Shielded: a cancelled watcher does not cancel the query for the others.
         found = await asyncio.shield(self._next)
         if job_id not in found:
             raise no_submission(job_id)
@@ -38,13 +38,13 @@ class SubmissionWatch:
 
     async def _look(self) -> Mapping[int, judge_calls.SubmissionStanding]:
         await asyncio.sleep(LOOK_SECONDS)
-        # Who comes from here on waits for another look: this one may be older than what he knows.
+        # Later watchers wait for the next query: this one may return an older state than they have seen.
         watched, self._watched, self._next = self._watched, set(), None
         return {one.job_id: one for one in await self._fp.run(judge_calls.get_standings(sorted(watched)))}
 
 
 class Streams:
-    """How many streams of events are open, in total and of each user."""
+    """Counts the open event streams, in total and for each user."""
 
     def __init__(self, *, total_max: int, per_user_max: int) -> None:
         self._total_max = total_max
@@ -56,7 +56,8 @@ class Streams:
         return self._open.total()
 
     def begin(self, user: str) -> Callable[[], None]:
-        """Counts one more, and answers how to end it. An operator has no name, and no bound but the total."""
+        """Counts one more stream and returns the function that ends it. The operator has no name; only the
+        total limits it."""
         if self.open >= self._total_max:
             raise ServerUnavailable(
                 f"{self._total_max} streams are open already (JUDGE_STREAMS_MAX). Try again later."
@@ -76,7 +77,7 @@ class Streams:
 
 
 class EventStream(StreamingResponse):
-    """An answer that counts as a stream from before its first event until after its last."""
+    """A response that counts as a stream from before its first event until after its last."""
 
     def __init__(
         self, events: AsyncGenerator[str], end: Callable[[], None], headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Which test comes next: those that can still change something. Pure."""
+"""Chooses the next test among those that can still change the result. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fencepost_judge.problem import Group, Problem, TestCase
 def in_turn(
     problem: Problem, results: dict[str, CaseResult], *, everything: bool = False
 ) -> Iterator[TestCase]:
-    """The tests that are still worth running; with `everything` all of them. What is skipped is written into
-    the results at once."""
+    """The tests that are still worth running; with `everything` all of them. Skipped tests are recorded in
+    the results immediately."""
     if everything:
         return problem.data.all_cases()
     if problem.data.rules is not None:
@@ -37,12 +37,13 @@ def in_turn(
 
 
 def _by_rules(group: Group, results: dict[str, CaseResult]) -> Iterator[TestCase]:
-    """In the old format a rejected test or group ends its group, unless that says otherwise. Of a group with
-    a grader of the package's own nobody knows yet: what follows is run, and not counted if it should not."""
+    """In the old format a rejected test or group ends its group, unless the group says otherwise. The
+    result of a group with the package's own grader is not known yet: the tests after it are run, and
+    ignored if they should not count."""
     stops = group.rules is None or group.rules.stops
     rejected, unsettled = False, list[TestCase | Group]()
     for item in group.items():
-        # Looked at until its result is there: tests run beside each other.
+        # Checked until its result is there: tests run in parallel.
         states = [(one, _is_rejected(one, results)) for one in unsettled]
         rejected = rejected or any(state for _, state in states)
         unsettled = [one for one, state in states if state is None]
@@ -58,7 +59,7 @@ def _by_rules(group: Group, results: dict[str, CaseResult]) -> Iterator[TestCase
 
 
 def _is_rejected(item: TestCase | Group, results: dict[str, CaseResult]) -> bool | None:
-    """None when nobody knows yet."""
+    """None when it is not known yet."""
     if isinstance(item, Group):
         verdict = verdict_so_far(item, results)
         return None if verdict is None else verdict != "AC"

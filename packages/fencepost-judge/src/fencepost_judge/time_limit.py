@@ -1,7 +1,8 @@
-"""The time limit of a problem whose package gives none: inferred from the jury's solutions.
+"""Infers the time limit of a problem whose package gives none, from the jury's solutions.
 
-The slowest solution that must not be too slow, times a factor, rounded up, is the limit; a solution that must
-be too slow has to take longer than the limit times another factor. What was measured is stored with it.
+The limit is the time of the slowest solution that must not be too slow, times a factor, rounded up. A
+solution that must be too slow has to exceed the limit times another factor. The measurements are stored with
+the limit.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ ASK = (
 
 
 def given(problem: Problem, seconds: float) -> Problem:
-    """With the limit that somebody has said."""
+    """The problem with the given limit."""
     return _timed(problem, round(seconds * 1000), Timing(origin="given"))
 
 
 def limit_ms(slowest_ms: int, rule: Multipliers) -> int:
-    """The least multiple of the resolution that leaves the slowest its factor. Pure."""
+    """The least multiple of the resolution that is at least the slowest time multiplied by the factor.
+    Pure."""
     resolution_ms = rule.resolution_seconds * 1000
     steps = math.ceil(slowest_ms * rule.ac_to_time_limit / resolution_ms - 1e-9)
     return max(1, round(max(1, steps) * resolution_ms))
 
 
 async def infer(judge: Judge, read: ReadProblem, *, python: str = "python") -> Problem:
-    """Raises InvalidInput when the jury's solutions do not tell: then a person has to."""
+    """Raises InvalidInput when the jury's solutions do not determine a limit: then a person has to set it."""
     rule = read.timing
     if rule is None:
         return read.problem
@@ -69,7 +71,7 @@ async def infer(judge: Judge, read: ReadProblem, *, python: str = "python") -> P
 async def _too_slow(
     judge: Judge, read: ReadProblem, rule: Multipliers, limit: int, python: str
 ) -> tuple[list[JuryRun], str]:
-    """Solutions that must be too slow, with the limit that they must exceed."""
+    """Run the solutions that must be too slow against the limit that they must exceed."""
     margin_ms = round(limit * rule.time_limit_to_tle)
     bounds = read.problem.bounds.model_copy(update={"time_ms": margin_ms})
     problem = read.problem.model_copy(update={"bounds": bounds})
@@ -93,7 +95,7 @@ async def _too_slow(
 async def _measure(
     judge: Judge, problem: Problem, one: JurySubmission, bound: Bound, python: str
 ) -> JuryRun | None:
-    """None when this machine lacks its language."""
+    """None when this machine does not support the solution's language."""
     language = one.language(python=python)
     if language not in judge.languages:
         return None

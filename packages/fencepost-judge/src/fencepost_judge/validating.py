@@ -1,4 +1,4 @@
-"""Asking a problem's own validator, in a box as well: its author is trusted, its bugs are not."""
+"""Runs a problem's own validator, also in a box: its author is trusted, but the validator may have bugs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ VALIDATOR_LIMITS = Limits(
 )
 MESSAGE_BYTES = 2000
 ACCEPTED = 42
-"""With this a validator is content."""
+"""The exit code of a validator that accepts the output."""
 
 
 def limits_of(bounds: Bounds) -> Limits:
-    """What a validator has: as much as we give it, and no less than the problem guarantees it."""
+    """The limits of a validator: the judge's defaults, and no less than the problem guarantees."""
     cpu_ms = max(VALIDATOR_LIMITS.cpu_ms, bounds.validation_ms or 0)
     return VALIDATOR_LIMITS.with_(
         cpu_ms=cpu_ms,
@@ -36,19 +36,19 @@ def limits_of(bounds: Bounds) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a validator thinks of an output. JE: it failed itself."""
+    """A validator's verdict on an output. JE: the validator itself failed."""
 
     verdict: str
     message: str = ""
     share: float = 1.0
     points: float | None = None
-    """Of the test, where the validator says them itself."""
+    """The points of the test, if the validator awards them."""
     next_input: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """A compiled validator and how to talk to it."""
+    """A compiled validator and its protocol."""
 
     program: Program
     protocol: Protocol
@@ -63,17 +63,18 @@ class Validator:
         feedback: Path,
         remembered: str | None = None,
     ) -> RunSpec:
-        """For one test; `data`, `output` and `remembered`, what the last pass left, are paths below the
-        workspace. Without an output the validator talks to the program itself."""
+        """The run for one test. `data`, `output` and `remembered` (the feedback from the pass before) are
+        paths below the workspace. Without an output the validator is connected to the program itself."""
         names = {data[0]: "/w/box/input", data[1]: "/w/box/answer"}
         if data[0] == data[1]:
-            # One file of the store may be both, and a bind has one place only: the answer reads the input.
+            # Both may be the same stored file, and a bind has only one target: the answer then uses the
+            # input's path.
             names = {data[0]: "/w/box/input"}
         answer = names.get(data[1], "/w/box/input").removeprefix("/w")
         if self.protocol is not Protocol.TESTLIB:
             args = ["/box/input", answer, "/out/", *flags]
         elif output is None:
-            # An interactor writes there what it would have a checker read; it is the judge itself here.
+            # An interactor writes there what a checker would read; here the interactor is also the judge.
             args = ["/box/input", "/out/output", answer]
         else:
             names[output] = "/w/box/output"
@@ -82,7 +83,7 @@ class Validator:
         return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 
     def opinion(self, outcome: RunOutcome, feedback: Path, said: bytes) -> Opinion:
-        """Pure but for reading what the validator left."""
+        """Pure, except for reading the validator's feedback files."""
         if self.protocol is Protocol.TESTLIB:
             return _of_testlib(outcome, said)
         if outcome.verdict not in (Verdict.OK, Verdict.RE) or outcome.exit_signal:
@@ -97,7 +98,7 @@ class Validator:
 
 
 def _worth(opinion: Opinion, feedback: Path) -> Opinion:
-    """A part of the test's worth (score_multiplier.txt), or its points (score.txt)."""
+    """A fraction of the test's score (score_multiplier.txt), or its points (score.txt)."""
     share, points = _figure(feedback / "score_multiplier.txt"), _figure(feedback / "score.txt")
     if (share is not None and not 0 <= share <= 1) or (points is not None and not 0 <= points < math.inf):
         return Opinion("JE", f"The validator's score is {points if share is None else share}.")
@@ -105,7 +106,7 @@ def _worth(opinion: Opinion, feedback: Path) -> Opinion:
 
 
 def _figure(path: Path) -> float | None:
-    """What a validator left there; not a number when it is none."""
+    """The number in a feedback file; NaN if it is not a number."""
     text = read_bounded(path, 100).strip()
     if not text:
         return None
@@ -126,7 +127,7 @@ def _of_testlib(outcome: RunOutcome, said: bytes) -> Opinion:
 
 
 def _pointed(message: str) -> Opinion:
-    """Up to 1 is a part of the test's worth; more than that are points, of how many nobody says."""
+    """Up to 1 it is a fraction of the test's score; a larger value is points, whose maximum is unknown."""
     said = re.match(r"points ([0-9]+(?:\.[0-9]+)?)(?:\s|$)", message)
     if said is None:
         return Opinion("JE", f"The checker gave points, and did not say how many. {message}")
@@ -137,7 +138,7 @@ def _pointed(message: str) -> Opinion:
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """The copy has no links; bounded all the same."""
+    """The copied feedback contains no links; the read is bounded all the same."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a package keeps its word: its own submissions must get what their folders say."""
+"""Verifies a package: its own submissions must get the verdicts that their folders name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_judge.problem import SCRIPT, ProgramSpec
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One submission of the jury. `got` is None when this machine lacks its language."""
+    """One submission of the jury. `got` is None when this machine does not support its language."""
 
     submission: JurySubmission
     got: Judgement | None
@@ -22,7 +22,7 @@ class Verified:
 
     @property
     def broken(self) -> str:
-        """What it should have got or done and did not; empty when nothing."""
+        """The expectation that it does not meet; empty when it meets all."""
         if self.fault or self.got is None:
             return self.fault
         if self.got.verdict not in self.submission.expected:
@@ -32,12 +32,12 @@ class Verified:
 
     @property
     def kept(self) -> bool | None:
-        """Whether it got what it should; None when it could not be asked."""
+        """Whether it meets its expectations; None when it could not be run."""
         return None if self.got is None and not self.fault else not self.broken
 
 
 async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> AsyncGenerator[Verified]:
-    """Run every submission, one after the other. `python` is the language that a `.py` is in."""
+    """Run every submission, one after the other. `python` is the language of `.py` files."""
     for submission in read.submissions:
         try:
             language = submission.language(python=python)
@@ -49,7 +49,7 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
                 language,
                 submission.sources,
                 entry=submission.expectations.entry,
-                # What is said of single tests holds for those too that nobody would run otherwise.
+                # Expectations on single tests also apply to tests that would otherwise be skipped.
                 everything=bool(submission.expectations.rules),
             )
             yield Verified(submission, got)
@@ -59,7 +59,7 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """A file of the package's data, or a validator: whether it is as it should be. None: nobody can tell."""
+    """Whether a data file or a validator of the package is as it should be. None: it could not be checked."""
 
     name: str
     kept: bool | None
@@ -67,7 +67,8 @@ class DataCheck:
 
 
 async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataCheck]:
-    """Input validators on every input, output validators on the outputs that they must accept or reject."""
+    """Runs input validators on every input, and output validators on the outputs that they must accept or
+    reject."""
     for name in read.validation.not_run:
         yield DataCheck(name, None, "it is for a tool that is not here")
     usable = [one for one in read.validation.validators if one.language in (*judge.languages, SCRIPT)]
@@ -89,7 +90,7 @@ async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataChec
 
 
 async def _check_input(judge: Judge, validators: Sequence[ProgramSpec], given: InputCheck) -> DataCheck:
-    """Every validator must accept an input; of what is invalid one must not."""
+    """Every validator must accept a valid input; at least one must reject an invalid input."""
     rejected = ""
     for one in validators:
         accepted, said = await judge.check_input(one, given.args_of(one.name), given.input)

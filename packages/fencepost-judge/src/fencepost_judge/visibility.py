@@ -1,4 +1,5 @@
-"""What somebody may see: one place for the API and the pages. What he may not see is not there for him."""
+"""What a visitor may see, decided in one place for the API and the pages. What it may not see is reported
+as not found."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class VisibleBoard:
-    """A scoreboard as one may see it at a moment."""
+    """A scoreboard as the visitor may see it at a moment."""
 
     seen: SeenContest
     moment: datetime
@@ -56,7 +57,8 @@ class VisibleBoard:
 async def problems(
     judging: Judging, who: JudgeVisitor, after: str | None, limit: int
 ) -> tuple[list[ProblemTitle], str | None]:
-    """By slug, without those of contests that have not begun; and where the list goes on, or None."""
+    """Problems by slug, without those of contests that have not begun; and where the list continues, or
+    None."""
     found = await judging.problems(after, limit)
     slugs = [] if who.may(JudgeRole.JURY) else [one.slug for one in found]
     hidden = await judging.fp.run(contests.hidden(slugs))
@@ -71,7 +73,8 @@ async def problem(judging: Judging, who: JudgeVisitor, slug: str) -> StoredProbl
 
 
 async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
-    """Never the secret data; and of a conversation nothing, since its input is what the validator knows."""
+    """The samples, never the secret data. Empty for an interactive problem, whose input is what the
+    validator knows."""
     if found.problem.interactive:
         return []
     cases = [case for case in found.problem.data.all_cases() if case.sample]
@@ -79,8 +82,8 @@ async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
 
 
 async def attachment(judging: Judging, who: JudgeVisitor, slug: str, name: str) -> Response:
-    """A file of the package, for everybody who may see the problem: to be kept, never shown as a page of
-    ours."""
+    """A file of the package, for every visitor that may see the problem. It is served as a download, never
+    as a page."""
     found = await problem(judging, who, slug)
     if name not in found.problem.attachments:
         raise NotFound(f"{slug} has no attachment of this name.", noun="attachment", subject=slug)
@@ -115,7 +118,7 @@ async def contest(fp: Fencepost, slug: str) -> SeenContest:
 
 
 async def board(fp: Fencepost, who: JudgeVisitor, slug: str, moment: datetime | None = None) -> VisibleBoard:
-    """Now or as it was. A jury looks behind the freeze."""
+    """The scoreboard, now or at an earlier moment. A jury also sees what the freeze hides."""
     found = await contest(fp, slug)
     at = min(moment or found.seen_at, found.seen_at)
     names = await fp.run(contests.entrants(slug))
@@ -127,7 +130,7 @@ async def board(fp: Fencepost, who: JudgeVisitor, slug: str, moment: datetime | 
 async def clarifications(
     fp: Fencepost, who: JudgeVisitor, slug: str, after: int | None = None
 ) -> list[Clarification]:
-    """What one asked, and what all are told; for a jury everything."""
+    """The visitor's own questions and everything that was sent to all; for a jury, everything."""
     seen_by = None if who.may(JudgeRole.JURY) else who.name
     return await fp.run(contests.clarifications(slug, seen_by=seen_by, after=after))
 
@@ -135,7 +138,7 @@ async def clarifications(
 async def history(
     judging: Judging, who: JudgeVisitor, author: str, before: int | None, limit: int
 ) -> list[PastSubmission]:
-    """What an author has sent, newest first."""
+    """The submissions of an author, newest first."""
     found = await judging.history(author, before, limit)
     if who.may(JudgeRole.JURY):
         return list(found)
@@ -146,13 +149,13 @@ async def history(
 
 
 def as_json(found: SubmissionStanding, who: JudgeVisitor) -> dict[str, Any]:
-    """The document of one submission, by the names of the protocol."""
+    """The document of one submission, with the field names of the protocol."""
     result: dict[str, Any] = dict(found.result or {})
     progress = found.progress
     if not who.may(JudgeRole.JURY):
         result = _without_secrets(result, found.figures) if result else result
         progress = _told_progress(progress, found.figures)
-    # A job that is gone, and left no end, was pruned before ends were kept: it had no verdict.
+    # A job that is gone and left no recorded end was pruned before ends were kept: it had no verdict.
     state, ended_as = str(found.job.get("state", "cancelled")).upper(), found.job.get("final_status")
     return {
         "job_id": found.job_id,
@@ -170,8 +173,9 @@ def as_json(found: SubmissionStanding, who: JudgeVisitor) -> dict[str, Any]:
 
 
 def _without_secrets(result: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
-    """What is said of a secret test tells its input or its answer: a validator's words, a comparison's, and
-    how the program ended, since it ends as it likes. What the compiler or a sample says is for everybody."""
+    """Removes what reveals the input or answer of a secret test: messages of the validator and of the
+    comparison, and how the program ended, since a program can choose that. Messages of the compiler and
+    about samples stay."""
     failed = next((case for case in result["cases"] if case["verdict"] not in ("AC", SKIPPED)), None)
     told = failed is None or _is_sample(failed)
     return {
@@ -207,8 +211,8 @@ def _is_sample(case: Mapping[str, Any]) -> bool:
 async def events(
     judging: Judging, who: JudgeVisitor, job_id: int, *, lifetime_seconds: float = math.inf
 ) -> AsyncGenerator[str]:
-    """By looking, with all who watch at once: an event that was missed is seen at the next look, and nothing
-    has to be remembered."""
+    """Events found by polling, with one query for all watchers: the next query finds a change that was
+    missed, so no state has to be kept."""
     told, still, until = "", 0, time.monotonic() + lifetime_seconds
     seen = await judging.standing(job_id)
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Workers over HTTP: who judges, what they can compile, and how loaded they are."""
+"""Workers over HTTP: which workers judge, which languages they compile, and their load."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from fencepost_judge.service import Judging
 def add(router: APIRouter, judging: Judging) -> None:
     @router.get("/judge/api/workers")
     async def workers() -> list[dict[str, Any]]:
-        """Everybody who is listed, by the order in which they came; also who was lost and who left."""
+        """Every listed worker in order of registration, including lost ones and those that left."""
         return [asdict(one) for one in await judging.workers()]

@@ -1,6 +1,7 @@
-"""The judge's folder on this machine: sources, compiled programs and test data that boxes may see.
+"""The judge's folder on this machine: sources, compiled programs and test data that boxes may read.
 
-One folder for each process, so that two judges never meet; a sweep removes those of processes that are gone.
+Each process has its own folder, so two judges never share one; a sweep removes those of processes that are
+gone.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ PREFIX = "judge-"
 
 
 class Workspace:
-    """Open it as a context; its folder goes with it.
+    """Open it as a context manager; its folder is removed at the end.
 
-    `passable` lets the boxes' user through to the folder by its path: bubblewrap knows no other way.
+    `passable` lets the boxes' user reach the folder by its path, which bubblewrap requires.
     """
 
     def __init__(self, root: Path, *, passable: bool = False) -> None:
@@ -32,7 +33,7 @@ class Workspace:
         if self._passable:
             self._root.chmod(0o711)
         sweep(self._root)
-        # Open to the boxes' user, who reaches it by a mount and not through the folders above it.
+        # Readable for the boxes' user, which reaches it by a mount and not through the folders above it.
         self.folder.mkdir(mode=0o755)
         for name in ("apps", "data"):
             (self.folder / name).mkdir(mode=0o755)
@@ -47,21 +48,21 @@ class Workspace:
         return folder
 
     def place(self, path: Path) -> str:
-        """A path of ours as a box's order names it."""
+        """A path of the workspace as a run specification names it."""
         return str(path.relative_to(self.folder))
 
     def write_sources(self, sources: Mapping[str, bytes]) -> Path:
         folder = self.new_app()
         for name, text in sources.items():
-            # The names come from whoever submits: one file of this folder, and no other.
+            # The names come from the submitter: each must be one file of this folder, and no other.
             target = folder / Path(name).name
             target.write_bytes(text)
             target.chmod(0o644)
         return folder
 
     def put_beside(self, folder: str, name: str, content: bytes) -> None:
-        """A file of the package into a program's folder; what the compiler or the author left there stays no
-        longer."""
+        """Write a file of the package into a program's folder; it replaces a file of the compiler or the
+        author."""
         target = self.folder / folder / Path(name).name
         target.unlink(missing_ok=True)
         target.write_bytes(content)
@@ -69,7 +70,7 @@ class Workspace:
 
     @contextmanager
     def scratch_file(self, content: bytes = b"") -> Generator[int]:
-        """A file without a name: nothing is left of it, whatever happens."""
+        """A file without a name: nothing of it is left, whatever happens."""
         descriptor = os.open(self.folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, content)
@@ -88,7 +89,7 @@ def sweep(root: Path) -> None:
 
 
 def _start_of(pid: int) -> str:
-    """When a process started, by the kernel's clock: a number that comes again is another process."""
+    """The start time of a process, by the kernel's clock: it distinguishes processes that reuse a pid."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,5 +1,5 @@
 """Nonces: many nodes, one sequence for each signer, and the transactions that are sent with them.
 
-`functions/` is where it is right: every write locks the signer's lease and checks owner and token in its own
-statement. Everything above it makes that fast (`node.py`, `queue.py`) or useful (`sending/`).
+`functions/` guarantees correctness: every write locks the signer's lease and checks owner and token in its
+own statement. Everything above it makes that fast (`node.py`, `queue.py`) or useful (`sending/`).
 """

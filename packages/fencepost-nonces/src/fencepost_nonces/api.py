@@ -58,14 +58,14 @@ def _add_marks(router: APIRouter, node: Node) -> None:
 
     @router.post("/{chain_id}/{signer}/{nonce}/recyclable")
     async def recyclable(chain_id: ChainId, signer: SignerName, nonce: Nonce, body: HoldBody) -> Marked:
-        """The nonce was not used and nobody has signed it: RELEASED. Refused from SIGNING on."""
+        """The nonce was not used and not signed: RELEASED. Refused from SIGNING on."""
         one = Signer.of(chain_id, signer)
         await node.mark_recyclable(one, nonce, body.hold)
         return Marked(chain_id=chain_id, signer=one.name, nonce=nonce, status="RELEASED")
 
     @router.post("/{chain_id}/{signer}/{nonce}/signing")
     async def signing(chain_id: ChainId, signer: SignerName, nonce: Nonce, body: HoldBody) -> Marked:
-        """Before you sign: from here on the nonce is never given back."""
+        """Call this before signing: from here on the nonce is never given back."""
         one = Signer.of(chain_id, signer)
         await node.write(one, lambda lease: nonce_calls.mark_signing(one, lease, nonce, body.hold))
         return Marked(chain_id=chain_id, signer=one.name, nonce=nonce, status="SIGNING")
@@ -91,7 +91,7 @@ def _add_marks(router: APIRouter, node: Node) -> None:
 def _add_blocks_of_marks(router: APIRouter, node: Node) -> None:
     @router.post("/{chain_id}/{signer}/endings")
     async def endings(chain_id: ChainId, signer: SignerName, body: EndingsBody) -> Endings:
-        """What became of many, used or recyclable, with one statement; each is answered for itself."""
+        """Mark many nonces used or recyclable with one statement; each has its own result."""
         one = Signer.of(chain_id, signer)
         answers = await node.mark_many(one, [line.ending() for line in body.endings])
         return Endings(endings=[Ended(nonce=line.nonce, refusal=line.refusal) for line in answers])

@@ -1,4 +1,4 @@
-"""Signers: a strip of nonces, the transactions on them, and what waits for a person after a recovery."""
+"""Signers: a strip of nonces, the transactions on them, and what needs attention after a recovery."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Signer = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00/]+$
 
 
 class SignersQuery(BaseModel):
-    """In order of chain and name: those behind `after` on `chain`."""
+    """In order of chain and name: the signers behind `after` on `chain`."""
 
     state: Literal["", "recovering"] | None = None
     chain: MaybeId = None
@@ -42,7 +42,7 @@ class SignerQuery(BaseModel):
 def _add(place: ConsoleContext) -> None:
     @place.desk.page("/nonces", "signers.html", "Nonces")
     async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> PageData:
-        """Every signer: its owner, next nonce, gaps and what is under way; and what a person must tell."""
+        """Every signer: its owner, next nonce, gaps and what is under way; and what needs attention."""
         rows = await place.reading.rows(
             "select * from fencepost.nonce_signers where (chain_id, signer) > (%s, %s)"
             " and (%s or recovering_since is not null) order by chain_id, signer limit %s",

@@ -1,11 +1,11 @@
-"""What can go wrong with a nonce beside a refusal.
+"""The errors of nonces beside refusals.
 
 FencepostError
 ├── SignerElsewhere          another node has the signer; `owner` names it, and `retry_seconds` when to ask
 └── ServerUnavailable
     ├── ChainUnavailable     no endpoint of the chain answers
     │   └── ContradictingAnswers   its answers cannot all be true: ask again
-    └── SigningFailed        the key's keeper did not sign
+    └── SigningFailed        the keystore or remote signer did not sign
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost_nonces.signer import Signer
 
 
 class SignerElsewhere(FencepostError):
-    """Another node has the signer. Nothing was written: ask it, or ask again here."""
+    """Another node has the signer. Nothing was written: ask that node, or ask again here."""
 
     def __init__(self, signer: Signer, owner: str | None, retry_seconds: float) -> None:
         super().__init__(
@@ -36,4 +36,4 @@ class ContradictingAnswers(ChainUnavailable):
 
 
 class SigningFailed(ServerUnavailable):
-    """The key's keeper did not sign. What it said is in the log of the keeper, never here."""
+    """The keystore or remote signer did not sign. Its reason is in its own log, never here."""

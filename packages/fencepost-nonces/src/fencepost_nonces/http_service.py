@@ -1,4 +1,4 @@
-"""The nonces as a part of the house: their routes, and the node, the sender and the chores beside them."""
+"""The nonces as a service of the app: their routes, and the node, the sender and the maintenance loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fencepost_server.web.http_service import HttpService
 def make_service(
     fp: KernelClient, settings: NoncesSettings | None = None, keys: Keys | None = None
 ) -> HttpService:
-    """`keys` is for tests and for keepers of one's own; otherwise the settings name them."""
+    """`keys` is for tests and for custom key stores; otherwise the settings name them."""
     settings = settings or NoncesSettings.load()
     metrics, chains = NonceMetrics.on(fp.metrics), Chains(dict(settings.endpoints))
     late = LateKeys(keys)
@@ -78,7 +78,7 @@ def make_service(
 
 
 def first_nonce_of(fp: KernelClient, chains: Chains) -> FirstNonce:
-    """A signer that is new here begins where its chain is: at what is mined, not at what is pending."""
+    """A signer that is new here starts at the chain's count of mined transactions, not of pending ones."""
 
     async def first_nonce(signer: Signer) -> int:
         chain = chains.get(signer.chain_id)

@@ -1,7 +1,7 @@
-"""Keccak-256 as Ethereum has it: the padding differs from that of SHA3-256, which Python's hashlib has.
+"""Keccak-256 as Ethereum uses it: its padding differs from that of SHA3-256, which Python's hashlib has.
 
-Only for checksums of addresses, so that reserving nonces needs no package beside the kernel's. Hashing what
-is signed is left to the library that signs.
+Only for checksums of addresses, so that reserving nonces needs no package beside the kernel's. The signing
+library does its own hashing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _permute(lanes: list[int]) -> list[int]:
 
 
 def _beside(place: int, steps: int) -> int:
-    """The lane so many steps further in the same row."""
+    """The index of the lane that is `steps` further in the same row."""
     return place // 5 * 5 + (place % 5 + steps) % 5
 
 

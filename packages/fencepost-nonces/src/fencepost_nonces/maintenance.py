@@ -1,4 +1,4 @@
-"""What a node does without hurry: it asks the chain for callers who say nothing, watches, and forgets."""
+"""Background work of a node: asks the chain about overdue nonces, measures, and deletes old data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fencepost_nonces.sending.rpc import Chain, Chains, RpcError
 _log = get_logger(__name__)
 TICK_SECONDS = 10.0
 DAY_SECONDS = 86_400.0
-# So often a chain is asked for the signers whose callers say nothing, and of so many of them at a time.
+# How often a chain is asked about signers whose callers have not reported, and about how many at a time.
 ASK_SECONDS = 30.0
 ASKED_AT_ONCE = 20
 
 
 class Maintenance:
-    """One for a node. Nothing of it is needed for the next nonce, so all of it may be late."""
+    """One for a node. The next nonce depends on none of it, so all of it may be late."""
 
     def __init__(self, fp: KernelClient, node: Node, chains: Chains, metrics: NonceMetrics) -> None:
         self._fp = fp
@@ -52,7 +52,7 @@ class Maintenance:
         return TICK_SECONDS if done else 0.0
 
     async def measure(self) -> None:
-        """Read from the database, of all signers: also what nobody holds, and what stands still, is seen."""
+        """Read from the database, for all signers: includes those that no node holds, and stuck ones."""
         seen, metrics = await self._fp.run(queries.measures()), self._metrics
         metrics.gaps.set(seen.gaps)
         metrics.jamming_gaps.set(seen.jamming)
@@ -64,7 +64,7 @@ class Maintenance:
         metrics.waiting_seconds.set(seen.waiting_seconds)
 
     async def ask_the_chains(self) -> None:
-        """A caller who signs himself and says nothing: what the chain has counted for good proves it used."""
+        """For callers that sign themselves and have not reported: the chain's final count proves use."""
         silent = await self._fp.run(queries.unanswered(self._chains.ids, ASKED_AT_ONCE))
         silent.sort(key=lambda one: one.signer)
         for chain_id, ones in itertools.groupby(silent, key=lambda one: one.chain_id):
@@ -93,7 +93,7 @@ class Maintenance:
                 patient=False,
             )
         except SignerElsewhere:
-            return  # Whoever has it asks for himself.
+            return  # The node that holds the signer asks the chain itself.
         _log.info(
             "chain_has_counted", signer=signer.resource, counted=counts.final, consumed=settled.consumed
         )

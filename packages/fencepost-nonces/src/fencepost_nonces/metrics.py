@@ -1,4 +1,4 @@
-"""What a node counts, under the names that the operators of signers know."""
+"""The metrics of a node, under the names that the operators of signers know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class NonceMetrics:
-    """Signers are ids and so no labels: the views and the log tell which one it was."""
+    """Signers are ids and therefore not labels: the views and the log name the signer."""
 
     lease_acquire: Counter
     lease_renew: Counter

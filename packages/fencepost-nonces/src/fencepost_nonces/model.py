@@ -1,4 +1,4 @@
-"""What goes over the wire."""
+"""The request and response bodies of the HTTP API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_MAX = 1000
 
 
 class Strict(BaseModel):
-    """A field that nobody knows is a typing error of the caller, and not to be dropped."""
+    """Rejects unknown fields: one is a typing error of the caller, and must not be dropped silently."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +48,7 @@ class SignedBody(HoldBody):
 
 
 class EndingBody(UsedBody):
-    """One line of a block: what became of the nonce."""
+    """One entry of a block: whether the nonce was used or is recyclable."""
 
     nonce: Annotated[int, Field(ge=0, le=2**63 - 1)]
     event: End
@@ -88,7 +88,7 @@ class Reserved(BaseModel):
 
 
 class Ended(BaseModel):
-    """`refusal` is why not; null when it is so now."""
+    """`refusal` says why the mark was refused; null when it was applied."""
 
     nonce: int
     refusal: str | None

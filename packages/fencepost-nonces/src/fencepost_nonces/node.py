@@ -1,9 +1,9 @@
-"""One node: it takes requests for any signer, and serves those that it holds, or can get.
+"""One node: it accepts requests for any signer, and serves the signers that it holds or can acquire.
 
 Basic mode: every request is a statement of its own, and the signer is handed over when another node asks.
-Queue mode: every signer has a home among the live nodes, and its home serves all who wait with one statement;
-away from home nothing is written.
-Both are the same writes under the same fence, so nodes of both modes may run beside each other.
+Queue mode: every signer has a home among the live nodes, and its home serves all waiting requests with one
+statement; a node that is not the home writes nothing.
+Both modes make the same writes under the same fence, so nodes of both modes may run beside each other.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from fencepost_nonces.signer_leases import FirstNonce, SignerLease, SignerLeases
 
 T = TypeVar("T")
 TRIES = 3
-# In queue mode a signer stays at its home; a long silence still frees its lease from being renewed.
+# In queue mode a signer stays at its home; after this idle time its lease is handed over and not renewed.
 QUEUE_IDLE_SECONDS = 60.0
 NODE_PREFIX = "nonces:node:"
 
 
 class Node:
-    """Start it, and ask it; `stop` hands every signer over."""
+    """Serves requests after `start`; `stop` hands every signer over."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Node:
         first_nonce: FirstNonce | None = None,
         member: bool = True,
     ) -> None:
-        """`member` is False for one that is here for a single question: nobody counts on it."""
+        """`member` is False for a node that lives for a single request: no signer has its home there."""
         self.settings = settings or NoncesSettings()
         self.metrics = metrics or NonceMetrics.on(fp.metrics)
         self.owner = owner_name("nonces")
@@ -88,7 +88,8 @@ class Node:
     def home(self, signer: Signer) -> str | None:
         """The address of the node that this signer belongs to, or None when it is served here.
 
-        A home must be reached: a node without an address is nobody's, and serves only while all are like it.
+        A home must be reachable: a node without an address is the home of no signer, and serves only while no
+        node has an address.
         """
         if self.settings.mode == "basic":
             return None
@@ -123,11 +124,11 @@ class Node:
         patient: bool = True,
         away: bool = False,
     ) -> T:
-        """One fenced write. A fence that refuses costs a retry: what is repeated is the same by its ids.
+        """One fenced write. When the fence refuses, it is retried: its ids make the repeat idempotent.
 
-        Away from its home a signer is SignerElsewhere, unless `away` says that the home leaves it alone. The
-        home may be another one by the next try, or while this one is under way: then the fence decides.
-        Without patience a signer that another node holds is SignerElsewhere at once, and stays there.
+        Raises SignerElsewhere on a node that is not the signer's home, unless `away` says that the home does
+        not serve it. The home may change before the next attempt, or during this one: then the fence decides.
+        Without `patient`, a signer that another node holds is SignerElsewhere at once, and stays there.
         """
 
         async def once() -> T:
@@ -147,7 +148,7 @@ class Node:
             raise SignerElsewhere(signer, home, 1.0)
 
     def _whereabouts(self, owner: str | None) -> str | None:
-        """Where an owner can be asked, if he told; else his name."""
+        """The address of an owner, if it has one; else its name."""
         return next((node.address for node in self._nodes if node.owner == owner), owner)
 
     async def _reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
@@ -169,7 +170,7 @@ class Node:
                 if refusal.noun != "lease" or attempt == TRIES:
                     raise
             except IndeterminateCommit:
-                # It may have happened; by its request id or its hold the repeat is the same thing.
+                # It may have committed; its request id or its hold makes the repeat idempotent.
                 if attempt == TRIES:
                     raise
         raise AssertionError
@@ -187,14 +188,14 @@ class Node:
         return queue
 
     async def _keep(self) -> float:
-        """Renew what is held, stay a member, see who the others are, and hand over what is not needed."""
+        """Renew held leases, stay a member, read the other nodes, and hand over what is not needed."""
         await self._signer_leases.renew()
         await self._stay()
         await self._signer_leases.tidy(self._leaves)
         return min(self.settings.renew_seconds / 2, self.settings.idle_seconds / 2, 1.0)
 
     async def _stay(self) -> None:
-        """The lease on our own address makes us a member; that of an earlier boot runs out by itself."""
+        """The lease on its own address makes a node a member; that of an earlier boot expires by itself."""
         if not self._member:
             return
         (mine,) = await self._fp.run(

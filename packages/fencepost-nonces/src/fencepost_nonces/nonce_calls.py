@@ -16,13 +16,13 @@ Status = Literal["HELD", "SIGNING", "SIGNED", "BROADCAST", "CONSUMED", "RELEASED
 End = Literal["used", "recyclable"]
 URL_BEGINS = ("http://", "https://")
 REQUEST_ID_BYTES_MAX = 200
-# A transaction's nonce is reserved under the one, what a recovery holds for somebody outside under the other.
+# Prefixes of request ids: of managed transactions, and of nonces that a recovery holds for outside callers.
 OUR_REQUESTS = ("tx:", "recovered:")
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The answer to asking for a signer: the lease as it is now, whoever has it."""
+    """The result of acquiring a signer: the present lease, whichever node has it."""
 
     owner: str
     token: int
@@ -41,7 +41,7 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One request's nonce. `hold` names this reservation in everything that is said of it later."""
+    """One request's nonce. `hold` identifies this reservation in every later call."""
 
     request_id: str
     nonce: int
@@ -54,7 +54,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class NonceEnding:
-    """What became of one reservation."""
+    """How one reservation ended."""
 
     nonce: int
     hold: int
@@ -76,7 +76,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where a recovered signer goes on, and how many nonces below that are somebody's outside."""
+    """Where a recovered signer goes on, and how many nonces below that belong to outside callers."""
 
     next_nonce: int
     outside: int
@@ -92,12 +92,12 @@ class NodeSeen:
 
     @property
     def reachable(self) -> bool:
-        """Whether others can ask it: without an address of its own its name stands there."""
+        """Whether other nodes can reach it: a node without an address has its name as address."""
         return self.address.startswith(URL_BEGINS)
 
 
 def acquire(signer: Signer, owner: str, ttl_seconds: float, *, first_nonce: int = 0) -> Call[Acquired]:
-    """Acquire or renew the signer, and settle what its last owner left. Answers also when another has it."""
+    """Acquire or renew the signer, and settle what its last owner left. No error if another node has it."""
     return Call(
         "select owner, token, outcome, acquired_at, renewed_at, expires_at, released, adopted"
         " from fencepost.nonce_acquire(%s::bigint, %s::text, %s::text, %s::interval, %s::bigint)",
@@ -107,7 +107,7 @@ def acquire(signer: Signer, owner: str, ttl_seconds: float, *, first_nonce: int 
 
 
 def hand_over(signer: Signer, lease: Lease) -> Call[None]:
-    """Free the signer at once, and tell whoever waits for it."""
+    """Free the signer at once, and notify the nodes that wait for it."""
     return Call(
         "select fencepost.nonce_hand_over(%s::bigint, %s::text, %s::text, %s::bigint)",
         (signer.chain_id, signer.name, lease.owner, lease.token),
@@ -116,7 +116,7 @@ def hand_over(signer: Signer, lease: Lease) -> Call[None]:
 
 
 def want(signer: Signer) -> Call[None]:
-    """Ask the owner to hand over when he can."""
+    """Ask the owner to hand over when it can."""
     return Call("select fencepost.nonce_want(%s::bigint, %s::text)", (signer.chain_id, signer.name), nothing)
 
 
@@ -148,7 +148,7 @@ def reserve(
 
 
 def check_request_id(given: str) -> None:
-    """As the database does: one that it would refuse must not be in a statement with those of others."""
+    """The database's own check, made earlier: an id that it refuses must not fail a batch with others."""
     size = len(text("request_id", given).encode())
     if not 0 < size <= REQUEST_ID_BYTES_MAX:
         raise InvalidInput(
@@ -174,7 +174,7 @@ def mark_used(
 
 
 def mark_recyclable(signer: Signer, lease: Lease, nonce: int, hold: int) -> Call[None]:
-    """The nonce was not used, and nobody has signed it."""
+    """The nonce was not used and not signed."""
     return Call(
         "select fencepost.nonce_mark_recyclable"
         "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::bigint)",
@@ -184,7 +184,7 @@ def mark_recyclable(signer: Signer, lease: Lease, nonce: int, hold: int) -> Call
 
 
 def mark_signing(signer: Signer, lease: Lease, nonce: int, hold: int) -> Call[None]:
-    """The signer is about to be asked: from here on the nonce is never given back."""
+    """Signing is about to begin: from here on the nonce is never given back."""
     return Call(
         "select fencepost.nonce_mark_signing"
         "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::bigint)",
@@ -196,7 +196,7 @@ def mark_signing(signer: Signer, lease: Lease, nonce: int, hold: int) -> Call[No
 def mark_signed(
     signer: Signer, lease: Lease, nonce: int, hold: int, tx_hash: str, raw: bytes, *, purpose: str = "send"
 ) -> Call[None]:
-    """The signed bytes, stored before they leave the house."""
+    """Store the signed bytes before they are sent."""
     return Call(
         "select fencepost.nonce_mark_signed(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint,"
         " %s::bigint, %s::text, %s::bytea, %s::text)",
@@ -216,7 +216,7 @@ def mark_broadcast(signer: Signer, lease: Lease, nonce: int, hold: int) -> Call[
 
 
 def mark_many(signer: Signer, lease: Lease, endings: Sequence[NonceEnding]) -> Call[list[NonceAnswer]]:
-    """Many ends with one statement; answers for each."""
+    """Mark many nonces with one statement; returns a result for each."""
     return Call(
         "select nonce, refusal from fencepost.nonce_mark_many"
         "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint[], %s::bigint[], %s::text[], %s::text[])",
@@ -232,7 +232,7 @@ def mark_many(signer: Signer, lease: Lease, endings: Sequence[NonceEnding]) -> C
 
 
 def recycle(signer: Signer, lease: Lease, limit: int = 1000) -> Call[list[int]]:
-    """Give back what was reserved for our own signing, and not signed in its time."""
+    """Give back nonces that were reserved for managed transactions and not signed in time."""
     return Call(
         "select * from fencepost.nonce_recycle(%s::bigint, %s::text, %s::text, %s::bigint, %s::integer)",
         (*_fence(signer, lease), limit),
@@ -241,7 +241,7 @@ def recycle(signer: Signer, lease: Lease, limit: int = 1000) -> Call[list[int]]:
 
 
 def floor(signer: Signer, lease: Lease, final_count: int, latest_count: int = 0) -> Call[Floor]:
-    """Lift the sequence to what the chain has counted, and settle what lies below what it counts for good."""
+    """Raise the sequence to the chain's count, and settle the nonces below its final count."""
     return Call(
         "select next_nonce, consumed from fencepost.nonce_floor"
         "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::bigint)",
@@ -251,7 +251,7 @@ def floor(signer: Signer, lease: Lease, final_count: int, latest_count: int = 0)
 
 
 def resume(signer: Signer, lease: Lease, latest_count: int, next_nonce: int) -> Call[Resumed]:
-    """After a recovery: the sequence goes on here, or wherever it stands above that."""
+    """After a recovery: the sequence goes on at `next_nonce`, or where it is if that is higher."""
     return Call(
         "select next_nonce, outside from fencepost.nonce_resume"
         "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::bigint)",
@@ -261,12 +261,12 @@ def resume(signer: Signer, lease: Lease, latest_count: int, next_nonce: int) -> 
 
 
 def close_recovery() -> Call[None]:
-    """Every signer of the backup goes on: whoever is seen for the first time now is new."""
+    """End the recovery: every signer of the backup goes on, and a signer first seen from now on is new."""
     return Call("select fencepost.nonce_recovery_close()", (), nothing)
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget signed bytes and data that have had their time, and no nonce or key; answers how many."""
+    """Delete expired signed bytes and data, but no nonce or key; returns how many."""
     return Call(
         "select fencepost.nonce_prune(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

@@ -1,4 +1,4 @@
-"""What a person asks about signers and nonces, read from the views."""
+"""Queries about signers and nonces, read from the views."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def signers(limit: int = 1000) -> Call[list[Fact]]:
 
 
 def signer(one: Signer) -> Call[list[Fact]]:
-    """One signer, or nothing when it has never been asked for."""
+    """One signer, or nothing when it was never used."""
     return Call(_SIGNERS + " where chain_id = %s and signer = %s", (one.chain_id, one.name), _facts(_SIGNER))
 
 
 def recovering() -> Call[list[Fact]]:
-    """The signers of a restored backup for which nobody has said yet where they go on."""
+    """The signers of a restored backup whose next nonce is not set yet."""
     return Call(
         _SIGNERS + " where recovering_since is not null order by chain_id, signer", (), _facts(_SIGNER)
     )
@@ -45,7 +45,7 @@ def recovering() -> Call[list[Fact]]:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What is watched, of all signers; `functions/nonce_watch.sql` says what each is."""
+    """The measurements over all signers; `functions/nonce_watch.sql` defines each."""
 
     gaps: int
     jamming: int
@@ -59,7 +59,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A signer with a nonce whose caller has not spoken in his time; the lowest of them."""
+    """A signer with a nonce whose caller has not reported in time; the lowest such nonce."""
 
     chain_id: int
     name: str
@@ -80,7 +80,7 @@ def measures() -> Call[Measures]:
 
 
 def unanswered(chain_ids: Sequence[int], limit: int) -> Call[list[Unanswered]]:
-    """Of these chains, at most so many."""
+    """For these chains, at most `limit`."""
     return Call(
         "select chain_id, signer, nonce from fencepost.nonce_unanswered(%s::bigint[], %s::integer)",
         (list(chain_ids), limit),
@@ -89,7 +89,7 @@ def unanswered(chain_ids: Sequence[int], limit: int) -> Call[list[Unanswered]]:
 
 
 def strip(one: Signer, below: int | None, limit: int) -> Call[list[Fact]]:
-    """The newest nonces of a signer, highest first; `below` turns the page."""
+    """The newest nonces of a signer, highest first; `below` selects the next page."""
     return Call(
         "select nonce, status, request_id, hold, caller_signs, locked_until, fencing_token, tx_hash,"
         " updated_at"

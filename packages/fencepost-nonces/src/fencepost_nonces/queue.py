@@ -1,6 +1,6 @@
-"""The queue of one signer inside its node: who waits is served in batches, one statement for all of them.
+"""The queue of one signer inside its node: serves waiting requests in batches, one statement for each batch.
 
-Nobody waits in it for longer than NONCES_WAIT_SEC, also while a batch that is under way stands still.
+No request waits in it for longer than NONCES_WAIT_SEC, even while the running batch makes no progress.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WaitingRequest:
 
 
 class SignerQueue:
-    """Serves in the order of arrival. While one batch is under way the next one gathers."""
+    """Serves in the order of arrival. While one batch runs, the next one fills."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SignerQueue:
         self._patience: asyncio.TimerHandle | None = None
 
     async def put(self, request_ids: Sequence[str]) -> list[Reservation]:
-        """Wait for the nonces. A request that gives up may have its nonce: the same id gets it again."""
+        """Wait for the nonces. A cancelled request may still get its nonce: the same id returns it again."""
         if self._depth + len(request_ids) > self._queue_max:
             raise Backpressure(
                 f"{self._depth} requests wait for this signer; NONCES_QUEUE_MAX is {self._queue_max}. "
@@ -73,7 +73,7 @@ class SignerQueue:
                 await self._answer(wanted)
 
     def _watch(self) -> None:
-        """One timer for all: they wait in the order in which their time is over."""
+        """One timer for all: requests are queued in the order of their deadlines."""
         if self._patience is None and self._waiting:
             left = self._waiting[0].since + self._wait_seconds - time.monotonic()
             self._patience = asyncio.get_running_loop().call_later(max(0.0, left), self._time_is_over)
@@ -84,7 +84,7 @@ class SignerQueue:
         self._watch()
 
     def _turn_away(self) -> None:
-        """Who has waited too long is told so, before anything is reserved for him: he asks again."""
+        """Refuse requests that have waited too long, before anything is reserved for them."""
         now = time.monotonic()
         while self._waiting and now - self._waiting[0].since >= self._wait_seconds:
             one = self._waiting.popleft()
@@ -99,7 +99,7 @@ class SignerQueue:
                 )
 
     def _next_batch(self) -> list[WaitingRequest]:
-        """Who waits longest, up to the limit; one caller's block alone may be larger."""
+        """The requests that wait longest, up to the limit; a single caller's block may be larger."""
         batch: list[WaitingRequest] = []
         size = 0
         while self._waiting and (not batch or size + len(self._waiting[0].request_ids) <= self._batch_max):

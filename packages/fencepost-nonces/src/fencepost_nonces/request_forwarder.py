@@ -1,4 +1,4 @@
-"""A request that came to the wrong node: answered with the owner's address, or carried there."""
+"""Handles a request that came to the wrong node: returns the owner's address, or forwards it there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CARRIED = ("content-type", "authorization")
 
 
 class RequestForwarder:
-    """Carries requests to other nodes. One session, opened with the first request."""
+    """Forwards requests to other nodes. One session, opened with the first request."""
 
     def __init__(self, *, seconds: float) -> None:
         self._timeout = aiohttp.ClientTimeout(total=seconds)
@@ -29,7 +29,7 @@ class RequestForwarder:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
         headers = {name: request.headers[name] for name in _CARRIED if name in request.headers}
-        # Carried once only: two nodes that disagree about the home must not play ball.
+        # Forwarded only once: two nodes that disagree about the home must not forward it in a loop.
         headers[FORWARDED] = "1"
         url = address.rstrip("/") + request.url.path
         async with self._session.request(
@@ -44,13 +44,13 @@ class RequestForwarder:
 
 
 def elsewhere(owner: str | None, message: str, retry_seconds: float) -> JSONResponse:
-    """409 with the owner and when to ask again: nothing was written."""
+    """409 with the owner and Retry-After: nothing was written."""
     body = {"code": "not_owner", "message": message, "owner": owner}
     return JSONResponse(body, 409, headers={"Retry-After": str(max(1, round(retry_seconds)))})
 
 
 def route_class(forwarder: RequestForwarder | None) -> type[APIRoute]:
-    """Routes that know what to do with a signer that is elsewhere."""
+    """A route class that forwards or refuses requests for a signer that another node holds."""
 
     class SignerRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
@@ -82,7 +82,7 @@ async def _carried(forwarder: RequestForwarder, request: Request, error: SignerE
     try:
         return await forwarder.carry(request, error.owner or "")
     except (aiohttp.ClientError, TimeoutError):
-        # It may have arrived: the same request with the same id settles it.
+        # It may have reached the other node: the same request with the same id settles it.
         return JSONResponse(
             {"code": "unavailable", "message": f"{error.owner} does not answer.", "owner": error.owner},
             503,

@@ -1,4 +1,4 @@
-"""Which node a signer goes to: rendezvous hashing. No state, so every node decides alike from one list."""
+"""Assigns signers to nodes by rendezvous hashing. No state, so every node decides the same from one list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node keeps its signers, how long it lets a caller wait, and which chains it knows.
+"""Settings of a node: how it keeps its signers, how long a caller may wait, and which chains it knows.
 
 Each variable, its place in config.yaml, its default and what is allowed: docs/reference/nonces.md.
 """
@@ -19,7 +19,7 @@ Routing = Literal["answer", "forward"]
 
 
 class NoncesSettings(LayeredSettings):
-    """One value for a node. The mode changes how fast it is, never whether it is right."""
+    """The settings of one node. The mode affects speed, never correctness."""
 
     mode: Annotated[Mode, From("NONCES_MODE", "nonces.mode")] = "basic"
     routing: Annotated[Routing, From("NONCES_ROUTING", "nonces.routing")] = "answer"

@@ -1,4 +1,4 @@
-"""Who signs, and on which chain: the key of a sequence."""
+"""A signer and its chain: the key of a sequence of nonces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Signer:
-    """One sequence of nonces. An address is in lower case: two spellings would be two sequences."""
+    """One sequence of nonces. Addresses are in lower case: two spellings would be two sequences."""
 
     chain_id: int
     name: str

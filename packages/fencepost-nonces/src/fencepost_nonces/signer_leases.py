@@ -1,7 +1,7 @@
 """The signers that this node holds: acquired when needed, renewed at a third, handed over when idle or asked.
 
-Nothing here keeps a late writer out: the database does, in every statement. What is kept here is a belief,
-and a refusal ends it. So a pause, a jump of the clock or a bug costs a retry.
+Nothing here keeps a late writer out: the database does, in every statement. A lease in this module is only
+assumed to be valid, until a statement is refused. So a pause, a jump of the clock or a bug costs a retry.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from fencepost_nonces.settings import NoncesSettings
 from fencepost_nonces.signer import Signer
 
 _log = get_logger(__name__)
-# Without a notification, so long until somebody who waits looks again.
+# How long a waiter waits for a notification before it polls.
 POLL_SECONDS = 0.1
-# Who handed over because another asked does not ask back before the other had time to take it.
+# After a hand-over on request, this node does not ask for the signer before the other had time to acquire it.
 COURTESY_SECONDS = 0.02
 
 
@@ -51,7 +51,7 @@ class SignerLease:
     unused: asyncio.Event = field(default_factory=asyncio.Event)
 
     def believed(self, now: float) -> Lease | None:
-        """The lease, unless our own clock says that it is over: then asking is quicker than being refused."""
+        """The lease, unless the local clock says it has expired: acquiring is quicker than being refused."""
         return self.lease if now < self.valid_until else None
 
     def turn_is_over(self, now: float, turn_seconds: float) -> bool:
@@ -61,7 +61,7 @@ class SignerLease:
         self.lease, self.wanted_at = None, None
 
     def answered(self, asking: asyncio.Task[str | None]) -> None:
-        """The next one asks anew. A failure was told to whoever waited; if nobody did, nobody misses it."""
+        """The next caller acquires again. Waiters got the exception; without waiters it is dropped."""
         self.asking = None
         if not asking.cancelled():
             asking.exception()
@@ -122,7 +122,7 @@ class SignerLeases:
     async def _enter(self, signer_lease: SignerLease, *, patient: bool) -> Lease:
         lease = signer_lease.believed(time.monotonic())
         if lease is not None and signer_lease.wanted_at is None and not signer_lease.lock.locked():
-            # The common case: held, and nobody else wants it. Nothing to wait for, so no lock and no timer.
+            # The common case: held, and no other node wants it. Nothing to wait for, so no lock and no timer.
             signer_lease.users += 1
             signer_lease.unused.clear()
             return lease
@@ -137,7 +137,7 @@ class SignerLeases:
                     raise SignerElsewhere(signer_lease.signer, seen[0], 1.0)
                 lease = lease or await self._take(signer_lease, seen)
                 if self._left:
-                    # Nobody would renew it here, nor hear that another wants it.
+                    # This node has left: it would neither renew the lease nor notice that another wants it.
                     await self._let_go(signer_lease)
                     raise SignerElsewhere(signer_lease.signer, None, 1.0)
                 signer_lease.users += 1
@@ -147,7 +147,7 @@ class SignerLeases:
             raise SignerElsewhere(signer_lease.signer, seen[0], 1.0) from None
 
     async def _take(self, signer_lease: SignerLease, seen: list[str | None]) -> Lease:
-        """Acquire, however long it takes; the caller bounds it."""
+        """Acquire, however long it takes; the caller sets the timeout."""
         asked = False
         while True:
             await asyncio.sleep(max(0.0, signer_lease.away_until - time.monotonic()))
@@ -165,8 +165,8 @@ class SignerLeases:
             asked = False
 
     async def _try(self, signer_lease: SignerLease, seen: list[str | None]) -> Lease | None:
-        """Ask for the lease. Who gives up waiting leaves the question behind: its answer may be a lease,
-        which somebody has to renew and to hand over; and who comes next waits for the same answer."""
+        """Try to acquire the lease. A caller that stops waiting does not cancel the attempt: its result may
+        be a lease, which must be renewed and handed over; and the next caller waits for the same attempt."""
         if signer_lease.asking is None:
             signer_lease.asking = asyncio.create_task(
                 self._ask(signer_lease), name=f"ask for {signer_lease.signer.resource}"
@@ -177,7 +177,7 @@ class SignerLeases:
         return None if elsewhere else signer_lease.lease
 
     async def _ask(self, signer_lease: SignerLease) -> str | None:
-        """Who has it, if another does."""
+        """Acquire once; returns the owner if another node has it."""
         asked_at = time.monotonic()
         answer = await self._fp.run(
             nonce_calls.acquire(
@@ -212,7 +212,7 @@ class SignerLeases:
         return None
 
     async def _begin(self, signer: Signer) -> int:
-        """Where a signer's sequence begins: where its chain is, if we know the chain."""
+        """The first nonce of a signer's sequence: the chain's count, if the chain is configured."""
         if self._first_nonce is None or signer in self._known:
             return 0
         first = await self._first_nonce(signer)
@@ -220,7 +220,7 @@ class SignerLeases:
         return first
 
     async def _let_go(self, signer_lease: SignerLease) -> None:
-        """Hand over under the tenure's lock: nobody enters meanwhile, and who is inside leaves first."""
+        """Hand over under the SignerLease's lock: no new user enters, and present users finish first."""
         while signer_lease.users > 0:
             signer_lease.unused.clear()
             await signer_lease.unused.wait()
@@ -228,7 +228,7 @@ class SignerLeases:
         signer_lease.forget()
         if lease is None:
             return
-        with suppress(Refusal):  # Then it is another's already.
+        with suppress(Refusal):  # Another node has it already.
             await self._fp.run(nonce_calls.hand_over(signer_lease.signer, lease))
             _log.debug("signer_handed_over", signer=signer_lease.signer.resource, fencing_token=lease.token)
         if wanted:
@@ -264,7 +264,7 @@ class SignerLeases:
                 signer_lease.forget()
 
     async def tidy(self, leaves: Callable[[SignerLease, float], bool]) -> None:
-        """Hand over what is wanted and not in use, and whatever else `leaves` says."""
+        """Hand over signers that are wanted and not in use, and those that `leaves` selects."""
         for signer_lease in tuple(self.held()):
             now = time.monotonic()
             if signer_lease.users or signer_lease.lock.locked():
@@ -275,7 +275,7 @@ class SignerLeases:
                         await self._let_go(signer_lease)
 
     async def leave(self) -> None:
-        """Hand everything over: the node goes, and takes nothing any more."""
+        """Hand everything over: the node stops, and acquires nothing any more."""
         self._left = True
         asking = [
             signer_lease.asking
@@ -314,7 +314,7 @@ class SignerLeases:
         return signer_lease
 
     def _watch(self, signer_lease: SignerLease) -> None:
-        """Hear when it is wanted, and when it is free; once for each signer."""
+        """Listen for when it is wanted, and when it is free; once for each signer."""
         if self._listener is None or signer_lease.signer in self._watched:
             return
         self._watched.add(signer_lease.signer)
@@ -324,7 +324,7 @@ class SignerLeases:
                 signer_lease.wanted_at = time.monotonic()
                 self.on_wanted()
 
-        # Whoever wants it says so at every poll. In doubt nobody does: else a connection that is lost would
-        # have every signer handed over.
+        # A node that wants it repeats this at every poll. In doubt none does: otherwise a lost connection
+        # would hand over every signer.
         self._listener.on(f"nonces.wanted:{signer_lease.signer.resource}", wanted, in_doubt=False)
         self._listener.on(f"nonces.free:{signer_lease.signer.resource}", signer_lease.freed.set)

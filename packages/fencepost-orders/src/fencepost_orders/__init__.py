@@ -1,5 +1,6 @@
 """Orders: place an order at a broker once, and know what became of it.
 
-`request.py` says what an order is, `resend.py` when it may be sent again, `broker.py` what an adapter does,
-and the functions in `functions/` keep what happened. `service.py` is what a program uses.
+`request.py` defines an order, `resend.py` decides when it may be sent again, `broker.py` defines what an
+adapter
+does, and the functions in `functions/` store what happened. A program uses `service.py`.
 """

@@ -1,9 +1,10 @@
 """Alpaca's Trading API, as documented: POST and GET /v2/orders.
 
-What its client ids promise. The documentation calls `client_order_id` unique and does not say for how long,
-so no more is relied on than that a second order is refused (422) while the first is open. Orders in every
-state are found by client id. A request has no validity of its own: what was not found may still arrive, and
-a person decides, unless `request_valid_seconds` says how long whoever runs this is ready to wait for it.
+What its client ids guarantee: the documentation calls `client_order_id` unique and does not say for how long,
+so this adapter relies only on a second order being refused (422) while the first is open. Orders in every
+state are found by client id. A request has no validity of its own: one that was not found may still arrive,
+and
+an operator decides, unless `request_valid_seconds` says how long the operator is ready to wait for it.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from fencepost_orders.broker import (
 from fencepost_orders.http_rules import by_status, moment, read_finding, variables, verdict
 
 PAPER_URL = "https://paper-api.alpaca.markets"
-# From these no order comes back; in all others, also in those of a later version, there may be more fills.
+# An order never leaves these; in every other status, including those of a later version, more fills may come.
 _FINAL_STATUSES = frozenset({"filled", "canceled", "expired", "replaced", "rejected"})
 _TIMES_IN_FORCE = {"DAY": "day", "GTC": "gtc", "IOC": "ioc", "FOK": "fok"}
 
 
 class AlpacaBroker:
-    """One Alpaca account. The order's `account` is not sent: the keys say whose it is."""
+    """One Alpaca account. The order's `account` is not sent: the keys identify the account."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class AlpacaBroker:
         credentials: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> AlpacaBroker:
-        """Credentials from APCA_API_KEY_ID and APCA_API_SECRET_KEY, the names that Alpaca's own clients
-        use, unless `credentials` names others: `{key_id: …, secret_key: …}`."""
+        """Read the credentials from APCA_API_KEY_ID and APCA_API_SECRET_KEY, the names that Alpaca's own
+        clients use, unless `credentials` names others: `{key_id: …, secret_key: …}`."""
         environ = os.environ if environ is None else environ
         usual = {"key_id": "APCA_API_KEY_ID", "secret_key": "APCA_API_SECRET_KEY"}
         names = variables(usual, credentials)
@@ -92,8 +93,8 @@ class AlpacaBroker:
         )
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
-        """422 is a refused order or a used id; 403 is either the keys or the buying power, and the body
-        says which."""
+        """Classify the answer. 422 is a refused order or a used id; 403 is either the keys or the buying
+        power, and the body says which."""
         answer = read_order(reply.json())
         if reply.status == 422 and b"client_order_id must be unique" in reply.body:
             return verdict(Meaning.DUPLICATE, Code.CONFLICT_PROCESSED, reply, None)
@@ -116,7 +117,7 @@ class AlpacaBroker:
 
 
 def alpaca_order(order: OutgoingOrder) -> dict[str, Json]:
-    """The order in Alpaca's words. Amounts stay text, as its examples have them."""
+    """The order as Alpaca's JSON. Amounts stay text, as in its examples."""
     wanted = order.document
     fields: dict[str, Json] = {
         "symbol": wanted["symbol"],
@@ -131,7 +132,7 @@ def alpaca_order(order: OutgoingOrder) -> dict[str, Json]:
 
 
 def read_order(answer: Json) -> BrokerOrder | None:
-    """Alpaca's order object, or None when the answer is none."""
+    """Parse Alpaca's order object; None when the answer is not an order."""
     if not isinstance(answer, dict):
         return None
     fields = cast("dict[str, Any]", answer)
@@ -140,7 +141,7 @@ def read_order(answer: Json) -> BrokerOrder | None:
     if not isinstance(status, str) or (client_id is None and order_id is None):
         return None
     word = status.casefold()
-    # Its own errors have a code and a message; a gateway's have this.
+    # Alpaca's own errors have a code and a message; a gateway's error has this status.
     if word == "error":
         return None
     return BrokerOrder(
@@ -157,7 +158,7 @@ def read_order(answer: Json) -> BrokerOrder | None:
 
 def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:
     quantity = fields.get("filled_qty")
-    # Not a set: what came may be anything, and not everything has a hash.
+    # Not a set: the value may be of any JSON type, and not every one is hashable.
     if quantity in (None, "0", ""):
         return ()
     return ({"qty": quantity, "price": fields.get("filled_avg_price"), "at": fields.get("filled_at")},)

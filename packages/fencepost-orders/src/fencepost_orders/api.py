@@ -43,7 +43,7 @@ class Resend(_Body):
 
 
 def make_router(orders: Orders) -> APIRouter:
-    """The routes. Errors have the house's one shape; a refusal's code is its reason."""
+    """The routes. Errors have the server's common shape; a refusal's code is its reason."""
     router = APIRouter(prefix="/orders", tags=["orders"])
     _add_placing(router, orders)
     _add_brokers(router, orders)
@@ -64,8 +64,8 @@ def _add_placing(router: APIRouter, orders: Orders) -> None:
         response: Response,
         key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
     ) -> dict[str, Any]:
-        """Accept an order. 202 when it is new, 200 when the same was accepted before."""
-        # Read by us: a number must become a decimal and never a float on its way.
+        """Accept an order. 202 when it is new, 200 when the same order was accepted before."""
+        # Parsed here and not by FastAPI: a number must become a decimal and never a float.
         order = OrderRequest.parse(await request.body(), default_broker=orders.default_broker)
         if key != order.idempotency_key:
             raise InvalidInput(
@@ -89,18 +89,18 @@ def _add_reading(router: APIRouter, orders: Orders) -> None:
         before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
-        """Orders, newest first; `before` is the last id of the page before."""
+        """Orders, newest first; `before` is the last id of the previous page."""
         found = await orders.listed(status=status, broker=broker, account=account, before=before, limit=limit)
         return {"orders": found, "next": found[-1]["id"] if len(found) == limit else None}
 
     @router.get("/by-key")
     async def get_by_key(key: Annotated[str, Query(min_length=1, max_length=128)]) -> dict[str, Any]:
-        """One order by its key, whatever is in it."""
+        """One order by its key, which may contain any character."""
         return await orders.get(key=key)
 
     @router.get("/by-key/{key:path}")
     async def get_by_key_in_path(key: str) -> dict[str, Any]:
-        """One order by its key, which may hold slashes."""
+        """One order by its key, which may contain slashes."""
         return await orders.get(key=key)
 
     @router.get("/{order_id}")
@@ -117,13 +117,13 @@ def _add_reading(router: APIRouter, orders: Orders) -> None:
 def _add_desk(router: APIRouter, orders: Orders) -> None:
     @router.post("/{order_id}/cancel")
     async def cancel(order_id: OrderId, why: Why, actor: Actor = "http") -> dict[str, Any]:
-        """Cancel an order that nobody has sent."""
+        """Cancel an order that has not been sent."""
         await orders.cancel(order_id, actor, why.reason)
         return await orders.get(order_id=order_id)
 
     @router.post("/{order_id}/resolve")
     async def resolve(order_id: OrderId, how: Resolve, actor: Actor = "http") -> dict[str, Any]:
-        """Decide about an order that cannot be decided without a person."""
+        """Decide about an order that waits for an operator's decision."""
         await orders.resolve(
             order_id, how.expected, how.outcome, actor, how.reason, broker_order_id=how.broker_order_id
         )
@@ -139,12 +139,12 @@ def _add_desk(router: APIRouter, orders: Orders) -> None:
 def _add_brokers(router: APIRouter, orders: Orders) -> None:
     @router.get("/brokers")
     async def list_brokers() -> dict[str, Any]:
-        """Throttle, breaker and kill switches."""
+        """Throttle, breaker and kill switches of every broker."""
         return {"brokers": await orders.brokers()}
 
     @router.post("/brokers/{broker}/halt")
     async def halt(broker: str, how: Halt, actor: Actor = "http") -> dict[str, Any]:
-        """The kill switch, for a broker or one of its accounts."""
+        """Turn on the kill switch of a broker or of one of its accounts."""
         await orders.halt(broker, how.account, actor, how.reason)
         return {"brokers": await orders.brokers()}
 

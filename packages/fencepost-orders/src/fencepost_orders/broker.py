@@ -1,8 +1,8 @@
-"""What a broker's adapter does, and what it declares.
+"""What a broker adapter does, and what it declares.
 
-An adapter turns an order into a request, and the broker's answers into words that mean the same at every
-broker. It does not retry, does not decide about resends and keeps no state: that is `resend.py` and the
-database.
+An adapter turns an order into a request, and the broker's answers into values that mean the same for every
+broker. It does not retry, does not decide about resends and keeps no state: `resend.py` and the database do
+that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fencepost.kernel.call import Json
 from fencepost.outbox.http_client import Reply
 
 ANSWER_CHARACTERS_MAX = 900
-"""How much of an answer's body is kept."""
+"""How many characters of an answer's body are kept."""
 
 
 class Code(StrEnum):
-    """Why a request did not simply succeed. Stored as `last_error`."""
+    """Why a request did not succeed. Stored as `last_error`."""
 
     NETWORK_TIMEOUT = "NETWORK_TIMEOUT"
     BROKER_5XX = "BROKER_5XX"
@@ -34,16 +34,16 @@ class Code(StrEnum):
 
 
 class Promise(StrEnum):
-    """What a broker promises of a client id that it has seen."""
+    """What a broker guarantees about a client id that it has seen."""
 
     FOREVER = "forever"
-    """A second order with the id is refused, whenever it comes."""
+    """A second order with the id is always refused."""
     WINDOW = "window"
-    """It is refused for `window_seconds` after the first."""
+    """A second order is refused for `window_seconds` after the first."""
     WHILE_OPEN = "while_open"
-    """It is refused while the first is open; after a fill the id is free again."""
+    """A second order is refused while the first is open; after a fill the id is free again."""
     NOTHING = "nothing"
-    """It is a second order."""
+    """A second request with the id is a second order."""
 
 
 class LookupScope(StrEnum):
@@ -56,11 +56,11 @@ class LookupScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What the resend policy follows from.
+    """What the broker guarantees; the resend policy follows from it.
 
     `request_valid_seconds`: the broker accepts no request later than this after its stamp, however late it
     arrives, because the request carries the stamp. None when there is no such rule: then a request that is
-    still on its way, or in a worker that stands still, may arrive at any time.
+    still in transit, or in a stalled worker, may arrive at any time.
     """
 
     promise: Promise
@@ -80,11 +80,11 @@ class Meaning(StrEnum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    """The broker has an order with this client id already."""
+    """The broker already has an order with this client id."""
     REFUSED = "refused"
     """This request placed nothing, and never will."""
     STALE = "stale"
-    """This request came after its own validity and placed nothing; the order itself is not at fault."""
+    """This request arrived after its own validity and placed nothing; the order itself is valid."""
     LIMITED = "limited"
     """Refused for now; nothing was placed."""
     UNKNOWN = "unknown"
@@ -93,7 +93,7 @@ class Meaning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOrder:
-    """An order as the broker has it. `live` is false when the broker rejected it: it took no effect."""
+    """An order as the broker reports it. `live` is false when the broker rejected it: it took no effect."""
 
     client_id: str | None
     broker_order_id: str | None
@@ -103,12 +103,12 @@ class BrokerOrder:
     fills: Sequence[Json] = ()
     body: Json = None
     is_open: bool = False
-    """The broker is not done with it: there may be more fills, so it is asked about again."""
+    """The broker has not finished the order: there may be more fills, so it is queried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerVerdict:
-    """An answer, classified."""
+    """A classified answer."""
 
     meaning: Meaning
     code: Code | None = None
@@ -128,7 +128,7 @@ class LookupFinding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FoundOrder:
-    """The answer to a question about an order."""
+    """The answer to a query about an order."""
 
     finding: LookupFinding
     order: BrokerOrder | None = None
@@ -139,7 +139,8 @@ class FoundOrder:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingOrder:
-    """An order on its way: its document, its client id, and the stamp that bounds its request's life."""
+    """An order to send or to look up: its document, its client id, and the stamp that bounds its request's
+    validity."""
 
     client_id: str
     document: Mapping[str, Json]
@@ -148,24 +149,24 @@ class OutgoingOrder:
     open_since: datetime | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     broker_order_id: str | None = None
-    """The broker's own name for it, once that is known."""
+    """The broker's own id of the order, once it is known."""
 
 
 def kept_answer(reply: Reply) -> str:
-    """An answer as it is kept for people: its status and its body, redacted and bounded."""
+    """An answer as it is stored for operators: its status and its body, redacted and bounded."""
     body = reply.excerpt(ANSWER_CHARACTERS_MAX)
     cut = f" … ({len(reply.body)} bytes in all)" if len(body) == ANSWER_CHARACTERS_MAX else ""
     return f"{reply.status}: {body}{cut}"
 
 
 def key_echoed(value: object) -> str | None:
-    """The client id that an answer shows, by whatever kind of value: what is no text is another order's."""
+    """The client id that an answer contains. A value that is not text belongs to another order."""
     return None if value is None or value == "" else str(value)
 
 
 def name_given(value: object) -> str | None:
-    """A name that a broker gave to a thing: a text, or a number above 0. An error's `null`, `""` and `0` are
-    no names."""
+    """An id that a broker assigned: a text, or a number above 0. An error's `null`, `""` and `0` are not
+    ids."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, int | Decimal) and not isinstance(value, bool) and value > 0:

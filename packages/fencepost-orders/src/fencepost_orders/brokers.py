@@ -1,4 +1,4 @@
-"""From a broker's description to its adapter."""
+"""Makes adapters from broker descriptions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fencepost_orders.operator_calls import BrokerLimits
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """An adapter, and what its broker can bear."""
+    """An adapter, and the limits of its broker."""
 
     adapter: BrokerAdapter
     strength: BrokerLimits
 
 
 def make_brokers(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Broker]:
-    """Every broker of the settings; raises SettingsError that names the wrong one."""
+    """Make every broker of the settings; raises SettingsError that names the wrong one."""
     return {name: _make(name, description) for name, description in described.items()}
 
 
@@ -58,7 +58,8 @@ def _http(rest: Mapping[str, Any]) -> BrokerAdapter:
 
 
 def _of_your_own(place: str, rest: Mapping[str, Any]) -> BrokerAdapter:
-    """What `module:name` makes of the rest of the description. As `python -m`, it sees this directory."""
+    """Call `module:name` with the rest of the description. As with `python -m`, the current directory is
+    importable."""
     module_name, _, name = place.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:

@@ -1,4 +1,4 @@
-"""`fencepost orders`: look at orders, and decide on those that need a person."""
+"""`fencepost orders`: inspect orders, and act on those that need an operator."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def list_orders(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
-    """Orders, newest first, a page at a time.
+    """List orders, newest first, one page at a time.
 
     \b
     Examples:
       fencepost orders list --status parked
       fencepost orders list --status dead --json | jq -r '.[].last_error'
     """
-    from fencepost.cli import job_commands  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - Loads psycopg, not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_orders import order_calls  # noqa: PLC0415
 
@@ -85,9 +85,9 @@ def list_orders(
 
 @app.command()
 def show(order_id: OrderId, json_output: JsonOption = False) -> None:
-    """One order: what was asked, what the broker said, and every transition.
+    """Show one order: the request, the broker's answer, and every transition.
 
-    Ends with 4 when there is no such order.
+    Exits with 4 when there is no such order.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -120,7 +120,7 @@ def resolve(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Decide about an order whose outcome only a person can find out.
+    """Set the outcome of an order that only a person can find out.
 
     \b
     Examples:
@@ -150,8 +150,8 @@ def resend(
 ) -> None:
     """Send a dead or parked order again: a new order with a new key, linked to the old one.
 
-    A parked order may live at the broker. Look there first: this places another one. With --json the answer
-    has the new order's id as `resent_as`.
+    A parked order may be live at the broker. Look there first: this places another one. With --json the
+    output has the new order's id as `resent_as`.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -171,7 +171,7 @@ def resend(
 def cancel(
     order_id: OrderId, reason: ReasonOption, actor: ActorOption = None, json_output: JsonOption = False
 ) -> None:
-    """Cancel an order that nobody has sent yet. One that may have left is cancelled at the broker."""
+    """Cancel an order that has not been sent. One that may have been sent is cancelled at the broker."""
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_orders import operator_calls  # noqa: PLC0415
@@ -183,7 +183,7 @@ def cancel(
 
 @app.command()
 def brokers(json_output: JsonOption = False) -> None:
-    """Throttle, breaker and kill switches of every broker."""
+    """Show the throttle, breaker and kill switches of every broker."""
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_orders import operator_calls  # noqa: PLC0415
@@ -204,9 +204,9 @@ def halt(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """The kill switch: from now on nothing is sent. What is being sent cannot be called back.
+    """Turn the kill switch on: nothing more is sent. A request in flight cannot be called back.
 
-    Ends with 4 when there is no such broker, or no order for such an account.
+    Exits with 4 when there is no such broker, or no order for such an account.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -225,9 +225,9 @@ def resume(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """The kill switch, off: what waited is sent, except what has expired.
+    """Turn the kill switch off: waiting orders are sent, except expired ones.
 
-    It lifts a pause that the broker asked for (Retry-After) and closes the breaker too. Ends with 4 when
+    It also lifts a pause that the broker asked for (Retry-After) and closes the breaker. Exits with 4 when
     there is no such broker, or no order for such an account.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
@@ -241,7 +241,7 @@ def resume(
 
 @contextmanager
 def _not_found() -> Generator[None]:
-    """Says which names there are, and ends with 4."""
+    """Turns NotFound into an error that lists the known names, with exit code 4."""
     from fencepost.errors import NotFound  # noqa: PLC0415 - As above.
 
     try:
@@ -317,7 +317,7 @@ def _pauses(row: dict[str, Any]) -> str:
 
 
 def _probed(row: dict[str, Any]) -> str:
-    """Whether a broker that an answer halted answers questions by now."""
+    """Whether a broker that was halted by its own answer answers lookups again."""
     if not row["halted_code"] or not row["can_ask"]:
         return ""
     since = row["answered_at"]

@@ -1,4 +1,5 @@
-"""Orders: live ones and what waits for a decision, with the evidence, and the decision."""
+"""The pages of orders: live orders and those that wait for a decision, with the evidence, and the
+decision."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class ResolveOrder(BaseModel):
     outcome: Literal["sent", "dead", "unknown", "queued"]
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
     broker_order_id: Annotated[str, Field(max_length=256, pattern=r"^[^\x00]*$")] | None = None
-    """The broker's own id, when he was seen to have the order; only `sent` keeps it."""
+    """The broker's own id, when the broker was seen to have the order; only `sent` keeps it."""
 
 
 class CancelOrder(BaseModel):
@@ -48,7 +49,7 @@ class CancelOrder(BaseModel):
 def _add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/orders", "orders.html", "Orders")
     async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
-        """Orders, newest first; how many are live in each state; and the brokers."""
+        """Orders, newest first; the number of live orders in each state; and the brokers."""
         found = await place.reading.rows(
             "select o as facts"
             " from fencepost.orders_list(%s::text, %s::text, %s::text, %s::bigint, %s::integer) o",
@@ -76,7 +77,7 @@ def _add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/orders/{order_id}", "order.html", "Order")
     async def order(request: Request, order_id: OrderId) -> PageData:
-        """One order: the request, every transition, and what the broker said."""
+        """One order: the request, every transition, and the broker's answers."""
         row = await place.reading.row(
             "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
         )
@@ -98,7 +99,8 @@ def _add_pages(place: ConsoleContext) -> None:
 def _add_actions(place: ConsoleContext) -> None:
     @place.desk.action("/orders/{order_id}/resolve", "order.resolve")
     async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> ActionDone:
-        """Decide about an order whose outcome nobody could prove; `sent` keeps what was seen there."""
+        """Decide about an order whose outcome could not be proved; `sent` keeps what was seen at the
+        broker."""
         actor = visitor_of(request).actor
         seen = (
             operator_calls.result_by_hand(actor, wanted(body.broker_order_id))
@@ -113,7 +115,7 @@ def _add_actions(place: ConsoleContext) -> None:
 
     @place.desk.action("/orders/{order_id}/cancel", "order.cancel")
     async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> ActionDone:
-        """Cancel an order that nobody has sent."""
+        """Cancel an order that has not been sent."""
         await place.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
         place.live_snapshot.forget()
         return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
@@ -129,7 +131,7 @@ def _describe_need(need: str, name: str | None) -> tuple[str, str]:
 
 
 def _message_address(channel: str, state: str) -> str | None:
-    """An order is decided about as an order, which knows more than its message."""
+    """The page of the order: it shows more than the page of its message."""
     if not channel.startswith(CHANNEL):
         return None
     return link("/console/orders", status=state, broker=channel.removeprefix(CHANNEL))

@@ -27,7 +27,7 @@ from fencepost_orders.outcome import result_of, weather_of
 
 @dataclass(frozen=True, slots=True)
 class FollowPolicy:
-    """How often the broker is asked, and how long a broker that gives no end is believed to have one."""
+    """How often the broker is queried, and for how long when it never reports an end."""
 
     backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 300.0))
     most_seconds: float = 90 * 86_400.0
@@ -36,7 +36,7 @@ class FollowPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """An order to ask about. `take` is the fence; `asked_at` is the database's time of the take."""
+    """An order to query. `take` is the fence; `asked_at` is the database's time of the take."""
 
     id: int
     take: int
@@ -50,7 +50,8 @@ class Followed:
     asked_at: datetime
 
     def outgoing(self) -> OutgoingOrder:
-        """As it is asked about. It was placed after it was accepted here, so a search goes back to then."""
+        """The order as it is queried. It was placed after it was accepted here, so a search goes back to that
+        time."""
         return OutgoingOrder(
             self.idempotency_key,
             self.request,
@@ -63,7 +64,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What one question brought. `over`: there is nothing more to ask."""
+    """The result of one query. `over`: there is nothing more to query."""
 
     id: int
     take: int
@@ -75,7 +76,7 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class FollowCount:
-    """Orders that are followed at one broker, and by how much the latest question is late."""
+    """The number of followed orders of one broker, and how late the most overdue query is."""
 
     broker: str
     orders: int
@@ -83,7 +84,8 @@ class FollowCount:
 
 
 def heard(followed: Followed, answer: FoundOrder, declared: Declaration, policy: FollowPolicy) -> FollowUp:
-    """What follows from the answer. Only the broker's own word about this very order changes anything."""
+    """Decide what follows from the answer. Only the broker's own answer about this very order changes
+    anything."""
     waits = policy.backoff.seconds(followed.asks)
     again = FollowUp(followed.id, followed.take, delay_seconds=waits, weather=weather_of(answer))
     is_too_old = (followed.asked_at - followed.created_at).total_seconds() > policy.most_seconds
@@ -93,13 +95,14 @@ def heard(followed: Followed, answer: FoundOrder, declared: Declaration, policy:
     if answer.finding is LookupFinding.LIMITED and answer.retry_after_seconds is not None:
         wait_seconds = min(answer.retry_after_seconds, policy.retry_after_max_seconds)
         return replace(again, delay_seconds=wait_seconds)
-    # Who sees open orders only and does not see this one says that it is over, and cannot say how.
+    # A broker that shows open orders only, and does not show this one, says that it is over, but not how it
+    # ended.
     is_gone = answer.finding is LookupFinding.ABSENT and declared.sight is LookupScope.OPEN
     return replace(again, over=is_gone or declared.sight is LookupScope.NONE or is_too_old)
 
 
 def take(broker: str, lease_seconds: float, limit: int) -> Call[list[Followed]]:
-    """Lease orders whose time to be asked about has come."""
+    """Lease the orders that are due for a query."""
     return Call(
         "select id, take, request::text, idempotency_key, account, broker_order_id, asks, created_at,"
         " stamped_at, asked_at from fencepost.orders_follow_take(%s::text, %s::interval, %s::integer)",
@@ -109,7 +112,7 @@ def take(broker: str, lease_seconds: float, limit: int) -> Call[list[Followed]]:
 
 
 def settle(broker: str, owner: str, follow_ups: Sequence[FollowUp]) -> Call[list[Settled]]:
-    """Store what was heard, with one statement; answers for each."""
+    """Store the results with one statement; answers for each."""
     return Call(
         "select id, state, refusal from fencepost.orders_follow_settle(%s::text, %s::text, %s::bigint[],"
         " %s::bigint[], %s::jsonb[], %s::boolean[], %s::interval[], %s::text[])",
@@ -128,7 +131,7 @@ def settle(broker: str, owner: str, follow_ups: Sequence[FollowUp]) -> Call[list
 
 
 def counts() -> Call[list[FollowCount]]:
-    """How many orders are followed, by broker."""
+    """The number of followed orders, by broker."""
     return Call(
         "select broker, orders, late_seconds from fencepost.orders_follow_counts()", (), each(FollowCount)
     )

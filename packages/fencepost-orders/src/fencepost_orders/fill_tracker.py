@@ -1,4 +1,5 @@
-"""Asking about orders that the broker has, until it is done with them: a box and a destination of a relay."""
+"""Queries orders that the broker has, until it is done with them: a message source and a destination of a
+relay."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from fencepost_orders.metrics import OrderMetrics
 
 
 class FillTracker:
-    """Asks about one order."""
+    """Queries one order."""
 
     def __init__(self, adapter: BrokerAdapter, policy: FollowPolicy) -> None:
         self._adapter = adapter
@@ -27,13 +28,13 @@ class FillTracker:
         return fill_calls.heard(message, answer, declared, self._policy)
 
     def failed(self, message: Followed, error: BaseException) -> FollowUp:
-        """A question places nothing: ask again later."""
+        """A query places nothing: it is repeated later."""
         waits = self._policy.backoff.seconds(message.asks)
         return FollowUp(message.id, message.take, delay_seconds=waits)
 
 
 class OpenOrderSource:
-    """A broker's orders that it is not done with."""
+    """A broker's orders that the broker has not finished."""
 
     def __init__(self, database: CallRunner, broker: str, metrics: OrderMetrics) -> None:
         self._database = database
@@ -54,8 +55,9 @@ class OpenOrderSource:
         return [refusals[settlement.id] for settlement in settlements]
 
     async def renew(self, owner: str, lease_seconds: float, messages: Sequence[Followed]) -> None:
-        """A question is short: what takes longer than its lease is asked again, and the fence judges both."""
+        """Does nothing. A query is short: one that outlasts its lease is repeated, and the fence decides
+        between both."""
 
     async def expire(self, limit: int) -> int:
-        """A take that ran out is due again by itself."""
+        """Does nothing. A take that ran out is due again by itself."""
         return 0

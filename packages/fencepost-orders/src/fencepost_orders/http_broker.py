@@ -20,7 +20,7 @@ from fencepost_orders.http_rules import (
 
 
 class HttpBroker:
-    """Speaks to one broker as its description says."""
+    """Talks to one broker as its description says."""
 
     def __init__(
         self,
@@ -46,13 +46,12 @@ class HttpBroker:
         return await self._client.exchange(self.request(order))
 
     def request(self, order: OutgoingOrder) -> Request:
-        """The request for one order; the same order makes the same request, but for its stamp."""
+        """The request for one order; the same order makes the same request, except for its stamp."""
         headers = dict(self._headers)
         if self._config.key_header is not None:
             headers[self._config.key_header] = order.client_id
         if self._config.deadline_header is not None and self._config.request_valid_seconds is not None:
-            # Counted from the take and not from now: a worker that stood still must not give itself more
-            # time.
+            # Counted from the take and not from now: a worker that stalled must not give itself more time.
             deadline = order.stamped_at + timedelta(seconds=self._config.request_valid_seconds)
             headers[self._config.deadline_header] = deadline.isoformat()
         return Request(
@@ -76,7 +75,7 @@ class HttpBroker:
         return self.read_finding(reply)
 
     def read_finding(self, reply: Reply) -> FoundOrder:
-        """What the answer to a question says."""
+        """Read the answer to a query."""
         return read_finding(reply, order_of(self._config, reply.json()))
 
     async def close(self) -> None:

@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 
 
 class Rule(BaseModel):
-    """The first rule that fits an answer says what it means. `contains` is looked for in the body."""
+    """The first rule that matches an answer says what it means. `contains` is searched for in the body."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +49,7 @@ class Rule(BaseModel):
 
 
 class Fields(BaseModel):
-    """What the broker calls its things; a dot goes one level down."""
+    """The broker's names of its fields; a dot descends one level."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,30 +72,31 @@ class HttpBrokerConfig(BaseModel):
     key_header: str | None = "Idempotency-Key"
     deadline_header: str | None = None
     body: Mapping[str, str] | None = None
-    """Their name to ours; without it the order's document is sent as it is. A dot in their name goes one
-    level down, and a number there is a place in a list."""
+    """The broker's name to ours; without it the order's document is sent as it is. A dot in the broker's name
+    descends one level, and a number there is an index into a list."""
     numbers: frozenset[Literal["qty", "limit_price"]] = frozenset()
     """Our amounts that are sent as numbers. They stay exact; without this they are text."""
     constants: Mapping[str, Any] = Field(default_factory=dict[str, Any])
-    """Their name to a value that every order has."""
+    """The broker's name to a value that every order has."""
     credentials: Mapping[str, Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(
         default_factory=dict[str, str]
     )
-    """A name in `${…}` of this broker to the variable that holds it."""
+    """A name in this broker's `${…}` to the environment variable that holds its value."""
     values: Mapping[str, Mapping[str, str]] = Field(default_factory=dict[str, Mapping[str, str]])
-    """For one of our fields, their words for our values."""
+    """For one of our fields, the broker's values for ours."""
     fields: Fields = Fields()
-    # Words are compared without case. A status that is in none of the sets counts as open, never as final.
+    # Statuses are compared without case. A status that is in none of the sets counts as open, never as final.
     rejected_statuses: frozenset[str] = frozenset({"rejected"})
-    """In these the broker refused an order: it took no effect, and is `dead`."""
+    """Statuses in which the broker refused an order: it took no effect, and is `dead`."""
     open_statuses: frozenset[str] = frozenset({"accepted", "new", "open", "pending", "partially_filled"})
-    """In these the broker is not done with an order: it is asked about again."""
+    """Statuses in which the broker has not finished an order: it is queried again."""
     final_statuses: frozenset[str] = frozenset(
         {"filled", "cancelled", "canceled", "expired", "replaced", "closed", "completed", "done"}
     )
-    """In these it is done, unless `open_statuses` has the word too: nothing more is asked."""
+    """Statuses in which the broker has finished, unless `open_statuses` has the status too: no more
+    queries."""
     error_statuses: frozenset[str] = frozenset({"error", "fail", "failed", "failure"})
-    """An answer with one of these is about no order, unless another set has the word too."""
+    """An answer with one of these describes no order, unless another set has the status too."""
     rules: tuple[Rule, ...] = ()
     promise: Promise
     sight: LookupScope = LookupScope.ALL
@@ -118,7 +119,7 @@ class HttpBrokerConfig(BaseModel):
         names = [*(self.body or {}), *self.constants]
         if len(set(names)) < len(names):
             raise ValueError("body and constants have a name in common")
-        # Tried out here: an order that cannot be written down would be found when it is sent.
+        # Checked here: otherwise an order that cannot be encoded would fail only when it is sent.
         nested(dict.fromkeys(names, ""))
         return self
 
@@ -141,12 +142,12 @@ class HttpBrokerConfig(BaseModel):
         return isinstance(status, str) and _word(status) in self.rejected_statuses
 
     def is_error(self, status: object) -> bool:
-        """Whether the word says that the answer is about no order."""
+        """Whether the status says that the answer describes no order."""
         declared = self.rejected_statuses | self.open_statuses | self.final_statuses
         return isinstance(status, str) and _word(status) in self.error_statuses - declared
 
     def is_open(self, status: str) -> bool:
-        """Whether more can be heard of an order in this status. One that is not declared counts as open."""
+        """Whether an order in this status may still change. A status that is not declared counts as open."""
         word = _word(status)
         return word in self.open_statuses or word not in self.final_statuses | self.rejected_statuses
 
@@ -161,8 +162,8 @@ def with_secrets(
     environ: Mapping[str, str] | None = None,
     credentials: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The headers with their variables filled in; a missing one is said by name. `credentials` says which
-    variable a name stands for, so that two brokers can share a description and not a login."""
+    """The headers with their variables filled in; an error names a missing one. `credentials` maps a name to
+    its variable, so that two brokers can share a description but not a login."""
     environ = os.environ if environ is None else environ
 
     def read(match: re.Match[str]) -> str:
@@ -176,7 +177,7 @@ def with_secrets(
 
 
 def variables(usual: Mapping[str, str], credentials: Mapping[str, str] | None) -> tuple[str, ...]:
-    """The variables that hold an adapter's credentials: the usual ones, or those that a broker names."""
+    """The variables that hold an adapter's credentials: the default ones, or those that a broker names."""
     named = {**usual, **(credentials or {})}
     if len(named) > len(usual):
         raise SettingsError(f"credentials may have {', '.join(usual)}.")
@@ -184,19 +185,19 @@ def variables(usual: Mapping[str, str], credentials: Mapping[str, str] | None) -
 
 
 def body_of(config: HttpBrokerConfig, document: Mapping[str, Json]) -> dict[str, Json]:
-    """The order in the broker's words. Amounts that are numbers are decimals: `json_text` writes them out."""
+    """The order as the broker's JSON. Amounts that are numbers are decimals: `json_text` writes them out."""
     names = {name: name for name in document} if config.body is None else config.body
     said = {theirs: _said(config, ours, document.get(ours)) for theirs, ours in names.items()}
     present = {name: value for name, value in said.items() if value is not None}
     if config.body is None:
-        # Its own names hold no path, whatever is in them.
+        # The order's own names are not paths, whatever characters they contain.
         return {**present, **nested(config.constants)}
     return nested({**present, **config.constants})
 
 
 def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
-    """One document of values by dotted names: `legs.0.symbol` is a list with an object in it. Raises
-    ValueError when a name is both a value and what holds others."""
+    """One document from values by dotted names: `legs.0.symbol` is a list with an object in it. Raises
+    ValueError when a name is both a value and a parent of others."""
     tree: dict[str, Any] = {}
     for name, value in flat.items():
         *parents, last = name.split(".")
@@ -212,11 +213,12 @@ def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
 
 
 class _Branch(dict[str, Any]):
-    """What a dotted name goes through, and no value that somebody gave."""
+    """An intermediate node of a dotted name, as opposed to a value that was given."""
 
 
 def _grown(value: Any) -> Json:
-    """An object, or a list when all its names are numbers; what an order does not have leaves no gap."""
+    """An object, or a list when all its names are numbers; a field that an order does not have leaves no
+    gap."""
     if not isinstance(value, _Branch):
         return value
     grown = {key: _grown(inner) for key, inner in value.items()}
@@ -226,7 +228,7 @@ def _grown(value: Any) -> Json:
 
 
 def json_text(value: Json) -> str:
-    """JSON in which a decimal is the number that it is, digit by digit."""
+    """JSON in which a decimal is written as a number, digit by digit."""
     match value:
         case Decimal():
             return format(value, "f")
@@ -242,8 +244,8 @@ def json_text(value: Json) -> str:
 def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
     """The order that an answer describes, or None when it describes none.
 
-    An answer is about an order when it names it: by the key, or by an id of the broker's own. Without a
-    status it needs both, for an error may carry an id that is a request's.
+    An answer describes an order when it names it: by the key, or by an id of the broker's own. Without a
+    status it needs both, because an error may carry the id of a request.
     """
     if not isinstance(answer, dict):
         return None
@@ -269,7 +271,7 @@ def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
 
 
 def classified(config: HttpBrokerConfig, reply: Reply) -> AnswerVerdict:
-    """What the answer to a new order means: by the broker's own rules first, then by what HTTP says."""
+    """What the answer to a new order means: by the broker's own rules first, then by the HTTP status."""
     answer = reply.json()
     order = order_of(config, answer)
     for rule in config.rules:
@@ -295,7 +297,7 @@ _SAID_BY_CLASS: Mapping[int, tuple[Meaning, Code]] = {
 
 
 def by_status(reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
-    """What the status alone says. A 2xx whose body cannot be read may have placed the order."""
+    """What the status alone says. A 2xx with an unreadable body may have placed the order."""
     if 200 <= reply.status < 300 and order is not None:
         return verdict(Meaning.ACCEPTED, None, reply, order)
     of_class = _SAID_BY_CLASS.get(reply.status // 100, (Meaning.UNKNOWN, Code.UNKNOWN))
@@ -310,8 +312,8 @@ def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrde
 
 
 def read_finding(reply: Reply, order: BrokerOrder | None) -> FoundOrder:
-    """What the answer to a question says: found, not there, or nothing. Absence is a proof, so only the
-    broker's own word counts: a 404 that is no JSON came from a proxy."""
+    """Read the answer to a query: found, absent, or no answer. Absence is a proof, so only the broker's own
+    answer counts: a 404 that is not JSON came from a proxy."""
     if reply.status == 200 and order is not None:
         return FoundOrder(LookupFinding.FOUND, order)
     kept = kept_answer(reply)
@@ -332,7 +334,7 @@ def _code_of_silence(reply: Reply) -> Code:
 
 
 def moment(value: object) -> datetime | None:
-    """A time of the broker's, or None when it is none, or has no zone."""
+    """A time that the broker sent; None when the value is not a time, or has no zone."""
     if not isinstance(value, str):
         return None
     try:
@@ -343,7 +345,7 @@ def moment(value: object) -> datetime | None:
 
 
 def _is_refusal(config: HttpBrokerConfig, answer: Json) -> bool:
-    """A word that the description declares for a refusal, in an answer that names no order."""
+    """Whether an answer that names no order has a status that the description declares as a refusal."""
     if not isinstance(answer, dict):
         return False
     fields = cast("dict[str, Any]", answer)
@@ -359,7 +361,7 @@ def _word(status: str) -> str:
 
 
 def _microseconds(value: str) -> str:
-    """Brokers write nanoseconds, which Python's clock does not have."""
+    """Truncate to microseconds: brokers write nanoseconds, which Python's datetime does not have."""
     return re.sub(r"(\.\d{6})\d+", r"\1", value)
 
 

@@ -1,4 +1,4 @@
-"""The orders service as a part of the house."""
+"""The orders service as an HTTP service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of orders, under the names that operators of order outboxes know."""
+"""The metrics of orders, under the names that operators of order outboxes know."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATES = ("queued", "sending", "failed", "unknown", "parked")
 
 @dataclass(frozen=True, slots=True)
 class OrderMetrics:
-    """Few-valued labels only: which order it was is in the audit."""
+    """Labels have few values only: the audit identifies the single order."""
 
     accepts: Counter
     dequeues: Counter
@@ -100,7 +100,7 @@ class OrderMetrics:
         self.retry_count.observe(retries)
 
     def count(self, counts: Sequence[Count], brokers: Sequence[str]) -> None:
-        """States without orders are shown as 0: a series that vanishes resolves no alert."""
+        """Set the gauges. States without orders are shown as 0: a series that vanishes resolves no alert."""
         found = {(count.broker, count.status): count for count in counts}
         for broker in {*brokers, *(count.broker for count in counts)}:
             for state in STATES:
@@ -121,7 +121,7 @@ class OrderMetrics:
             self.follow_late_seconds.labels(broker).set(count.late_seconds if count else 0)
 
     def show(self, broker: Mapping[str, Any]) -> None:
-        """The throttle, the breaker and the kill switch of one broker."""
+        """Set the gauges of one broker's throttle, breaker and kill switch."""
         name = broker["broker"]
         self.rate.labels(name).set(broker["rate"])
         self.breaker_open.labels(name).set(broker["breaker"] == "open")

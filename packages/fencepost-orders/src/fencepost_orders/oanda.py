@@ -1,7 +1,7 @@
 """OANDA's v20 REST API, as documented: orders of an account, found by client id, by list when they are
 closed.
 
-What its client ids promise: CLIENT_ORDER_ID_ALREADY_EXISTS while the order is pending; afterwards the id is
+What its client ids guarantee: CLIENT_ORDER_ID_ALREADY_EXISTS while the order is pending; afterwards the id is
 free again. An order that was filled at once is found in the list of all orders, which is walked back to
 before the first request. A request has no validity of its own: see `request_valid_seconds` in `alpaca.py`.
 """
@@ -38,10 +38,10 @@ from fencepost_orders.http_rules import by_status, moment, read_finding, variabl
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
 PAGE = 500
 PAGES_MAX = 200
-# Its clock may be behind ours: look a little further back than the first request.
+# OANDA's clock may be behind ours: look a little further back than the first request.
 LOOK_BACK = timedelta(seconds=60)
 PENDING = "PENDING"
-# From these no order comes back; one in any other state, also one of a later version, is asked about again.
+# An order never leaves these; one in any other state, including those of a later version, is queried again.
 _FINAL_STATES = frozenset({"FILLED", "TRIGGERED", "CANCELLED"})
 DUPLICATE_REASON = "CLIENT_ORDER_ID_ALREADY_EXISTS"
 _PAIR = re.compile(r"^[A-Z]{6}$")
@@ -78,7 +78,7 @@ class OandaBroker:
         credentials: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> OandaBroker:
-        """The token comes from OANDA_API_TOKEN, unless `credentials` names another: `{token: …}`."""
+        """Read the token from OANDA_API_TOKEN, unless `credentials` names another: `{token: …}`."""
         (name,) = variables({"token": "OANDA_API_TOKEN"}, credentials)
         token = (os.environ if environ is None else environ).get(name)
         if not token:
@@ -101,7 +101,7 @@ class OandaBroker:
         if rejection.get("rejectReason") == DUPLICATE_REASON:
             return verdict(Meaning.DUPLICATE, Code.CONFLICT_PROCESSED, reply, None)
         if reply.status == 200:
-            # Not what is documented for a new order: nobody can say what it means.
+            # Not a documented answer to a new order: its meaning is unknown.
             return verdict(Meaning.UNKNOWN, Code.UNKNOWN, reply, None)
         if reply.status == 409:
             return verdict(Meaning.UNKNOWN, Code.UNKNOWN, reply, None)
@@ -122,7 +122,7 @@ class OandaBroker:
         await self._client.close()
 
     async def _find_by_own_id(self, order: OutgoingOrder, order_id: str) -> FoundOrder:
-        """By OANDA's own id an order is found in every state; what filled it is a transaction of its own."""
+        """Find an order in any state by OANDA's own id; its fill is a separate transaction."""
         reply = await self._get(order, f"orders/{quote(order_id, safe='')}")
         fields = _fields(_fields(reply.json()).get("order"))
         found = read_finding(reply, read_order(fields))
@@ -144,7 +144,7 @@ class OandaBroker:
         return read_finding(reply, read_order(_fields(reply.json()).get("order")))
 
     async def _find_in_list(self, order: OutgoingOrder) -> FoundOrder:
-        """Walk back through all orders. Not there is only said when the walk has passed the first request."""
+        """Walk back through all orders. Answers absent only when the walk has passed the first request."""
         since = (order.open_since or order.stamped_at) - LOOK_BACK
         last_id: str | None = None
         for _ in range(PAGES_MAX):
@@ -164,8 +164,8 @@ class OandaBroker:
                     LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="an order that cannot be read"
                 )
             last = orders[-1] if orders else None
-            # `beforeID` is the greatest id to be listed: a page begins with the last order of the page
-            # before, and behind the first order of the account comes nothing but that.
+            # `beforeID` is the greatest id to be listed: a page begins with the last order of the previous
+            # page, and after the account's first order a page contains only that order.
             if (
                 last is None
                 or last.broker_order_id == last_id
@@ -185,7 +185,7 @@ class OandaBroker:
 
 
 def oanda_order(order: OutgoingOrder) -> dict[str, Json]:
-    """The order in OANDA's words: a sale has negative units."""
+    """The order as OANDA's JSON: a sale has negative units."""
     wanted = order.document
     sign = "-" if wanted["intent"] == "SELL" else ""
     symbol = str(wanted["symbol"])
@@ -203,7 +203,7 @@ def oanda_order(order: OutgoingOrder) -> dict[str, Json]:
 
 
 def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
-    """The order that a 201 speaks of: created, and perhaps filled or cancelled in the same breath."""
+    """The order that a 201 describes: created, and perhaps filled or cancelled in the same answer."""
     created = _fields(answer.get("orderCreateTransaction"))
     client_id = key_echoed(_fields(created.get("clientExtensions")).get("id"))
     order_id = name_given(created.get("id"))
@@ -223,7 +223,7 @@ def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
 
 
 def read_order(answer: Json) -> BrokerOrder | None:
-    """An order as OANDA lists it, or None when the answer is none."""
+    """Parse an order as OANDA lists it; None when the answer is not an order."""
     fields = _fields(answer)
     order_id, state = name_given(fields.get("id")), fields.get("state")
     if order_id is None or not isinstance(state, str):

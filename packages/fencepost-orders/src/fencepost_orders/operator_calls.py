@@ -1,4 +1,4 @@
-"""The calls of a person's desk: cancel, resolve, send again, the kill switch, and what a broker can bear."""
+"""The calls of an operator: cancel, resolve, send again, the kill switch, and the limits of a broker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Resolution = Literal["sent", "dead", "unknown", "queued"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """What a broker can bear: its rate, how many at once, and how many failures open the breaker for how
-    long."""
+    """The limits of a broker: its rate, its concurrent requests, and how many failures open the breaker for
+    how long."""
 
     rate_per_second: float = 1000.0
     burst: float = 100.0
@@ -39,7 +39,7 @@ class BrokerLimits:
 
 
 def declare_broker(broker: str, strength: BrokerLimits, *, can_ask: bool | None = None) -> Call[None]:
-    """Say what a broker can bear, and whether it can be asked; what was learned since stays."""
+    """Declare a broker's limits, and whether it can be queried; what was learned since stays."""
     return Call(
         "select fencepost.orders_broker_declare(%s::text, %s::double precision, %s::double precision,"
         " %s::integer, %s::interval, %s::double precision, %s::double precision, %s::boolean)",
@@ -58,7 +58,7 @@ def declare_broker(broker: str, strength: BrokerLimits, *, can_ask: bool | None 
 
 
 def halt(broker: str, account: str | None, actor: str, reason: str) -> Call[None]:
-    """The kill switch for a broker, or for one of its accounts."""
+    """Turn on the kill switch for a broker, or for one of its accounts."""
     return Call(
         "select fencepost.orders_halt(%s::text, %s::text, %s::text, %s::text)",
         (
@@ -72,7 +72,7 @@ def halt(broker: str, account: str | None, actor: str, reason: str) -> Call[None
 
 
 def resume(broker: str, account: str | None, actor: str, reason: str) -> Call[None]:
-    """Off again: what waited is due at once, except what has expired."""
+    """Turn the kill switch off: waiting orders are due at once, except those that have expired."""
     return Call(
         "select fencepost.orders_resume(%s::text, %s::text, %s::text, %s::text)",
         (
@@ -86,7 +86,7 @@ def resume(broker: str, account: str | None, actor: str, reason: str) -> Call[No
 
 
 def cancel(order_id: int, actor: str, reason: str) -> Call[None]:
-    """Cancel an order that nobody has sent."""
+    """Cancel an order that has not been sent."""
     return Call(
         "select fencepost.orders_cancel(%s::bigint, %s::text, %s::text)",
         (order_id, text("actor", actor), text("reason", reason)),
@@ -97,7 +97,7 @@ def cancel(order_id: int, actor: str, reason: str) -> Call[None]:
 def resolve(
     order_id: int, expected: str, outcome: Resolution, actor: str, reason: str, *, result: Json = None
 ) -> Call[None]:
-    """A person decides about an order, guarded by the state that he saw."""
+    """An operator decides about an order, guarded by the state that the operator saw."""
     return Call(
         "select fencepost.orders_resolve(%s::bigint, %s::text, %s::text, %s::text, %s::text, %s::jsonb)",
         (
@@ -149,21 +149,22 @@ def resend_of(
     actor: str,
     reason: str,
 ) -> Call[int]:
-    """The call that sends an order again, made from the order as it was read. Its time limit stays behind: it
-    has passed, or belonged to another moment."""
+    """The call that sends an order again, made from the order as it was read. The expiry of the old order is
+    dropped: it has passed, or applied to another time."""
     fields = {name: value for name, value in old["request_json"].items() if name != "expires_at"}
     request = OrderRequest.of({**fields, "idempotency_key": f"resend-of-{old['id']}"})
     return resend(old["id"], expected, request, key_of(request), actor, reason)
 
 
 def result_by_hand(actor: str, broker_order_id: str | None) -> dict[str, Json]:
-    """What a person saw at the broker, kept as the broker's word is."""
+    """What an operator saw at the broker, stored like an answer of the broker."""
     kept: dict[str, Json] = {"broker_order_id": broker_order_id, "status": "resolved", "body": {"by": actor}}
     return {**kept, "digest": digest_of(kept), "open": True}
 
 
 def recover(broker: str, actor: str) -> Call[int]:
-    """After a restore from a backup: every live order is asked about first. Answers how many."""
+    """After a restore from a backup: every live order is queried before anything is sent. Answers how
+    many."""
     return Call(
         "select fencepost.orders_recover(%s::text, %s::text)",
         (text("broker", broker), text("actor", actor)),

@@ -1,4 +1,4 @@
-"""The calls of the orders' functions: accept, take, settle, and what is read."""
+"""The calls of the orders' SQL functions: accept, take, settle, and the reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEEP_SECONDS = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a request to accept an order."""
+    """The result of a request to accept an order."""
 
     outcome: str
     order_id: int | None
@@ -47,7 +47,7 @@ class Accepted:
         return self.outcome == "accepted"
 
     def refusal(self, key: str) -> Refusal | None:
-        """The refusal to raise, or None when the order is there, now or since before."""
+        """The refusal to raise, or None when the order is accepted, by this call or an earlier one."""
         if self.outcome in {"accepted", "replay"}:
             return None
         return REFUSALS[self.outcome](_SAID[self.outcome], noun="order", subject=key)
@@ -62,7 +62,7 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class TakenOrder:
-    """An order that was taken, to send it or to ask about it. `take` is the fence."""
+    """An order that was taken, to send it or to query it. `take` is the fence."""
 
     id: int
     take: int
@@ -82,17 +82,17 @@ class TakenOrder:
     headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
     unknown_since: datetime | None = None
     state: str = "sending"
-    """What it is while it is taken: sending, unknown or parked."""
+    """Its state while it is taken: sending, unknown or parked."""
 
     @property
     def carried(self) -> Mapping[str, Json]:
-        """Its place in a trace, as it was accepted with it."""
+        """The trace context with which the order was accepted."""
         return {"trace_id": self.trace_id, **self.headers}
 
 
 @dataclass(frozen=True, slots=True)
 class OrderSettlement:
-    """How one request, or one question, ended. `fate` says what is proved about the requests so far."""
+    """The result of one request or one query. `fate` says what is proved about the requests so far."""
 
     id: int
     take: int
@@ -146,8 +146,8 @@ def accept(request: OrderRequest, order_key: str, *, keep_seconds: float = KEEP_
 
 
 def _trace_of(request: OrderRequest) -> tuple[str | None, dict[str, str] | None]:
-    """The order's trace: the one that it names, or the one that it is accepted in. Where there are spans, its
-    place among them goes into the message's headers."""
+    """The order's trace: the one that it names, or the one in which it is accepted. Where tracing records
+    spans, the span context goes into the message's headers."""
     present = within_trace()
     return request.trace_id or present.get("trace_id"), present if TRACEPARENT in present else None
 
@@ -166,7 +166,7 @@ def take(broker: str, owner: str, lease_seconds: float, limit: int) -> Call[list
 def take_unknown(
     broker: str, owner: str, lease_seconds: float, limit: int, *, parked: bool = False
 ) -> Call[list[TakenOrder]]:
-    """Lease orders whose outcome is unknown, to ask about them; and parked ones whose question is due."""
+    """Lease orders whose outcome is unknown, to query them; and parked ones whose query is due."""
     return Call(
         "select id, take, order_key, request::text, idempotency_key, account, trace_id, retry_count, asks,"
         " created_at, expires_at, stamped_at, open_since, taken_until, last_error, headers::text,"
@@ -178,7 +178,7 @@ def take_unknown(
 
 
 def settle(broker: str, owner: str, settlements: Sequence[OrderSettlement]) -> Call[list[Settled]]:
-    """End requests or questions with one statement; answers for each."""
+    """Settle requests or queries with one statement; answers for each."""
     return Call(
         "select id, state, refusal from fencepost.orders_settle(%s::text, %s::text, %s::bigint[],"
         " %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::interval[], %s::jsonb[],"
@@ -201,7 +201,7 @@ def settle(broker: str, owner: str, settlements: Sequence[OrderSettlement]) -> C
 
 
 def renew(orders: Sequence[TakenOrder], owner: str, lease_seconds: float) -> Call[list[Any]]:
-    """Keep orders that are being sent; a take that is over stays over."""
+    """Extend the leases of orders that are being sent; a take that is over stays over."""
     return Call(
         "select refusal from fencepost.outbox_renew(%s::bigint[], %s::bigint[], %s::text, %s::interval)",
         (
@@ -215,7 +215,7 @@ def renew(orders: Sequence[TakenOrder], owner: str, lease_seconds: float) -> Cal
 
 
 def expire_takes(broker: str, limit: int, *, grace_seconds: float = 0) -> Call[list[int]]:
-    """Orders whose sender went silent become unknown; answers their ids."""
+    """Orders whose sender stopped renewing become unknown; answers their ids."""
     return Call(
         "select * from fencepost.orders_expire_takes(%s::text, %s::integer, %s::interval)",
         (text("broker", broker), limit, duration("grace", grace_seconds)),
@@ -224,7 +224,7 @@ def expire_takes(broker: str, limit: int, *, grace_seconds: float = 0) -> Call[l
 
 
 def expire_due(limit: int) -> Call[list[int]]:
-    """Orders past their expires_at that never left are dead; answers their ids."""
+    """Orders past their expires_at that were never sent become dead; answers their ids."""
     return Call("select * from fencepost.orders_expire_due(%s::integer)", (limit,), column)
 
 
@@ -265,14 +265,14 @@ def listing(
 
 
 def counts() -> Call[list[Count]]:
-    """How many live orders there are, by broker and state."""
+    """The number of live orders, by broker and state."""
     return Call(
         "select broker, status, orders, oldest_seconds from fencepost.orders_counts()", (), each(Count)
     )
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget settled orders older than the retention; their keys stay used. Answers how many."""
+    """Delete settled orders older than the retention; their keys stay used. Answers how many."""
     return Call(
         "select fencepost.orders_prune(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

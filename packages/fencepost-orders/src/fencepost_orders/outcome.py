@@ -1,4 +1,4 @@
-"""What an answer means for its order: from a classified answer to a settlement. Pure."""
+"""What an answer means for its order: from a classified answer to a settlement. No I/O."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fencepost_orders.resend import (
 )
 
 DETAIL_CHARACTERS_MAX = 1000
-# Of a broker's word about an order: far more than any needs, far less than holds up whoever stores it.
+# Nesting of a broker's answer about an order: far more than any needs, and cheap enough to store.
 DEPTH_MAX = 100
 TOO_DEEP = "(too deep to be kept)"
 ZEROS_MAX = 1000
@@ -55,13 +55,13 @@ class Policy:
     backoff: Backoff = field(default_factory=Backoff)
     margin_seconds: float = MARGIN_SECONDS
     ask_seconds: float = 60.0
-    """So long an order is asked about before it is parked."""
+    """How long an order is queried before it is parked."""
     parked_seconds: float = 300.0
-    """So often a parked order is asked about."""
+    """How often a parked order is queried."""
     retry_after_max_seconds: float = 300.0
-    """No longer than this a broker's Retry-After holds anything up."""
+    """The longest time for which a broker's Retry-After is obeyed."""
     unauthorized: Unauthorized = "dead"
-    """What becomes of the order that meets refused credentials; the broker is halted in any case."""
+    """What becomes of an order that is refused for the credentials; the broker is halted in any case."""
 
 
 def outgoing(taken: TakenOrder) -> OutgoingOrder:
@@ -73,9 +73,9 @@ def outgoing(taken: TakenOrder) -> OutgoingOrder:
 def hold_back(
     declared: Declaration, taken: TakenOrder, policy: Policy, now: datetime
 ) -> OrderSettlement | None:
-    """Whether the order must not be sent. Its own time is over: whoever took it stood still. Or it must be
-    asked about first: an earlier request is open, and the broker would take this one for another order, or
-    would by now."""
+    """The settlement of an order that must not be sent; None when it may be. Either it has expired,
+    because the worker that took it stalled; or it must be queried first: an earlier request is open, and the
+    broker would take this one for another order, or would by now."""
     if taken.expires_at is not None and taken.expires_at <= now:
         return _say(taken, "dead", fate="not_this", code=EXPIRED, detail="it was too late to send it")
     open_since = taken.open_since or taken.stamped_at
@@ -95,12 +95,12 @@ def not_sent(taken: TakenOrder, detail: str, policy: Policy) -> OrderSettlement:
 
 
 def maybe_sent(taken: TakenOrder, code: Code, detail: str) -> OrderSettlement:
-    """The request left, and what became of it is not known: ask, at once."""
+    """The request left, and its outcome is not known: query at once."""
     return _say(taken, "unknown", code=code, detail=_short(detail), weather="failed")
 
 
 def with_answer(verdict: AnswerVerdict, reply: Reply) -> AnswerVerdict:
-    """The verdict with what the broker said: the body of an answer that is no success is always kept."""
+    """The verdict with the broker's answer: the body of an answer that is not a success is always kept."""
     if verdict.detail is not None or 200 <= reply.status < 300:
         return verdict
     return replace(verdict, detail=kept_answer(reply))
@@ -138,8 +138,7 @@ def answered(
 def found(
     taken: TakenOrder, answer: FoundOrder, declared: Declaration, policy: Policy, asked_at: datetime
 ) -> OrderSettlement:
-    """The broker answered a question about an order, which was asked at `asked_at` of the database's
-    clock."""
+    """The broker answered a query about an order, which was made at `asked_at` of the database's clock."""
     if answer.order is not None and not _shows(taken, answer.order):
         answer = FoundOrder(
             LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="the answer is about another order"
@@ -168,8 +167,8 @@ def found(
 
 
 def result_of(order: BrokerOrder) -> dict[str, Json]:
-    """What is kept of the broker's word, with its digest: as it came, but always such that it can be stored.
-    One answer that PostgreSQL refuses would hold up the whole batch in which it is settled."""
+    """What is stored of the broker's answer, with its digest: unchanged, except for what cannot be stored.
+    One answer that PostgreSQL refuses would fail the whole batch in which it is settled."""
     kept: dict[str, Json] = {
         "broker_order_id": _storable(order.broker_order_id),
         "status": _storable(order.status),
@@ -192,7 +191,7 @@ def _carry_out(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy
     code = answer.code or taken.last_error or Code.UNKNOWN
     match step.decision:
         case Decision.SENT if answer.order is not None:
-            # A broker that said no more than "known already" is believed here, when it has shown the order.
+            # A broker that answered only "already known" is believed here, once it has shown the order.
             repeated = Code.CONFLICT_PROCESSED if taken.last_error == Code.CONFLICT_PROCESSED else None
             ended = _say(
                 taken, "sent", code=repeated, detail="found at the broker", result=result_of(answer.order)
@@ -205,7 +204,7 @@ def _carry_out(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy
             ended = _say(
                 taken,
                 "parked",
-                # One that was parked before keeps why: each question would change it.
+                # An order that was parked before keeps its reason: each query would change it.
                 code=(taken.last_error or code) if taken.state == "parked" else code,
                 detail=_short(_why(step, answer)),
                 delay_seconds=policy.backoff.spread(policy.parked_seconds),
@@ -226,7 +225,7 @@ def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
 
 
 def _why(step: Next, answer: FoundOrder) -> str:
-    """The reason with the answer. A broker that did not answer has said enough by how it did not."""
+    """The reason with the answer. When the broker did not answer, the way it failed is the reason."""
     if answer.detail is None or answer.finding is LookupFinding.NO_ANSWER:
         return answer.detail or step.why
     return f"{step.why} ({answer.detail})"
@@ -241,7 +240,7 @@ def _dead(taken: TakenOrder, answer: FoundOrder, step: Next) -> OrderSettlement:
 
 
 def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
-    """Again, after a wait."""
+    """Send again, after a wait."""
     fate: Fate = "none" if step.decision is Decision.RESEND_PROVED else "unproved"
     wait_seconds = policy.backoff.seconds(taken.retry_count + 1)
     return _say(
@@ -255,12 +254,12 @@ def _wait_seconds(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Pol
 
 
 def _bounded(told_seconds: float | None, policy: Policy, own_seconds: float) -> float:
-    """As long as the broker says, up to the bound; without a word of its own, as long as we say."""
+    """The delay that the broker asks for, up to the bound; without one, our own delay."""
     return own_seconds if told_seconds is None else min(told_seconds, policy.retry_after_max_seconds)
 
 
 def weather_of(answer: FoundOrder) -> Weather | None:
-    """What the answer to a question says about the broker itself."""
+    """What the answer to a query says about the health of the broker."""
     if answer.finding is LookupFinding.LIMITED:
         return "ask_limited"
     if answer.finding is LookupFinding.NO_ANSWER:
@@ -269,8 +268,8 @@ def weather_of(answer: FoundOrder) -> Weather | None:
 
 
 def _refused(taken: TakenOrder, verdict: AnswerVerdict, policy: Policy) -> OrderSettlement:
-    """This request placed nothing. Refused credentials are no fault of the order: it ends, or waits, and the
-    database halts the broker with it, so that no other meets them."""
+    """This request placed nothing. Refused credentials are not the order's fault: it ends, or waits, and the
+    database halts the broker with it, so that no other order is refused for them."""
     is_unauthorized = verdict.code is Code.UNAUTHORIZED
     return _say(
         taken,
@@ -305,9 +304,9 @@ def _accepted(
 def _duplicate(
     taken: TakenOrder, verdict: AnswerVerdict, declared: Declaration, policy: Policy
 ) -> OrderSettlement:
-    """The broker says that it has an order with our client id. It shows it, or we look. Where nothing can be
-    looked at, its word counts only about a request that was lost before: the first answer ever is no proof,
-    since brokers say the same status for "market closed"."""
+    """The broker says that it has an order with our client id. It shows the order, or we query it. Where it
+    cannot be queried, its answer counts only about a request that was lost before: the first answer to an
+    order is no proof, because brokers use the same status for "market closed"."""
     shown = verdict.order
     # An error that repeats our key shows no order: that needs the broker's own id.
     if shown is not None and shown.client_id == taken.idempotency_key and shown.broker_order_id:
@@ -319,8 +318,8 @@ def _duplicate(
 
 
 def _repeats_what_was_lost(taken: TakenOrder, declared: Declaration, policy: Policy) -> bool:
-    """Whether an earlier request is open, by another reason than this same answer, and the broker promises to
-    refuse its repeat."""
+    """Whether an earlier request is open, for another reason than this same answer, and the broker guarantees
+    to refuse its repeat."""
     open_since = taken.open_since or taken.stamped_at
     is_repeat = open_since < taken.stamped_at and taken.last_error != Code.CONFLICT_PROCESSED
     return is_repeat and may_repeat(
@@ -371,12 +370,12 @@ def _storable(value: Json, depth: int = 0) -> Json:
 
 
 def _number(value: Decimal) -> str:
-    """Written out; but 1E999999999 would be a gigabyte of zeros, and stays as it came."""
+    """Written out; but 1E999999999 would be a gigabyte of zeros, and stays in its own notation."""
     return plain(value) if abs(value.adjusted()) <= ZEROS_MAX else str(value)
 
 
 def _clean(text: str) -> str:
-    """Without what PostgreSQL cannot store: a NUL, or half of a character."""
+    """Remove what PostgreSQL cannot store: NUL characters and unpaired surrogates."""
     if text.isascii() and "\0" not in text:
         return text
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()

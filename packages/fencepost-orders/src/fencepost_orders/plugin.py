@@ -1,4 +1,4 @@
-"""What this distribution brings to Fencepost."""
+"""The plugins that this distribution registers with Fencepost."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Trying a broker that failed, or was halted because it refused the credentials.
+"""Probes a broker that failed, or was halted because it refused the credentials.
 
-It is asked about an order that waits for it. A question places nothing, so no order is risked to find out.
+It queries an order that waits for the broker. A query places nothing, so no order is risked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IDLE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The order that the question is about."""
+    """The order that is queried."""
 
     request: dict[str, Json]
     idempotency_key: str
@@ -43,7 +43,7 @@ class Probed:
 
 
 class Probe:
-    """The loop of one broker: asks when the database says that it is time."""
+    """The loop of one broker: queries when the database says that a probe is due."""
 
     def __init__(self, broker: str, adapter: BrokerAdapter, database: CallRunner) -> None:
         self._broker = broker
@@ -66,7 +66,7 @@ class Probe:
 
 
 def take(broker: str) -> Call[Probed | None]:
-    """The order to ask about, when the broker is to be tried now and by us; None otherwise."""
+    """The order to query, when a probe of the broker is due and this process makes it; None otherwise."""
     return Call(
         "select request::text, idempotency_key, account, broker_order_id, created_at, stamped_at, open_since"
         " from fencepost.orders_probe_take(%s::text)",
@@ -76,7 +76,7 @@ def take(broker: str) -> Call[Probed | None]:
 
 
 def tell(broker: str, weather: Weather | None) -> Call[None]:
-    """What the answer says about the broker."""
+    """Store what the answer says about the health of the broker."""
     return Call(
         "select fencepost.orders_probe_tell(%s::text, %s::text)",
         (text("broker", broker), optional_text("weather", weather)),

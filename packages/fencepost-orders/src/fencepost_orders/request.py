@@ -23,18 +23,19 @@ from fencepost.errors import InvalidInput
 from fencepost.kernel.call import Json
 
 KEY_CHARACTERS_MAX = 128
-"""What the brokers' own client ids hold at least: the key is sent as it is."""
-# JSON can say them, and nothing can store them.
+"""The minimum that the brokers' own client ids allow: the key is sent as it is."""
+# Unpaired surrogates: JSON can express them, and nothing can store them.
 HALVES = re.compile(r"[\ud800-\udfff]")
 META_BYTES_MAX = 16_384
 OrderKey = Callable[["OrderRequest"], str]
-"""What must not overtake: orders with one order key reach the broker in the order of their acceptance."""
+"""The ordering key: orders with the same key reach the broker in the order of their acceptance."""
 
 
 def _exact(value: object) -> object:
-    """A decimal from text, from an integer or from itself. A float has lost what was meant already."""
+    """A decimal from text, from an integer or from a decimal. A float has already lost precision."""
     if isinstance(value, bool | float):
-        raise ValueError("write it as text, such as '145.001': a float is not exact")  # noqa: TRY004 - pydantic reads ValueErrors.
+        # A ValueError, because pydantic reads those.
+        raise ValueError("write it as text, such as '145.001': a float is not exact")  # noqa: TRY004
     if isinstance(value, str):
         try:
             return Decimal(value)
@@ -48,7 +49,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/\-]*$", max_leng
 
 
 class OrderRequest(BaseModel):
-    """One order, as its sender means it."""
+    """One order, as the caller requests it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -76,7 +77,7 @@ class OrderRequest(BaseModel):
 
     @classmethod
     def parse(cls, body: bytes | str, *, default_broker: str | None = None) -> OrderRequest:
-        """From JSON, with every number read as a decimal. An order that names no broker is for the default
+        """From JSON, with every number read as a decimal. An order that names no broker goes to the default
         one."""
         fields = json_object(body)
         if "broker" not in fields:
@@ -103,7 +104,7 @@ class OrderRequest(BaseModel):
         return {name: value for name, value in fields.items() if value is not None}
 
     def digest(self) -> str:
-        """The same for the same order. The trace is left out: a repeat may come with another one."""
+        """The same for the same order. The trace is left out: a repeat may carry another one."""
         return digest_of({name: value for name, value in self.document().items() if name != "trace_id"})
 
 
@@ -127,7 +128,7 @@ def by_account(request: OrderRequest) -> str:
 
 
 def by_itself(request: OrderRequest) -> str:
-    """No order at all between orders."""
+    """Every order has its own ordering key: no ordering between orders."""
     return request.idempotency_key
 
 
@@ -138,12 +139,12 @@ def plain(number: Decimal) -> str:
 
 
 def canonical(document: Json) -> str:
-    """One text for one document: keys in order, no spaces, no escapes that are not needed."""
+    """One text for one document: keys sorted, no spaces, no escapes that are not needed."""
     return canonical_of_plain(jsonable(document))
 
 
 def canonical_of_plain(document: Json) -> str:
-    """The same for what has no decimals and no times in it."""
+    """The same for a document without decimals and times."""
     return _encode(document)
 
 
@@ -166,7 +167,7 @@ def jsonable(value: Any) -> Json:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-# Made once: it stands on the way of every answer.
+# Made once: every answer is encoded with it.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -186,7 +187,7 @@ def _check_meta(meta: Mapping[str, Any]) -> None:
 
 
 def _first_user_error(error: ValidationError) -> InvalidInput:
-    """The field, and what is allowed. Never its value: it may be a megabyte."""
+    """The first wrong field, and what is allowed. Never its value: it may be a megabyte."""
     detail = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in detail["loc"]) or "body"
     message = detail["msg"].removeprefix("Value error, ").removesuffix(".")

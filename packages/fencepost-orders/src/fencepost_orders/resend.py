@@ -1,8 +1,8 @@
 """When an order may be sent again: a pure function of what the broker declares and what is known.
 
 The only question is whether a second request can become a second order. It cannot when the broker refuses it
-(its client ids are unique for long enough), or when no earlier request has arrived, nor can any more (the
-broker does not have the order, was asked after the last request's validity had ended, and can see all
+(its client ids are unique for long enough), or when no earlier request has arrived or can still arrive (the
+broker does not have the order, was queried after the last request's validity had ended, and can see all
 orders).
 
     promise      search sees     answer                              decision
@@ -16,9 +16,9 @@ orders).
     otherwise                                                        parked for a person
 
 "Parked" is not a failure: it is what remains when a second order and a lost one cannot be told apart. A
-question places nothing. So an order is asked about for a while before it is parked, and afterwards for as
-long as it is: the broker may show it late. What is parked is never sent again by itself, since a person may
-have acted on it.
+query places nothing. So an order is queried for a while before it is parked, and for as long as it is parked:
+the broker may show it late. A parked order is never resent automatically, because an operator may have acted
+on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from enum import StrEnum
 
 from fencepost_orders.broker import Declaration, LookupFinding, LookupScope, Promise
 
-# Clocks of two machines differ, and a broker may check its rule a moment late.
+# The clocks of two machines differ, and a broker may check its rule slightly late.
 MARGIN_SECONDS = 1.0
 EXPIRED = "EXPIRED"
 
@@ -46,8 +46,8 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of an order whose outcome is unknown. Times are seconds, counted back from the question:
-    it was asked `stamp_age` after the last request was stamped, `open_age` after the first open one."""
+    """What is known of an order whose outcome is unknown. Times are seconds, counted back from the query: it
+    was made `stamp_age` after the last request was stamped, `open_age` after the first open one."""
 
     finding: LookupFinding
     live: bool
@@ -64,7 +64,7 @@ class Next:
 
 
 def decide(declared: Declaration, facts: Facts, *, margin_seconds: float = MARGIN_SECONDS) -> Next:
-    """What to do about an order whose outcome is unknown, after the broker was asked about it."""
+    """What to do about an order whose outcome is unknown, after the broker was queried."""
     if facts.finding is LookupFinding.FOUND:
         if facts.live:
             return Next(Decision.SENT)
@@ -82,11 +82,12 @@ def decide(declared: Declaration, facts: Facts, *, margin_seconds: float = MARGI
 def may_repeat(
     declared: Declaration, open_age_seconds: float, *, margin_seconds: float = MARGIN_SECONDS
 ) -> bool:
-    """Whether a request may leave now although an earlier one, so old, may have arrived.
+    """Whether a request may leave now although an earlier one, of the given age, may have arrived.
 
     Within a window a repeat is refused if it arrives while the broker still remembers the earlier one; and no
-    earlier one, held up in a worker that stands still, may arrive after the broker has forgotten. Both need a
-    bound on the life of a request. Asked again when the order is really sent: it may have waited meanwhile.
+    earlier one, delayed in a stalled worker, may arrive after the broker has forgotten. Both need a bound on
+    the
+    validity of a request. Checked again when the order is really sent: it may have waited meanwhile.
     """
     match declared.promise:
         case Promise.FOREVER:
@@ -114,8 +115,8 @@ def _by_absence(declared: Declaration, facts: Facts, margin_seconds: float) -> N
 
 
 def when_expired(step: Next) -> Next:
-    """An order whose own time is over is not sent again: with the proof it is dead, without it a person
-    looks."""
+    """An order that has expired is not sent again: with the proof it is dead, without it an operator
+    decides."""
     match step.decision:
         case Decision.RESEND_PROVED:
             return Next(Decision.DEAD, why="expired, and it never arrived", code=EXPIRED)
@@ -126,7 +127,8 @@ def when_expired(step: Next) -> Next:
 
 
 def when_used_up(step: Next) -> Next:
-    """After the last retry nothing is sent again: with the proof it is dead, without it a person looks."""
+    """After the last retry nothing is sent again: with the proof it is dead, without it an operator
+    decides."""
     match step.decision:
         case Decision.RESEND_PROVED:
             return Next(Decision.DEAD, why="the retries are used up")
@@ -139,8 +141,8 @@ def when_used_up(step: Next) -> Next:
 def keep_asking(
     declared: Declaration, step: Next, asking_seconds: float, *, ask_seconds: float, first_seconds: float
 ) -> Next:
-    """Ask again instead of parking, until `ask_seconds` have passed since the outcome became unknown; each
-    wait is as long as all before it. A broker that cannot be asked is not asked."""
+    """Query again instead of parking, until `ask_seconds` have passed since the outcome became unknown; each
+    wait is as long as all before it. A broker that cannot be queried is not queried."""
     left_seconds = ask_seconds - asking_seconds
     if step.decision is not Decision.PARK or declared.sight is LookupScope.NONE or left_seconds <= 0:
         return step
@@ -149,7 +151,8 @@ def keep_asking(
 
 
 def when_parked(step: Next) -> Next:
-    """What an answer does to a parked order: it ends it, or leaves it to the person. It never sends it."""
+    """What an answer does to a parked order: it ends the order, or leaves it to the operator. It never
+    resends it."""
     match step.decision:
         case Decision.SENT | Decision.DEAD | Decision.PARK:
             return step

@@ -1,6 +1,7 @@
-"""Sending orders, and asking about those whose outcome is unknown: the two destinations of the relays.
+"""Sending orders, and querying those whose outcome is unknown: the two destinations of the relays.
 
-Neither decides: `outcome.py` says what an answer means, and the database whether the one who says so may.
+Neither decides: `outcome.py` says what an answer means, and the database whether the settling worker still
+may.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class OrderSender:
         self._policy = policy
 
     async def deliver(self, message: TakenOrder) -> OrderSettlement:
-        # A worker that stands still here sends late. The stamp bounds how late a broker takes it; where a
-        # broker has no such rule, the policy never resends what was taken by a worker that went silent.
+        # A worker that stalls here sends late. The stamp bounds how late a broker accepts it; where a broker
+        # has no such rule, the policy never resends an order whose worker stopped renewing its take.
         crash_point("orders.before_send")
         held = hold_back(self._adapter.declaration, message, self._policy, datetime.now(UTC))
         if held is not None:
@@ -57,7 +58,7 @@ class OrderSender:
 
 
 class Reconciler:
-    """Asks about one order, and says what follows."""
+    """Queries one order, and says what follows."""
 
     def __init__(self, adapter: BrokerAdapter, policy: Policy, lease_seconds: float) -> None:
         self._adapter = adapter
@@ -71,7 +72,7 @@ class Reconciler:
         else:
             answer = await self._adapter.find_order(outgoing(message))
         crash_point("orders.after_question")
-        # When it was asked, at the latest, by the clock that stamped the request: the take's own time.
+        # The earliest possible time of the query, by the clock that stamped the request: that of the take.
         asked_at = message.taken_until - timedelta(seconds=self._lease_seconds)
         return found(message, answer, declared, self._policy, asked_at)
 
@@ -88,7 +89,7 @@ class Reconciler:
 
 
 class PendingOrderSource:
-    """A broker's orders, to be sent."""
+    """A broker's orders that wait to be sent."""
 
     def __init__(self, database: CallRunner, broker: str, metrics: OrderMetrics) -> None:
         self._database = database
@@ -125,7 +126,7 @@ class PendingOrderSource:
         return len(expired)
 
     def _still_parked(self, answers: Sequence[Settled]) -> set[int]:
-        """Orders that were parked before the question and are after it: nothing happened to them."""
+        """Orders that were parked before the query and still are after it: nothing happened to them."""
         return {
             answer.id
             for answer in answers
@@ -140,8 +141,8 @@ class PendingOrderSource:
 
 
 class UnknownOrderSource(PendingOrderSource):
-    """A broker's orders whose outcome is unknown, to be asked about; and, where that can bring anything, the
-    parked ones."""
+    """A broker's orders whose outcome is unknown, to be queried; and the parked ones, if the broker can be
+    queried."""
 
     @property
     def topic(self) -> str:
@@ -159,5 +160,5 @@ class UnknownOrderSource(PendingOrderSource):
         return self._remember(taken)
 
     async def expire(self, limit: int) -> int:
-        """An asker's take that ran out is free by itself."""
+        """Does nothing. An expired take of a query is free by itself."""
         return 0

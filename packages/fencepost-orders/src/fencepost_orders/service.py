@@ -1,4 +1,4 @@
-"""The orders of one house: what a program calls, and what runs beside it."""
+"""The orders service: what a program calls, and what runs in the background."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CHORE_SECONDS = 5.0
 CHORE_BATCH = 1000
 OrderRelay = Relay[TakenOrder, OrderSettlement]
 FollowRelay = Relay[Followed, FollowUp]
-# Fills have less hurry than orders.
+# Fills are less urgent than orders.
 FOLLOW_IDLE_SECONDS = 1.0
 
 
 class Orders:
-    """Accept, look, decide; `running()` sends, asks and cleans up until its block ends.
+    """Accept, read, decide; `running()` sends, queries and cleans up until its block ends.
 
     async with fp.transaction() as tx:
         await orders.accept(tx, OrderRequest.of({...}))       # with your own rows, or not at all
@@ -81,8 +81,8 @@ class Orders:
         return order_calls.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 
     async def accept(self, tx: Transaction | AsyncConnection, request: OrderRequest) -> Accepted:
-        """Accept the order in your transaction. A repeat answers the first; another content raises
-        Mismatch."""
+        """Accept the order in the caller's transaction. A repeat returns the first result; different content
+        raises Mismatch."""
         answer: Accepted = await cast("Any", send)(tx, self.acceptance(request))
         return self._judged(request, answer)
 
@@ -137,12 +137,13 @@ class Orders:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Send orders and ask about unknown ones, until the block ends; not on a schema that does not fit."""
+        """Send orders and query unknown ones, until the block ends; raises when the schema does not fit."""
         await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
             call = operator_calls.declare_broker(name, broker.strength, can_ask=_can_ask(broker))
             await self._fp.run(call)
-        # Before anything is taken: after an outage this is where yesterday's orders end, and are counted.
+        # Before anything is taken: after an outage, orders that have expired meanwhile end here, and are
+        # counted.
         await self._end_what_expired()
         relays = self._relays() if self._settings.sending else []
         probes = self._probes() if self._settings.sending else []
@@ -244,7 +245,7 @@ class Orders:
         )
 
     async def chores(self) -> float:
-        """What has no hurry: the end of what expired, the pruning, and the figures."""
+        """The work without urgency: ending expired orders, pruning, and metrics."""
         await self._end_what_expired()
         await until_short(
             self._fp, order_calls.prune(self._settings.keep_days * 86_400, CHORE_BATCH), CHORE_BATCH
@@ -258,7 +259,7 @@ class Orders:
         return CHORE_SECONDS
 
     async def _end_what_expired(self) -> None:
-        """Batch after batch, for an outage may leave many."""
+        """Batch after batch, because an outage may leave many."""
         while ended := await self._fp.run(order_calls.expire_due(CHORE_BATCH)):
             self.metrics.sends.labels(outcome="dead").inc(len(ended))
             if len(ended) < CHORE_BATCH:

@@ -1,4 +1,4 @@
-"""Settings of the orders service: its brokers, what must not overtake, how long keys and orders are kept."""
+"""Settings of the orders service: its brokers, the ordering key, how long keys and orders are kept."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _sections(value: object) -> object:
 
 
 class OrdersSettings(LayeredSettings):
-    """One value for the orders of a process."""
+    """The settings of the orders of one process."""
 
     brokers: Annotated[
         dict[str, dict[str, Any]], BeforeValidator(_sections), From("ORDERS_BROKERS", "orders.brokers")
     ] = Field(default_factory=dict[str, dict[str, Any]])
     default_broker: Annotated[str | None, From("ORDERS_DEFAULT_BROKER", "orders.default_broker")] = None
-    """The broker of a request over HTTP that names none."""
+    """The broker of an HTTP request that names none."""
     order_key: Annotated[
         Literal["account_symbol", "account", "none"], From("ORDERS_ORDER_KEY", "orders.order_key")
     ] = "account_symbol"
@@ -53,7 +53,7 @@ class OrdersSettings(LayeredSettings):
     ] = 300
     follow_days: Annotated[float, Field(gt=0, le=3650), From("ORDERS_FOLLOW_DAYS", "orders.follow_days")] = 90
     ask_seconds: Annotated[float, Field(ge=0, le=86_400), From("ORDERS_ASK_SEC", "orders.ask_sec")] = 60
-    """So long an unknown order is asked about before it is parked."""
+    """How long an unknown order is queried before it is parked."""
     parked_ask_seconds: Annotated[
         float, Field(gt=0, le=86_400), From("ORDERS_PARKED_ASK_SEC", "orders.parked_ask_sec")
     ] = 300
@@ -61,9 +61,9 @@ class OrdersSettings(LayeredSettings):
         float, Field(ge=0, le=86_400), From("ORDERS_RETRY_AFTER_MAX_SEC", "orders.retry_after_max_sec")
     ] = 300
     unauthorized: Annotated[Unauthorized, From("ORDERS_UNAUTHORIZED", "orders.unauthorized")] = "dead"
-    """What becomes of the order that meets a 401 or 403; the broker is halted in any case."""
+    """What becomes of an order that is refused with 401 or 403; the broker is halted in any case."""
     sending: Annotated[bool, From("ORDERS_SENDING", "orders.sending")] = True
-    """Off in a process that only accepts."""
+    """Off in a process that only accepts orders."""
 
     def key_of(self) -> OrderKey:
         return _ORDER_KEYS[self.order_key]

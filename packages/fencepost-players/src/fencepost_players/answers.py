@@ -1,4 +1,4 @@
-"""What mutations answer, as a model: the messages of the `.proto` are made from it."""
+"""The responses of mutations, as a model: the messages of the `.proto` are made from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Granted(Strict):
 
 
 class PlayerAnswer(Strict):
-    """Of all methods; each fills what it speaks of. New fields come last: their place is their number."""
+    """The response of all methods; each fills its own fields. New fields come last: position is number."""
 
     player_id: str
     version: int

@@ -25,7 +25,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 def make_router(players: Players) -> APIRouter:
-    # The door of the house, in front of the contract, has the house's own words.
+    # Authentication runs before the error contract and answers with the app's own error body.
     told = {"model": Told | ErrorBody, "description": "Refused or failed, as Twirp tells it."}
     router = APIRouter(tags=["players"], route_class=ContractRoute, responses={"default": told})
     codec = _codec()
@@ -85,7 +85,7 @@ def _add_reading(router: APIRouter, players: Players) -> None:
     async def hold(
         player_id: str, after_item: str | None = None, after_piece: UUID | None = None, limit: Limit = 100
     ) -> list[Holding]:
-        """A page of what a player holds; the next one comes after its last item and piece."""
+        """A page of what a player holds; the next page starts after its last item and piece."""
         await players.player(player_id)
         call = inventory(player_id, after_item=after_item, after_piece=after_piece, limit=limit)
         return await players.fp.run(call)
@@ -94,13 +94,13 @@ def _add_reading(router: APIRouter, players: Players) -> None:
     async def tell(
         player_id: str, before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None, limit: Limit = 100
     ) -> list[Event]:
-        """A page of a player's changes, newest first; the next one lies before its last number."""
+        """A page of a player's changes, newest first; the next page starts before its last number."""
         await players.player(player_id)
         return await players.fp.run(history(player_id, before=before, limit=limit))
 
     @router.get("/players/{player_id}/audit")
     async def check(player_id: str) -> list[Discrepancy]:
-        """What the audit does not explain of what the player holds; nothing, if all is well."""
+        """Differences between what the player holds and what the audit says; empty when they agree."""
         await players.player(player_id)
         return await players.fp.run(audit_check(player_id))
 

@@ -1,4 +1,4 @@
-"""What there is in the game: definitions, as operators write them and as plans read them."""
+"""The game's definitions, as operators write them and as plans read them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Kind = Literal["resource", "item", "hero", "pool", "dungeon", "lesson"]
 
 
 class Strict(BaseModel):
-    """Frozen, and nothing is accepted that is not declared."""
+    """A frozen model that rejects undeclared fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Piece(Strict):
-    """What makes a non-stackable item this one. Whatever the caller gives is kept."""
+    """The attributes of one non-stackable item. They are stored as the caller gives them."""
 
     enhance_level: Level = 0
     quality: Level = 0
@@ -71,7 +71,7 @@ class Reward(Piece):
 
 
 class Weighted(Strict):
-    """A reward that may come, by its weight among the others."""
+    """A reward that is drawn by its weight among the others."""
 
     weight: Annotated[int, Field(ge=1, le=1_000_000_000)]
     reward: Reward
@@ -92,7 +92,7 @@ class Resource(Strict):
 
 
 class Item(Strict):
-    """`rewards` come with every use; of `box` one comes, by chance."""
+    """Every use gives all `rewards` and one random entry of `box`."""
 
     stackable: bool
     title: str = ""
@@ -119,7 +119,7 @@ class Hero(Strict):
 
 
 class Pool(Strict):
-    """Drawn from by the entries of its season. After `guarantee_after` dry draws, the rarity is certain."""
+    """Draws pick from the entries of its season. After `guarantee_after` dry draws, the rarity is certain."""
 
     title: str = ""
     cost: Cost = Cost()
@@ -128,7 +128,7 @@ class Pool(Strict):
 
 
 class Dungeon(Strict):
-    """Rewards for every clear, more for the first, and one of `box` by chance."""
+    """Rewards for every clear, more for the first, and one random entry of `box`."""
 
     title: str = ""
     cost: Cost = Cost()
@@ -138,7 +138,7 @@ class Dungeon(Strict):
 
 
 class Lesson(Strict):
-    """What teaching it for the first time brings."""
+    """The rewards for teaching it for the first time."""
 
     title: str = ""
     rewards: Annotated[tuple[Reward, ...], Field(min_length=1)]

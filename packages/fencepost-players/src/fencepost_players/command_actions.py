@@ -1,4 +1,4 @@
-"""What the commands about players do."""
+"""The actions of `fencepost players`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 Facts = dict[str, Any]
 PAGE = 1000
 CATALOG_BUDGET = Budget(bytes_max=16 << 20, nodes_max=2_000_000)
-"""A game has many items; the file is its operator's own."""
+"""Large, because a game has many items, and the file comes from the game's own operator."""
 
 
 def show(player_id: str) -> Facts:
@@ -56,7 +56,7 @@ def history(player_id: str, limit: int) -> list[Facts]:
 
 
 def audit(player_id: str | None) -> tuple[int, list[Facts]]:
-    """How many were checked, and what differs."""
+    """Returns how many players were checked, and the differences."""
     if player_id is not None:
         show(player_id)
     checked, differences = 0, list[Facts]()
@@ -72,7 +72,7 @@ def audit(player_id: str | None) -> tuple[int, list[Facts]]:
 
 
 def load_catalog(file: Path) -> int:
-    """All of it, or none: the file is read whole before anything is written."""
+    """Load all of it or nothing: the whole file is read before anything is written."""
     calls = list(catalog_calls(_read(file)))
     with acting() as connection, connection.transaction():
         for call in calls:
@@ -81,7 +81,7 @@ def load_catalog(file: Path) -> int:
 
 
 def catalog_calls(document: Mapping[str, Any]) -> Iterable[Call[None]]:
-    """Sections by kind, and `seasons` by pool. A wrong definition is named by its place."""
+    """The calls for the sections by kind, and for `seasons` by pool. An error names the wrong definition."""
     for section, things in _named("the file", document).items():
         kind = section.removesuffix("es" if section == "heroes" else "s")
         if kind == "season":
@@ -176,7 +176,7 @@ def _seasons(pools: Mapping[str, Any]) -> Iterable[Call[None]]:
 
 
 def _named(place: str, things: object) -> dict[str, Any]:
-    """A section: things by their names."""
+    """A section, as a mapping by name."""
     if not isinstance(things, dict):
         raise UserError(f"{place} must hold names, each with what it is.")
     return {str(name): thing for name, thing in cast("dict[object, Any]", things).items()}

@@ -1,4 +1,4 @@
-"""`fencepost players`: look at players, and do for them what only an operator does."""
+"""`fencepost players`: inspect players, and perform operator actions on them."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ app = typer.Typer(
 
 @app.command()
 def show(player_id: PlayerArgument, json_output: JsonOption = False) -> None:
-    """One player. Ends with 4 when there is none.
+    """Show one player. Exits with 4 when there is no such player.
 
     \b
     Examples:
       fencepost players show ann
       fencepost players show ann --json | jq .resources
     """
-    from fencepost_players import command_actions  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost_players import command_actions  # noqa: PLC0415 - Loads psycopg, not needed by --help.
 
     facts = command_actions.show(player_id)
     answer_json(facts) if json_output else answer(command_actions.lines(facts))
@@ -64,7 +64,7 @@ def show(player_id: PlayerArgument, json_output: JsonOption = False) -> None:
 
 @app.command()
 def inventory(player_id: PlayerArgument, limit: LimitOption = 100, json_output: JsonOption = False) -> None:
-    """What a player holds: stacks by item, then pieces.
+    """Show what a player holds: stacks by item, then pieces.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def inventory(player_id: PlayerArgument, limit: LimitOption = 100, json_output: 
 
 @app.command()
 def history(player_id: PlayerArgument, limit: LimitOption = 50, json_output: JsonOption = False) -> None:
-    """A player's changes, newest first.
+    """Show a player's changes, newest first.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def audit(
     player_id: Annotated[str | None, typer.Argument(metavar="PLAYER", show_default="all players")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Rebuild what players hold from their history and compare. Ends with 1 when something differs.
+    """Rebuild what players hold from their history and compare. Exits with 1 when something differs.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def proto(
         Path | None, typer.Option("--output", help="Write it to this file.", show_default="the terminal")
     ] = None,
 ) -> None:
-    """The Twirp service as a .proto file, made from the declared mutations.
+    """Write the Twirp service as a .proto file, made from the declared mutations.
 
     \b
     Examples:
@@ -138,7 +138,7 @@ def proto(
 
 @app.command()
 def catalog(file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML.", exists=True)]) -> None:
-    """Define what there is in the game, from a file; docs/reference/players.md shows one.
+    """Load the game's catalog from a file; docs/reference/players.md shows one.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def catalog(file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML.", e
 
 @app.command()
 def create(player_id: PlayerArgument, actor: ActorOption = None) -> None:
-    """Make a new player.
+    """Create a player.
 
     \b
     Examples:
@@ -170,7 +170,7 @@ def grant(
     request_id: RequestOption = None,
     actor: ActorOption = None,
 ) -> None:
-    """Grant resources and items, as a support ticket wants it.
+    """Grant resources and items, for example for a support ticket.
 
     \b
     Examples:
@@ -189,7 +189,7 @@ def gate(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Requests without an id: how many came, and whether they are let in. 2 is refused while any came.
+    """Show how many requests came without an id, and the phase: 2 rejects them. 2 is refused while any came.
 
     \b
     Examples:

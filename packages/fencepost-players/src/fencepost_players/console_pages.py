@@ -40,7 +40,7 @@ def _add(place: ConsoleContext) -> None:
     async def player(
         request: Request, player_id: PlayerId, query: Annotated[HistoryQuery, Query()]
     ) -> PageData:
-        """One player: what is held, every change, and whether the changes add up to what is held."""
+        """One player: what it holds, every change, and whether the changes add up to what it holds."""
         row = await place.reading.row(
             "select player_id, version, created_at, updated_at, state from fencepost.player_state(%s)",
             player_id,

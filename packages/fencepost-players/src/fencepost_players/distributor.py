@@ -1,8 +1,8 @@
-"""Rewards inside somebody's own transaction: granted, versioned and recorded, or none of it.
+"""Rewards inside the caller's own transaction: granted, versioned and recorded, or none of it.
 
-Whatever gives rewards beside writes of its own (a quest, a mail, a lesson with a table of its own) opens a
-transaction and calls this in it. It joins that transaction: its marker, its grants and the caller's writes
-commit together.
+Code that gives rewards beside its own writes (a quest, a mail, a lesson with its own table) opens a
+transaction and calls this in it. It joins that transaction: its idempotency key, its grants and the caller's
+writes commit together.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fencepost_players.mutations.planning import make_plan
 from fencepost_players.plan import Change
 from fencepost_players.player_store import evict, scope_of
 
-# What a marker keeps.
+# The largest summary that is stored with an idempotency key.
 SUMMARY_BYTES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a distribution did; for a repeat, what it did the first time."""
+    """The result of a distribution; for a repeat, the result of the first time."""
 
     player_id: str
     version: int
@@ -40,9 +40,10 @@ class VersionBumper(Protocol):
 
 
 class PlayerVersionBumper:
-    """The one for our own players; several distributions in one transaction raise the version once.
+    """The bumper for the players of this package; several distributions in a transaction raise it once.
 
-    `Players.version_bumper` is one with a vigil: whoever holds the row for too long is ended.
+    `Players.version_bumper` is one with a BlockerEviction: it terminates backends that hold the row past the
+    limit.
     """
 
     def __init__(self, blocker_eviction: BlockerEviction | None = None) -> None:
@@ -65,11 +66,11 @@ async def distribute_and_sync(
     rewards: Sequence[Reward],
     version_bumper: VersionBumper,
 ) -> Summary:
-    """Grant the rewards once under this key, whoever calls it how often.
+    """Grant the rewards once under this key, however often it is called.
 
-    The marker is the first statement; the database refuses to distribute without it, and without the bumped
-    row. A repeat answers the first summary, and then this transaction will not commit: it would repeat its
-    other writes. A summary that is too large to be kept makes the repeat a Duplicate.
+    Claiming the idempotency key is the first statement; the database refuses to distribute without it, and
+    without the bumped row. A repeat returns the first summary, and then this transaction will not commit,
+    because it would repeat its other writes. When the summary is too large to store, a repeat is a Duplicate.
     """
     digest = idempotency.digest(source, [reward.model_dump(mode="json") for reward in rewards])
     claim = await tx.claim(scope_of(player), key, digest=digest)

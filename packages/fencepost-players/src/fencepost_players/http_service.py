@@ -1,4 +1,4 @@
-"""The players as a part of the house: their routes, and the cleaning beside them."""
+"""The players as a service of the app: their routes, and the retention loop beside them."""
 
 from __future__ import annotations
 

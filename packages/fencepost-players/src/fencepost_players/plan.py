@@ -1,4 +1,4 @@
-"""A plan: what changes, for one player or two, and what will be answered. Values only."""
+"""A plan: the changes to one player or two, and the response. Values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_players.mutations.planning import Rng
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What of the present state a plan is made from."""
+    """Which part of the present state a plan is made from."""
 
     catalog: tuple[tuple[str, str], ...] = ()
     heroes: tuple[str, ...] = ()
@@ -37,15 +37,15 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to one player. `functions/player_change.sql` has the same parts."""
+    """The change to one player. `functions/player_change.sql` has the same parts."""
 
     resources: Counter[str] = field(default_factory=Counter[str])
     stacks: Counter[str] = field(default_factory=Counter[str])
     paid: dict[str, Counter[str]] = field(
         default_factory=lambda: {"resources": Counter[str](), "stacks": Counter[str]()}
     )
-    """What was taken before anything was given. It must be there, whatever comes back: else who has nothing
-    asks until the dice pay for it."""
+    """What was taken before anything was given. The player must hold it, whatever comes back: otherwise a
+    player with nothing could retry until a draw pays for itself."""
     pieces_removed: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     pieces_added: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     heroes: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
@@ -65,7 +65,7 @@ class Change:
         self.paid["stacks"][name] += count
 
     def give(self, rewards: Iterable[Reward], dice: Rng) -> list[dict[str, Any]]:
-        """Add the rewards, and tell what was given, in their order."""
+        """Add the rewards, and return what was given, in their order."""
         return [self._give(reward, dice) for reward in rewards]
 
     def _give(self, reward: Reward, dice: Rng) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Change:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Without what does not change."""
+        """The change without its empty parts."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         for counted in ("resources", "stacks"):
             parts[counted] = {name: delta for name, delta in sorted(parts[counted].items()) if delta}
@@ -102,14 +102,14 @@ class Change:
         return {name: part for name, part in parts.items() if part}
 
     def _paid(self, kind: str) -> dict[str, int]:
-        """Where nothing of it comes back, the change itself says what must be there."""
+        """Omits names of which nothing comes back: for those the change itself says what must be held."""
         net: Counter[str] = getattr(self, kind)
         return {name: amount for name, amount in sorted(self.paid[kind].items()) if net[name] != -amount}
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One player and what happens to it."""
+    """One player and its change."""
 
     player_id: str
     change: Change
@@ -117,7 +117,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class PlayerPlan:
-    """The acting player first. `answer` is everything of the response but the version."""
+    """The acting player first. `answer` is the response without the version."""
 
     parties: tuple[Party, ...]
     answer: Mapping[str, Any]
@@ -140,9 +140,10 @@ class PlayerPlan:
         }
 
     def response(self, version: int | None) -> dict[str, Any]:
-        """What is answered, with the version that the execution made.
+        """The response, with the version that the execution made.
 
-        Without one it is what the database keeps with the marker and puts the version into: the player's id
-        comes first and holds no quotation mark, so the first "version":null is the one that is meant.
+        Without a version it is the template that the database puts the version into and stores with the
+        idempotency key: the player's id comes first and contains no quotation mark, so the first
+        "version":null is the right one.
         """
         return {"player_id": self.parties[0].player_id, "version": version, **self.answer}

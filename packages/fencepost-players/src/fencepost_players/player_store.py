@@ -24,17 +24,17 @@ from fencepost_players.snapshot import PlayerSnapshot
 from fencepost_players.snapshot_cache import SnapshotCache
 
 SERVICE = "players"
-# Where the database puts the version into a response: `functions/mutation.sql` knows this form too.
+# Where the database puts the version into a response: `functions/mutation.sql` uses the same form.
 NO_VERSION = '"version":null'
 
 
 def scope_of(player_id: str) -> str:
-    """Request ids are a player's own. `functions/player_execute.sql` and the view know this form too."""
+    """Request ids belong to a player. `functions/player_execute.sql` and the view use the same form."""
     return f"player:{player_id}"
 
 
 def evict(players: Sequence[str]) -> Call[list[int]]:
-    """End whoever has kept one of these players' rows from others for too long."""
+    """Terminate backends that hold one of these players' rows past the limit while others wait."""
     return Call("select * from fencepost.player_evict(%s::text[])", (list(players),), column)
 
 
@@ -87,7 +87,7 @@ class PlayerStore:
     def execute_many(
         self, all_pending: Sequence[Pending[PlayerPlan]], *, waits: bool = False
     ) -> Call[list[Executed | None]]:
-        """One function and one commit for all of them; whoever would have to wait is None, and goes alone."""
+        """One function and one commit for all; None for one that would have to wait, and must run alone."""
         templates = [_template(each.planned) for each in all_pending]
 
         def read(rows: Sequence[Row]) -> list[Executed | None]:
@@ -165,7 +165,7 @@ class PlayerStore:
         return read
 
     def _expected(self, all_pending: Sequence[Pending[PlayerPlan]]) -> list[int | None]:
-        """The version that each will find, most likely: it spares a second write of the response."""
+        """The version that each will most likely find: a right guess saves a second write of the response."""
         expected: dict[str, int] = {}
         versions: list[int | None] = []
         for each in all_pending:

@@ -1,4 +1,4 @@
-"""Looking at players, and comparing what they hold with what the audit says."""
+"""Reads players, and compares what they hold with what the audit says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fencepost_players.catalog import DEFINITIONS, Strict
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """One player, without the inventory and the history, which have pages."""
+    """One player, without the inventory and the history, which are paged."""
 
     player_id: str
     version: int
@@ -86,7 +86,7 @@ def state(player_id: str) -> Call[Player | None]:
 def inventory(
     player_id: str, *, after_item: str | None = None, after_piece: UUID | None = None, limit: int = 100
 ) -> Call[list[Holding]]:
-    """A page of stacks, then pieces; the next one begins after the last item (and piece) of this one."""
+    """A page of stacks, then pieces; the next page starts after the last item (and piece) of this one."""
     return Call(
         "select item, count, piece_id, enhance_level, quality, metadata::text"
         " from fencepost.player_inventory(%s::text, %s::text, %s::uuid, %s::integer)",
@@ -96,7 +96,7 @@ def inventory(
 
 
 def history(player_id: str, *, before: int | None = None, limit: int = 100) -> Call[list[Event]]:
-    """Newest first; the next page lies before the last number of this one."""
+    """Newest first; the next page starts before the last number of this one."""
     return Call(
         "select audit_id, version, at, method, request_id, source, actor, seed, changes::text"
         " from fencepost.player_history(%s::text, %s::bigint, %s::integer)",
@@ -114,7 +114,7 @@ def ids(*, after: str | None = None, limit: int = 1000) -> Call[list[str]]:
 
 
 def audit_check(player_id: str) -> Call[list[Discrepancy]]:
-    """What the audit does not explain: nothing, if all is well."""
+    """Differences between what the player holds and what the audit says; empty when they agree."""
     return Call(
         "select what, name, held, audited from fencepost.player_audit_check(%s::text)",
         (text("player_id", player_id),),
@@ -123,7 +123,7 @@ def audit_check(player_id: str) -> Call[list[Discrepancy]]:
 
 
 def define(kind: str, name: str, definition: Strict) -> Call[None]:
-    """Put one thing into the catalog; its kind and its definition must fit."""
+    """Put one definition into the catalog; its kind and its type must match."""
     assert isinstance(definition, DEFINITIONS[kind]), f"{name} is no definition of a {kind}"
     return Call(
         "select fencepost.player_catalog_put(%s::text, %s::text, %s::jsonb)",

@@ -1,4 +1,4 @@
-"""What a caller may ask for. Whatever is not declared here is refused: a seed, above all."""
+"""The requests that a caller may send. Undeclared fields are refused, above all a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECES_MAX = 1000
 
 
 class PlayerRequest(Strict):
-    """Every request is somebody's."""
+    """Every request belongs to a player."""
 
     player_id: PlayerId
 
@@ -33,7 +33,7 @@ class UseItem(PlayerRequest):
 
 
 class ItemGrant(Piece):
-    """An item to be granted; level, quality and metadata are for items that are each their own."""
+    """An item to be granted; level, quality and metadata are for non-stackable items."""
 
     item: Name
     count: Amount = 1

@@ -1,7 +1,8 @@
-"""The mutations of a player, each declared once. Pure: snapshot, request and dice make a plan or a refusal.
+"""The mutations of a player, each declared once. Pure: snapshot, request and Rng make a plan or a refusal.
 
-Amounts are not looked at here: whether there is enough is judged on the locked row. What decides *which* plan
-is made (a hero's stage, draws, clears, lessons, pieces) goes into the plan and is compared there again.
+Amounts are not checked here: the database checks on the locked row whether there is enough. What decides
+*which* plan is made (a hero's stage, draws, clears, lessons, pieces) goes into the plan and is compared again
+there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _needs_of_use(request: requests.UseItem) -> Needs:
 
 @mutation("UseItem", needs=_needs_of_use)
 def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, dice: Rng) -> PlayerPlan:
-    """Use an item: what it brings, and what a box holds by chance."""
+    """Use an item: gives its rewards, and a random entry of its box."""
     item = snapshot.defined("item", request.item, Item)
     if not item.is_usable:
         raise FailedPrecondition(f"{request.item} has no effect to be used for.", reason="no_effect")
@@ -63,7 +64,7 @@ def _needs_of_grant(request: requests.GrantItems) -> Needs:
 
 @mutation("GrantItems", needs=_needs_of_grant)
 def grant_items(snapshot: PlayerSnapshot, request: requests.GrantItems, dice: Rng) -> PlayerPlan:
-    """Grant items and amounts; the answer is in the order of the request."""
+    """Grant items and amounts; the response is in the order of the request."""
     change = Change()
     rewards = [_granted(snapshot, grant) for grant in request.items]
     if sum(reward.count for reward in rewards if reward.piece is not None) > requests.PIECES_MAX:
@@ -164,7 +165,7 @@ def _needs_of_clear(request: requests.ClearDungeon) -> Needs:
 
 @mutation("ClearDungeon", needs=_needs_of_clear)
 def clear_dungeon(snapshot: PlayerSnapshot, request: requests.ClearDungeon, dice: Rng) -> PlayerPlan:
-    """Clear a dungeon: its rewards, and more for the first time."""
+    """Clear a dungeon: gives its rewards, and more for the first time."""
     dungeon = snapshot.defined("dungeon", request.dungeon, Dungeon)
     before = snapshot.clears.get(request.dungeon, 0)
     change = Change(clears=[{"dungeon": request.dungeon, "before": before}])

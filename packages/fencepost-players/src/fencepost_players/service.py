@@ -1,4 +1,4 @@
-"""The players in one value: mutations through the pipeline, and what can be read."""
+"""The players service in one object: mutations through the pipeline, and queries."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from fencepost_players.requests import PlayerRequest
 from fencepost_players.snapshot import PlayerSnapshot
 
 AnyMutation = Mutation[Any, PlayerSnapshot, PlayerPlan]
-# As long as a player may be held, and as long as a mutation waits: `functions/player_hold.sql` and
-# `player_execute.sql` say so.
+# How long a player's row may be held, and how long a mutation waits for it: the values of
+# `functions/player_hold.sql` and `player_execute.sql`.
 PATIENCE = EvictionDelay(first_pause_seconds=20.1, longest_pause_seconds=1, seconds_max=30)
 
 
 class Players:
-    """The service. `mutations` are found by their declarations; a request finds its own by its type."""
+    """The service. `mutations` are found by their declarations; a request's type selects its mutation."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Players:
     async def run(
         self, request: PlayerRequest, *, request_id: str | None, actor: str | None = None
     ) -> MutationAnswer:
-        """Do what is asked, once for this request id. Raises MutationErrors."""
+        """Perform the request, once for this request id. Raises MutationErrors."""
         return await self._pipeline.run(
             self._of(request), request.player_id, request, request_id=request_id, actor=actor
         )
@@ -69,7 +69,7 @@ class Players:
     async def join(
         self, tx: Transaction, request: PlayerRequest, *, request_id: str, actor: str | None = None
     ) -> MutationAnswer:
-        """The same inside a transaction of the caller's."""
+        """The same inside the caller's transaction."""
         return await self._pipeline.join(
             tx, self._of(request), request.player_id, request, request_id=request_id, actor=actor
         )
@@ -82,7 +82,7 @@ class Players:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Players]:
-        """Clean up beside the requests; refuse to start on a schema that does not fit."""
+        """Run the deletion loop beside the requests; refuse to start on a schema that does not match."""
         await asyncio.to_thread(migrate.require, self.fp.database_url, SERVICE)
         loop = Loop("mutations", GateCleaner(self.fp, self.settings).tick, self.metrics.loop_errors)
         async with self.fp.retention():

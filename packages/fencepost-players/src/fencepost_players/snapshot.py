@@ -1,4 +1,4 @@
-"""What a plan is made from: one moment of a player, as far as the request needs it."""
+"""What a plan is made from: a snapshot of a player, as far as the request needs it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlayerSnapshot:
 
     @classmethod
     def read(cls, player_id: str, version: int | None, state: Mapping[str, Any]) -> PlayerSnapshot:
-        """From what `player_look` answers."""
+        """From the result of `player_look`."""
         return cls(
             player_id,
             version,
@@ -54,7 +54,7 @@ class PlayerSnapshot:
             raise missing("player", player_id)
 
     def defined(self, kind: str, name: str, definition: type[D]) -> D:
-        """The definition, once it is sure that there is a player."""
+        """The definition; checks first that the player exists."""
         self.require_player(self.player_id)
         facts = self.catalog.get((kind, name))
         if facts is None:

@@ -1,8 +1,8 @@
-"""What a node still knows of players and of the game, so that it need not look each time.
+"""Caches versions of players and definitions of the game in a node, so that it need not look each time.
 
-Nothing rests on it: the claim recognises a repeat, the version is compared and amounts are judged on the
-locked row. A version that is out of date costs one more try. A definition may be used for as long as it is
-remembered.
+Correctness does not depend on it: the claim recognises a repeat, and the version and the amounts are checked
+on the locked row. A version that is out of date costs one more attempt. A definition may be used for as long
+as it is cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFINITIONS_MAX = 10_000
 
 
 class CachedSnapshot(Generic[K, V]):
-    """The newest values, each for a short time."""
+    """A cache of the newest values, each for a short time."""
 
     def __init__(self, size_max: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._size_max = size_max

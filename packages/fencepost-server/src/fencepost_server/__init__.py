@@ -1,1 +1,1 @@
-"""The HTTP application: one address for every service that is installed, and the console for people."""
+"""The HTTP application: one address for every installed service, and the console for operators."""

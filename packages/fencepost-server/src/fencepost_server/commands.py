@@ -1,4 +1,4 @@
-"""`fencepost serve`: the services over HTTP, on servers that run already."""
+"""`fencepost serve`: the services over HTTP, on servers that are already running."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def serve(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Serve the services over HTTP, and run what belongs to them, until Ctrl-C.
+    """Serve the services over HTTP, with their background tasks, until Ctrl-C.
 
     \b
-    The servers are those of DATABASE_URL and REDIS_URL, or of the `fencepost up` in this directory. They must
-    have been migrated. Any number of these may run, on any number of machines.
+    The servers are those of DATABASE_URL and REDIS_URL, or of the `fencepost up` in this directory. The
+    database must have been migrated. Any number of these may run, on any number of machines.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def serve(
       HTTP_ADDRESS=0.0.0.0 HTTP_TOKEN=... fencepost serve
 
     \b
-    Beside the services it has /openapi.json, /metrics, /healthz and /readyz.
+    It also serves /openapi.json, /metrics, /healthz and /readyz.
     """
     from fencepost.gc_tuning import freeze_collected_objects  # noqa: PLC0415
     from fencepost.logs import configure_logging  # noqa: PLC0415
@@ -56,7 +56,7 @@ def serve(
     from fencepost.server_addresses import of_this_directory  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
     from fencepost.tracing import export_traces  # noqa: PLC0415
-    from fencepost_server.web_service import web_service  # noqa: PLC0415 - Loads what --help need not.
+    from fencepost_server.web_service import web_service  # noqa: PLC0415 - Not needed by --help.
 
     if port is not None:
         os.environ["HTTP_PORT"] = str(port)

@@ -1,4 +1,4 @@
-"""Every service that is installed, over HTTP, with the pages for health and metrics: one address."""
+"""Every installed service over HTTP, with the pages for health and metrics, at one address."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def web_service(
     with_console = not only or CONSOLE in only
     if with_console:
         services.append(make_console(fp, place.viewer_url, loopback=web_settings.is_loopback))
-    # The console has the front page, where there is one.
+    # The console, where installed, serves the front page.
     routes = {path: page for path, page in pages.routes.items() if path != "/" or not with_console}
     app = make_app(services, web_settings, pages=routes, ground=lambda: fp)
     return WebServer(
@@ -55,7 +55,7 @@ def web_service(
 
 
 def _services(fp: Fencepost, only: Collection[str]) -> list[HttpService]:
-    """The HTTP services of the plugins that are installed, or only those that are named."""
+    """The HTTP services of the installed plugins, or only those that are named."""
     known = {name: plugin.http_service for name, plugin in plugins().items() if plugin.http_service}
     for name in only:
         if name not in {*known, CONSOLE}:

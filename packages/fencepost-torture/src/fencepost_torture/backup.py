@@ -1,7 +1,7 @@
-"""A backup of one system's database, and the day on which it is restored: time turns back in it alone.
+"""Backs up the database of one system and restores it: only that database goes back in time.
 
-Whoever runs keeps running: processes hold tokens, attempts and ids of the time that is lost, and come back as
-soon as they are let in. Before that, `fencepost recover` makes all of them worthless.
+Processes keep running meanwhile: they hold tokens, attempts and ids of the time that is lost, and reconnect
+as soon as they can. Before that, `fencepost recover` invalidates all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACTOR = "torture"
 
 
 def back_up(stage: SystemEnvironment) -> None:
-    """What a nightly job does; here everybody waits for it."""
+    """Copy the database, as a nightly job does; here every process waits for it."""
     copy = _copy_of(stage)
     with _shut(stage):
         copy.drop()
@@ -30,7 +30,7 @@ def back_up(stage: SystemEnvironment) -> None:
 
 
 def restore(stage: SystemEnvironment) -> bool:
-    """Put the backup in the database's place and recover it; False when there is none."""
+    """Replace the database with the backup and recover it; False when there is no backup."""
     copy = _copy_of(stage)
     if not copy.exists():
         return False
@@ -49,7 +49,7 @@ def _copy_of(stage: SystemEnvironment) -> Database:
 
 @contextmanager
 def _cut_off(stage: SystemEnvironment) -> Generator[None]:
-    """Nobody comes in by the wire until it is over."""
+    """No connection through the proxies while the block runs."""
     stage.postgres_wire.refuse()
     stage.postgres_wire.cut()
     try:
@@ -60,7 +60,7 @@ def _cut_off(stage: SystemEnvironment) -> Generator[None]:
 
 @contextmanager
 def _shut(stage: SystemEnvironment) -> Generator[None]:
-    """Nobody is in it at all: a database is copied when it is alone."""
+    """No connection to the database at all: it can only be copied while nothing is connected to it."""
     name = stage.database.name
     with _cut_off(stage), psycopg.connect(stage.database.server.url(), autocommit=True) as admin:
         _allow(admin, name, "false")

@@ -1,4 +1,4 @@
-"""A real chain: anvil, from the PATH or from its npm package, on a free port for as long as it is wanted."""
+"""A real chain: anvil, from the PATH or from its npm package, on a free port while the block runs."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ INSTALL_SECONDS = 100.0
 START_SECONDS = 60.0
 REPLY_SECONDS = 60.0
 CALLS_AT_ONCE = 200
-"""So many calls go in one request, where many blocks are read."""
+"""The number of calls in one request where many blocks are read."""
 _LISTENING = re.compile(r"Listening on 127\.0\.0\.1:(\d+)")
 
 
 def new_account(number: int) -> LocalAccount:
-    """The nth of those that a chain of ours knows. No secret: who knows this line has their keys."""
+    """The nth account of such a chain. Its key is not secret: it is derived from this line."""
     account: LocalAccount = accounts().from_key((0xFE0CE0 + number).to_bytes(32, "big"))
     return account
 
 
 def recipient(number: int) -> str:
-    """An address that nobody has used: its balance is what it was sent."""
+    """An unused address: its balance is what was sent to it."""
     return "0x" + (0xAA << 120 | number).to_bytes(20, "big").hex()
 
 
 def installed(package: str, pattern: str, home: Path) -> Path:
-    """A file of an npm package, which is installed below `home` when it is missing."""
+    """The path of a file of an npm package, which is installed below `home` when it is missing."""
     place = home.absolute() / package.rpartition("@")[0].strip("@").replace("/", "-")
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("w") as lock:
@@ -84,7 +84,7 @@ def _install(package: str, place: Path) -> None:
 
 @dataclass(frozen=True)
 class Anvil:
-    """A running chain, as whoever started it sees it."""
+    """The RPC client of a running chain."""
 
     url: str
 
@@ -93,7 +93,7 @@ class Anvil:
         return result
 
     def rpcs(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Several calls in one request; the results in their order."""
+        """Several calls in one request; results are in the order of the calls."""
         bodies = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}
             for number, (method, params) in enumerate(calls)
@@ -116,7 +116,7 @@ class Anvil:
         return int(self.rpc("eth_getTransactionCount", address, "latest"), 16)
 
     def pooled(self) -> int:
-        """How many transactions it has that are in no block."""
+        """The number of transactions that are in no block."""
         status = self.rpc("txpool_status")
         return int(status["pending"], 16) + int(status["queued"], 16)
 
@@ -126,7 +126,7 @@ class Anvil:
         return [tx for block in blocks for tx in block["transactions"]]
 
     def fees_paid(self) -> Counter[str]:
-        """What each sender has paid for gas, by the receipts of all blocks."""
+        """What each sender has paid for gas, from the receipts of all blocks."""
         paid: Counter[str] = Counter()
         for receipts in self._of_all_blocks("eth_getBlockReceipts"):
             for receipt in receipts:
@@ -140,7 +140,7 @@ class Anvil:
             yield from self.rpcs([(method, (hex(number), *more)) for number in some])
 
     def _post(self, body: Any) -> Any:
-        # Each on a connection of its own: a node ends one that was silent for a while.
+        # A connection for each request: a node closes one that was idle for a while.
         with closing(http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=REPLY_SECONDS)) as wire:
             wire.request("POST", "/", json.dumps(body), {"content-type": "application/json"})
             return json.loads(wire.getresponse().read())
@@ -148,20 +148,20 @@ class Anvil:
 
 @contextmanager
 def running_anvil(*options: str, home: Path) -> Generator[Anvil]:
-    """It mines when it is told to, unless `options` say otherwise."""
+    """Runs anvil while the block runs. It mines only when told to, unless `options` say otherwise."""
     found = shutil.which("anvil")
     program = Path(found) if found else installed(PACKAGE, PROGRAM, home)
     when = () if "--block-time" in options else ("--no-mining",)
     command = [program, "--port", "0", *when, "--order", "fifo", "--accounts", "1", *options]
     with tempfile.TemporaryDirectory(prefix="fencepost-chain-") as directory:
         log = Path(directory) / "anvil.log"
-        # It dies with us, however we die.
+        # It dies with this process, however that ends.
         process = KeptProcess(
             StartPlan(command, ourselves(), log, farewell=(signal.SIGKILL,), sweep=(Path(directory),))
         )
         try:
             anvil = Anvil(f"http://127.0.0.1:{_port_of(process, log)}")
-            # Else every call is a line of a log that nobody reads.
+            # Otherwise every call adds a line to a log that is never read.
             anvil.rpc("anvil_setLoggingEnabled", False)
             yield anvil
         finally:

@@ -1,4 +1,4 @@
-"""What all processes of a torture have in common."""
+"""What all processes of a torture run have in common."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import FrameType
 
 from fencepost.settings import Settings
 
-# Short waits: a server that is away is asked again, instead of being waited for.
+# Short timeouts: a server that is down is asked again instead of being waited for.
 PATIENT = Settings(
     pool_min=0, pool_max=2, pool_wait_seconds=3.0, connect_seconds=3.0, redis_reply_seconds=2.0
 )
 
 
 def until_told_to_end() -> threading.Event:
-    """Set by SIGTERM. For the main thread of a process."""
+    """An event that SIGTERM sets. For the main thread of a process."""
     ending = threading.Event()
 
     def end(_signum: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`fencepost torture`: the systems under faults, from a seed, with a verdict."""
+"""`fencepost torture`: run the systems under seeded faults, and give a verdict."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ def torture(
     Goals:    crashes further-crashes pauses servers network power nonces streams
 
     \b
-    It starts a PostgreSQL and a Valkey of its own, and touches no other. The figures are in
-    .fencepost/torture/last.json, with the command that has the same faults again.
+    It starts a PostgreSQL and a Valkey of its own, and touches no other. The results are in
+    .fencepost/torture/last.json, with the command that repeats the same faults.
 
     \b
-    Exit codes: 0 nothing was broken; 1 something was; 8 the run was too easy to prove anything.
+    Exit codes: 0 no guarantee was broken; 1 one was; 8 the run had too few faults to prove anything.
     """
     from fencepost.private_folder import make_private  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
-    from fencepost_torture.report import facts_of, keep, keep_score, write  # noqa: PLC0415 - Loads every system.
+    from fencepost_torture.report import facts_of, keep, keep_score, write  # noqa: PLC0415 - Slow to load.
     from fencepost_torture.schedule import unavailable  # noqa: PLC0415
 
     wanted = _goal(goal)
@@ -108,7 +108,7 @@ def torture(
         _names(points),
         _settings(setting or []),
     )
-    # With other systems, faults or settings it has the goal's pace, and is no part of it.
+    # With other systems, faults or settings the run has the goal's pace, but does not count towards it.
     is_part = not (faults or systems or points or setting)
     score = _score(goal, result, seed, is_part=is_part) if goal else None
     if wanted and score:
@@ -155,7 +155,7 @@ def _plan(
     from fencepost_torture.systems import PLACES, system_of  # noqa: PLC0415
     from fencepost_torture.wall_clocks import choose_clocks  # noqa: PLC0415
 
-    # As `python -m` does: what lies in this directory can be imported, by the nursery too.
+    # As with `python -m`, modules in the current directory can be imported, by the fork server too.
     sys.path.insert(0, str(Path.cwd()))
     try:
         kinds = chosen_kinds(faults)
@@ -184,7 +184,7 @@ def _goal(name: str | None) -> Goal | None:
 
 
 def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score:
-    """What the runs before this one have reached."""
+    """The score of the previous runs."""
     from fencepost_torture.report import read_kept, read_score  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""Time as the machine gave it to us, for deadlines that must not be missed because others were busy."""
+"""Time weighted by the load of the machine, for deadlines that a busy machine must not make a run miss."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 
 
 class CpuTime:
-    """Seconds since the beginning, of a machine that has a core for everybody.
+    """Seconds since the start, of a machine that has a core for every runnable thread.
 
-    Where twice as many want to run as there are cores, a second counts as half of one. A deadline in it is
-    missed by a system that hangs or crawls, and not by one whose machine had other things to do.
+    Where twice as many threads want to run as there are cores, a second counts as half of one. A system that
+    hangs or is slow misses a deadline in it; a system on a machine that is busy with other work does not.
     """
 
     def __init__(self) -> None:
@@ -19,14 +19,14 @@ class CpuTime:
     def sleep(self, seconds: float) -> None:
         before = time.monotonic()
         time.sleep(seconds)
-        # A machine that stood still as a whole gave nobody anything: no nap counts for more than two.
+        # A machine that was suspended as a whole gave no time to any process: a sleep counts at most double.
         self.count(min(time.monotonic() - before, 2 * seconds))
 
     def count(self, seconds: float) -> None:
-        """So long something else took."""
+        """Add the time that something else took."""
         self.seconds += seconds / slowness()
 
 
 def slowness() -> float:
-    """How many want to run for each core, and at least one."""
+    """The number of runnable threads for each core, at least one."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Which disk a run has: the machine's own, one that can be full, or one whose power can be cut."""
+"""Chooses the disk of a run: the machine's own, one that can be full, or one whose power can be cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_torture.small_disk import SECONDS_MAX, SmallDisk
 
 
 class Disk(Protocol):
-    """What the servers' files lie on, and what befalls it."""
+    """The disk that holds the servers' files, and the faults it supports."""
 
     @property
     def server_settings(self) -> Mapping[str, str | int]: ...
@@ -26,16 +26,17 @@ class Disk(Protocol):
     def drain(self) -> None: ...
 
     def sync(self) -> None:
-        """Whatever was written is kept from now on, as if the whole file system had been synced."""
+        """Make everything written so far durable, as if the whole file system had been synced."""
         ...
 
     def cut_power(self) -> bool:
-        """False where nothing is ever forgotten."""
+        """Lose what was not synced; False where this disk never loses anything."""
         ...
 
 
 def choose_disk(kinds: Sequence[str], seconds: float) -> tuple[Disk | None, list[str]]:
-    """The disk that the faults need, and the faults that this machine can do. Call it before any thread."""
+    """The disk that the faults need, and the faults that this machine supports. Call it before any thread
+    starts."""
     wanted = {"disk-full", "power-cut"} & set(kinds)
     disk: Disk | None = None
     if wanted and may_mount():

@@ -1,4 +1,4 @@
-"""Rules that every history of effects must keep, whatever the system."""
+"""Rules that every history of effects must keep, in any system."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fencepost.testing import Breach
 LOST = "lost"
 DOUBLED = "doubled"
 UNDECIDED = "undecided"
-"""No breach, and no proof that there is none: a run with one of these is void."""
+"""Neither a breach nor a proof that there is none: a run with one of these is void."""
 
 
 def exactly_once(asked: Iterable[str], done: Iterable[str]) -> list[Breach]:
-    """Everything that was asked for took effect once, and nothing else did."""
+    """Everything that was asked for took effect exactly once, and nothing else did."""
     wanted = set(asked)
     times = Counter(done)
     return [
@@ -32,7 +32,7 @@ def exactly_once(asked: Iterable[str], done: Iterable[str]) -> list[Breach]:
 
 
 def in_order(rule: str, sequence: Iterable[tuple[str, int]]) -> list[Breach]:
-    """For one key the numbers only grow, in the order in which the effects were made."""
+    """For each key the numbers only grow, in the order in which the effects were made."""
     highest: dict[str, int] = {}
     found: list[Breach] = []
     for key, number in sequence:

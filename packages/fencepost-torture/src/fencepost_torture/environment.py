@@ -1,4 +1,4 @@
-"""The servers of a run, and a stage for each system: PostgreSQL and Valkey of our own, and wires to them."""
+"""The servers of a run (our own PostgreSQL and Valkey), and an environment with proxies for each system."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SETTINGS: dict[str, str | int] = {
     "max_prepared_transactions": 50,
     "autovacuum_naptime": "5s",
     "log_checkpoints": "off",
-    # A disk that can be full is a small one.
+    # The disk that can be full is a small one.
     "min_wal_size": "32MB",
     "max_wal_size": "96MB",
-    # A server that was killed syncs each file of every database before it looks at its log: that takes most
-    # of the time of coming back. Linux can sync the file system as a whole.
+    # A server that was killed syncs each file of every database before it reads its log: that takes most of
+    # the time of a restart. Linux can sync the file system as a whole.
     **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
 }
 
@@ -43,7 +43,7 @@ MORE: LiteralString = """
 
 
 class Environment:
-    """Both servers, while the block runs. Everything lies below one new directory, and goes with it."""
+    """Both servers, while the block runs. All files are below one new directory, removed at the end."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Environment:
         wired: bool = True,
         faketime: Path | None = None,
     ) -> None:
-        """Without `wired` nobody comes through a proxy, and no fault of the network can be struck. With
-        `faketime` the wall clock of PostgreSQL can jump, which every system then has to bear."""
+        """Without `wired` no connection goes through a proxy, and no network fault can be injected. With
+        `faketime` the wall clock of PostgreSQL can jump, which every system then has to tolerate."""
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
         self.disk = disk
         self._faketime = faketime
@@ -84,13 +84,13 @@ class Environment:
         self._open.close()
 
     def jump(self, seconds: float) -> None:
-        """PostgreSQL's own clock, from where it stands; nothing happens where it cannot jump."""
+        """Move PostgreSQL's own clock by `seconds`; does nothing where that clock cannot jump."""
         self._ahead_seconds += seconds
         put(self._clock, self._ahead_seconds)
 
     def has_no_room(self) -> bool:
-        """Whether the disk is full for PostgreSQL, and not only for us. Its own log may have no room either,
-        so it is asked."""
+        """Whether the disk is full for PostgreSQL, and not only for this process. Its own log may have no
+        room either, so the server is asked."""
         [stage, *_] = self.stages.values()
         try:
             with psycopg.connect(stage.admin_url, connect_timeout=3) as connection:
@@ -100,7 +100,7 @@ class Environment:
         return False
 
     def left_behind(self) -> list[Breach]:
-        """Whoever is still connected to Redis, but for the one who asks."""
+        """The clients that are still connected to Redis, except the one that asks."""
         client: Any = connect_sync(self.valkey.url, reply_seconds=5)
         with closing(client):
             others = len(client.client_list()) - 1
@@ -108,7 +108,7 @@ class Environment:
 
     @property
     def _clock(self) -> Path:
-        # Not on the disk that can be full, and on the way to it, where whoever the server is may pass.
+        # Not on the disk that can be full, but above it, where the user that the server runs as has access.
         return self.directory / "clock"
 
     def _start(self) -> None:
@@ -133,7 +133,7 @@ class Environment:
             self.stages[name] = self._stage(name, number)
 
     def _end_servers(self) -> None:
-        """Nobody needs the data any more, so nobody waits for it to be written."""
+        """Kills both servers: the data is not needed any more, so there is no wait for writing it."""
         for server in (self.postgres, self.valkey):
             if server.running:
                 server.kill()

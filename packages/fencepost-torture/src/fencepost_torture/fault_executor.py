@@ -1,4 +1,4 @@
-"""One schedule, and the faults that it strikes when they are due. Lanes go beside each other, in threads."""
+"""Injects the faults of one schedule when they are due. Several executors run in parallel, in threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from fencepost_torture.schedule import Fault
 
 TICK_SECONDS = 0.02
 REST_SECONDS_MAX = 10.0
-"""So long a blow waits for everybody to do something; then it is struck at whoever hangs."""
+"""How long a fault waits for every system to make progress; then it hits even a system that hangs."""
 
 
 class FaultExecutor:
-    """With `done`, which counts what each system did, a blow waits until the last is healed and all go on.
+    """With `done`, which counts what each system did, a fault waits until the last one is healed and every
+    system makes progress again.
 
-    All, because who needs longer than the quickest to find his feet would never be asked for anything.
+    Every system, because otherwise one that recovers more slowly than the fastest would never be tested.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class FaultExecutor:
         self._next = next(planned_faults, None)
         self._due = math.inf
         self._healed: tuple[float, Mapping[str, int]] | None = None
-        """When the last blow was over, and how much each had done by then; None when work goes on."""
+        """When the last fault was over, and how much each system had done by then; None when work goes on."""
         self._resting = False
 
     def begin(self) -> None:
@@ -42,11 +43,11 @@ class FaultExecutor:
             self._due = time.monotonic() + self._next.gap_seconds
 
     def turn(self) -> None:
-        """Strike what is due; afterwards heal what is over."""
+        """Inject the fault that is due; then heal those that are over."""
         while self._next is not None and not self._rests() and time.monotonic() >= self._due:
             self.faults.strike(self._next)
             self._next = next(self._planned_faults)
-            # From the end of the last one: a slow fault is not followed by a heap of others.
+            # Counted from the end of the last one: a slow fault is not followed by a burst of others.
             self._due = time.monotonic() + self._next.gap_seconds
             self._resting = self._done is not None
         self.faults.heal_due()
@@ -54,7 +55,7 @@ class FaultExecutor:
 
     @property
     def seconds_left(self) -> float:
-        """How long nothing is to be done here, a tick at most: who rests does not know when it is over."""
+        """How long nothing is due here, at most one tick: the end of a wait for progress is not known."""
         return TICK_SECONDS if self._resting else min(TICK_SECONDS, max(0.0, self._due - time.monotonic()))
 
     def keep_turning(self, over: threading.Event) -> None:

@@ -1,7 +1,7 @@
-"""How each fault of the schedule is done, and when it is over.
+"""How each fault of the schedule is injected, and when it is over.
 
-A fault that does not find its victim (a process that is dead already, a COMMIT that nobody made) has not hit,
-and is not counted: only what happened makes a run hard.
+A fault that does not find its victim (a process that is dead already, a COMMIT that never came) has not hit,
+and is not counted: only faults that happened make a run hard.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from fencepost_torture.wall_clocks import put
 
 DELAY_SECONDS = 0.2
 ASTRAY_SECONDS = 3600.0
-"""How far the clock of a node goes wrong for each lease period of its blow: by hours, as wrong clocks do."""
+"""How far the clock of a node goes wrong for each lease period of its fault: by hours, as wrong clocks do."""
 REORDER_SECONDS = 0.3
 HEAL_AGAIN_SECONDS = 0.5
 HEAL_SECONDS_MAX = 180.0
 TROUBLE = (EmbeddedError, OSError, TimeoutError)
 ORDER_LEASES = 3
-"""How long a process has to come to the place where it was told to end; then it may get another order."""
+"""How long a process has to reach the crash point where it was told to end; then it may get another order."""
 AHEAD_MAX = 2.0
-"""So many more hits than the mean the points of one system may have, where all are to be hit often."""
+"""How far the hits of one system's points may be above the mean, where all points are to be hit often."""
 RARE = 3
-"""Out of so many points that were hit least one is chosen, where all are to be hit often."""
+"""One is chosen from this many points that were hit least, where all points are to be hit often."""
 
 
 @dataclass
 class ActiveFault:
-    """Something that is over at a moment: healed then, or at the end of the faults."""
+    """A fault with an end: it is healed then, or when the fault phase ends."""
 
     heals_at: float
     heal: Callable[[], object]
 
 
 class FaultInjector:
-    """Strikes blows at a ground and a crew, and heals what is due."""
+    """Injects faults into an environment and a process pool, and heals what is due."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class FaultInjector:
         tally: Tally,
         points: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """With `points`, those of each system, every other order is for one of those that were hit least."""
+        """With `points`, those of each system, every other order is for one of the points that were hit
+        least."""
         self.tally = tally
         self._ground = ground
         self._crew = crew
@@ -102,7 +103,7 @@ class FaultInjector:
         try:
             hit = self._ways[fault.kind](fault)
         except TROUBLE:
-            # The server was down already, or the machine too busy to be cruel: it did not hit.
+            # The server was down already, or the machine too busy to inject it: it did not hit.
             return
         if hit:
             self.tally.count(fault.kind)
@@ -119,8 +120,8 @@ class FaultInjector:
         self._count_sprung()
 
     def heal_all(self) -> None:
-        """The faults are over: everything works, nobody has an order to crash."""
-        # Healing a wire ends its connections, which would be one more fault for whoever had none.
+        """End the fault phase: everything works, and no process has an order to crash."""
+        # Healing a proxy closes its connections, which would be one more fault where there was none.
         last = [self._bring_postgres_back, self._bring_redis_back, *(wire.heal for wire in self._harmed)]
         self._active_faults += [ActiveFault(0.0, heal) for heal in last]
         Deadline(HEAL_SECONDS_MAX, "everything works again").wait(self._heal_each)
@@ -131,7 +132,7 @@ class FaultInjector:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything that was struck is healed."""
+        """Whether every fault that was injected is healed."""
         return not self._active_faults
 
     def _heal_each(self) -> bool:
@@ -146,9 +147,9 @@ class FaultInjector:
         return self._crew.kill(self._victim(fault))
 
     def _order(self, fault: Fault) -> bool:
-        """An order to end, or to stop, at a named place. It hits when the process gets there.
+        """An order to end, or to stop, at a named crash point. It hits when the process gets there.
 
-        Whoever is still under another order gets it afterwards, or its successor does.
+        A process that still has another order gets this one afterwards, or its successor does.
         """
         self._pending.setdefault((fault.system, fault.place), fault)
         return False
@@ -165,8 +166,8 @@ class FaultInjector:
                 self._crew.order(victim, point, signum, nth, fault.leases * lease_seconds)
 
     def _is_ahead(self, system: str) -> bool:
-        """Whether its crash points were hit more than those of all systems, where all are to be hit often: a
-        quick system leaves the machine to a slow one."""
+        """Whether its crash points were hit more than the mean of all systems, where all are to be hit often:
+        a fast system leaves the machine to a slow one."""
         if system not in self._points:
             return False
         everybody = [point for points in self._points.values() for point in points]
@@ -176,7 +177,7 @@ class FaultInjector:
         return sum(self.tally.points[point] for point in points) / len(points)
 
     def _aim(self, fault: Fault) -> tuple[str, int]:
-        """Where, and at which passing."""
+        """The crash point, and at which pass of it."""
         if fault.system not in self._points or fault.number % 2:
             return fault.point, fault.nth
         rare = sorted(self._points[fault.system], key=lambda point: self.tally.points[point])[:RARE]
@@ -189,7 +190,7 @@ class FaultInjector:
         self.tally.count("crash", point)
 
     def stalled(self, process: SystemProcess, point: str) -> None:
-        """It stopped where it was told to; it sleeps for longer than its lease."""
+        """The process stopped where it was told to; it stays stopped for longer than its lease."""
         self.tally.count("stall", point)
         process.resume_at = time.monotonic() + process.stall_seconds
 
@@ -220,7 +221,7 @@ class FaultInjector:
         return True
 
     def _bring_postgres_back(self) -> None:
-        """Whatever befell it, and however often: it runs, and moves."""
+        """Make the server run again, and not be frozen, whichever and however many faults hit it."""
         if self._ground.postgres.running:
             self._ground.postgres.resume()
         elif self._ground.disk is not None:
@@ -273,7 +274,7 @@ class FaultInjector:
         return wire.connections > 0
 
     def _reorder(self, fault: Fault) -> bool:
-        """Two connections at least: one alone overtakes nobody."""
+        """Reorders at least two connections: one alone cannot be overtaken."""
         wire = self._wire(fault)
         wire.reorder(REORDER_SECONDS)
         self._later(fault.leases, lambda: wire.reorder(0))
@@ -299,7 +300,7 @@ class FaultInjector:
         return True
 
     def _lose_reply(self, fault: Fault) -> bool:
-        """The answer to a commit is lost after the commit; of Redis, the answer to any command."""
+        """The reply to a commit is lost after the commit; for Redis, the reply to any command."""
         wire = self._wire(fault)
         lose = wire.lose_reply if fault.at_redis else wire.lose_commit_reply
         self._ambushes.append((fault.kind, lose(nth=fault.nth)))
@@ -326,7 +327,7 @@ class FaultInjector:
         return True
 
     def _jump_postgres(self, fault: Fault) -> bool:
-        """The same by the clock of the whole server, its timeouts and its log."""
+        """The same for the clock of the whole server, including its timeouts and its log."""
         if self._postgres_is_away:
             return False
         stage, seconds = self._stage(fault), self._leap_seconds(fault)
@@ -336,7 +337,7 @@ class FaultInjector:
         return bool(moved >= seconds if seconds > 0 else moved < 0)
 
     def _jump_node(self, fault: Fault) -> bool:
-        """By hours, and it stays so: nothing that a node does may depend on what its own clock says."""
+        """By hours, and it stays so: nothing that a node does may depend on its own clock."""
         clock = self._stage(fault).clock_of(fault.place)
         if not clock.exists():
             return False
@@ -358,13 +359,13 @@ class FaultInjector:
     def _drain_disk(self) -> None:
         assert self._ground.disk is not None
         self._ground.disk.drain()
-        # PostgreSQL stops itself when it cannot write its log, and is for somebody to start again.
+        # PostgreSQL stops itself when it cannot write its log, and has to be started again from outside.
         self._bring_postgres_back()
 
     def _cut_power(self, fault: Fault) -> bool:
-        """The machine of both servers goes dark: what was not synced is gone."""
+        """The machine of both servers loses its power: what was not synced is lost."""
         if self._ground.disk is None or not self._ground.postgres.running:
-            # It is dark already: nothing was written since.
+            # The power is off already: nothing was written since.
             return False
         for server in (self._ground.postgres, self._ground.valkey):
             if server.running:
@@ -376,7 +377,7 @@ class FaultInjector:
         return hit
 
     def _restore(self, fault: Fault) -> bool:
-        """A backup, and the next time its restoration: what was committed in between is lost."""
+        """Make a backup, and the next time restore it: what was committed in between is lost."""
         stage = self._stage(fault)
         if self._postgres_is_away:
             return False
@@ -391,7 +392,7 @@ class FaultInjector:
 
 
 def _healed(active_fault: ActiveFault) -> bool:
-    """A busy machine may take too long to start a server; then it is tried again."""
+    """False when it must be tried again: a busy machine may take too long to start a server."""
     try:
         active_fault.heal()
     except TROUBLE:

@@ -1,7 +1,7 @@
-"""The fork server: it has loaded everything once, so that a process that was killed is back in a moment.
+"""The fork server: it has imported everything once, so that a process that was killed is replaced quickly.
 
-It reads orders as JSON lines and answers with events. Only it signals its children: until it has collected
-one, the number is that child's and nobody else's.
+It reads orders as JSON lines and answers with events. Only it signals its children: until it has reaped a
+child, the pid cannot belong to another process.
 
     {"do": "start", "number": 7, "errand": {...}}
     {"do": "signal", "number": 7, "signal": 9}
@@ -9,8 +9,8 @@ one, the number is that child's and nobody else's.
 
     {"number": 7, "event": "born" | "stopped" | "died", "status": -9, "point": "jobs.ack.before"}
 
-`await` is for a child that lives: it sends itself the signal when it comes to that crash point for the nth
-time from then on. `point` in an event says that it did.
+`await` is for a running child: it sends itself the signal when it reaches that crash point for the nth time
+from then on. `point` in an event says that it did.
 
 It has one thread, as a process that forks should; when its standard input ends, it ends all its children.
 """
@@ -40,12 +40,12 @@ from fencepost_torture.wall_clocks import go_by
 
 CHUNK_BYTES = 65536
 TELL_WHERE = signal.SIGUSR1
-"""A child that gets it writes where each of its threads is."""
+"""A child that gets this signal writes the stack of each of its threads."""
 HALF_BYTES = mmap.PAGESIZE // 2
 
 
 class Slot:
-    """A page that a child shares with the nursery: what it waits for, and where it obeyed."""
+    """A page that a child shares with the fork server: its order, and the crash point where it obeyed."""
 
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, mmap.PAGESIZE)
@@ -53,7 +53,8 @@ class Slot:
 
     @property
     def version(self) -> int:
-        """Another with each order, and 0 while one is being written. The first byte is written at once."""
+        """A number that changes with each order, and is 0 while one is being written. One byte: written at
+        once."""
         return self._page[0]
 
     def order(self, text: str) -> None:
@@ -69,7 +70,7 @@ class Slot:
         self._put(HALF_BYTES, point)
 
     def obeyed(self) -> str:
-        """Where it obeyed since somebody asked; empty when it did not."""
+        """The crash point where it obeyed since the last call; empty when it did not."""
         point = self._get(HALF_BYTES)
         self._put(HALF_BYTES, "")
         return point
@@ -86,7 +87,7 @@ class Slot:
 
 
 class ProcessControl:
-    """Watches the crash points of a child, and looks into its slot at each."""
+    """Watches the crash points of a child, and reads its slot at each."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
@@ -114,7 +115,7 @@ class ProcessControl:
 
 
 class ForkServer:
-    """The children by their numbers."""
+    """Starts, signals and reaps the children, which it keeps by their numbers."""
 
     def __init__(self, wake: int) -> None:
         self._wake = wake
@@ -122,7 +123,7 @@ class ForkServer:
         self._slots: dict[int, Slot] = {}
 
     def run(self) -> None:
-        """Until standard input ends."""
+        """Serves until standard input ends."""
         rest = b""
         while True:
             ready, _, _ = select.select([0, self._wake], [], [])
@@ -176,7 +177,7 @@ def _changes() -> Iterator[tuple[int, int]]:
 
 
 def _live(parent: int, errand: ProcessTask, slot: Slot) -> None:
-    """The whole life of a child. It never returns into the nursery's loop."""
+    """The whole life of a child. It never returns into the fork server's loop."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -184,7 +185,7 @@ def _live(parent: int, errand: ProcessTask, slot: Slot) -> None:
         faulthandler.register(TELL_WHERE, file=sys.stderr)
         die_with(parent)
         go_by(errand.clock)
-        # What a service prints must not look like an event.
+        # What a service prints must not be read as an event.
         os.dup2(2, 1)
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - A descriptor is wanted.
             os.dup2(nothing.fileno(), 0)
@@ -199,7 +200,7 @@ def _live(parent: int, errand: ProcessTask, slot: Slot) -> None:
 
 
 def _heard(_signum: int, _frame: FrameType | None) -> None:
-    """Nothing: the descriptor has the news. Without a handler there would be none."""
+    """Does nothing: the descriptor carries the notification. Without a handler there would be none."""
 
 
 def _tell(number: int, event: str, status: int, point: str = "") -> None:
@@ -208,19 +209,19 @@ def _tell(number: int, event: str, status: int, point: str = "") -> None:
 
 
 def main(systems: Sequence[str]) -> None:
-    """Load what the systems need, say so, and serve."""
+    """Import what the systems need, report that, and serve."""
     for name in systems:
         system_of(name).load()
-    # What a client that opens compares the database with: else each child reads the same files.
+    # What a client compares the database with when it opens: otherwise each child reads the same files.
     kernel()
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, _heard)
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
-    # The terminal's Ctrl-C is for the one who runs the torture; it then ends us.
+    # The terminal's Ctrl-C is for the process that runs the torture, which then ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What is there now is every child's, and stays in the pages that it shares with us: nobody looks it over.
+    # Objects that exist now are in pages shared with every child: frozen, the collector does not touch them.
     gc.collect()
     gc.freeze()
     _tell(0, "ready", 0)

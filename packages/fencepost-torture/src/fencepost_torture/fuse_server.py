@@ -1,10 +1,10 @@
 """The process that serves a `VolatileDisk` to the kernel, by the protocol of /dev/fuse (7.31).
 
-It is run as a program: its argument is the descriptor of the device, and it reads words from standard input:
-`cut` forgets what was not synced, `sync` syncs everything, `fill` and `drain` make the disk full and not. It
-answers each with a line. When it ends, however it ends, the kernel ends the file system with it.
+It runs as a program: its argument is the descriptor of the device, and it reads words from standard input:
+`cut` drops what was not synced, `sync` syncs everything, `fill` and `drain` make the disk full and not. It
+answers each with a line. When it ends, for any reason, the kernel ends the file system with it.
 
-Nothing is cached by the kernel beyond an open: after a cut, who opens a file reads what the disk still has.
+The kernel caches nothing beyond an open: after a cut, opening a file reads what the disk still has.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FuseServer:
         try:
             request = os.read(self._device, REQUEST_BYTES)
         except OSError as error:
-            # Unmounted, or a request that was taken back before we read it.
+            # Unmounted, or a request that was cancelled before it was read.
             return error.errno in (errno.ENOENT, errno.EINTR, errno.EAGAIN)
         _, opcode, unique, node, *_ = HEADER.unpack_from(request)
         try:
@@ -106,7 +106,7 @@ class FuseServer:
             self._send(ANSWER.pack(ANSWER.size, -(error.errno or errno.EIO), unique))
             return True
         except KeyError:
-            # A node of before a cut.
+            # A node from before a cut.
             self._send(ANSWER.pack(ANSWER.size, -errno.ESTALE, unique))
             return True
         if answer is not None:
@@ -117,7 +117,7 @@ class FuseServer:
         try:
             os.write(self._device, answer)
         except OSError as error:
-            if error.errno != errno.ENOENT:  # Nobody waits for it any more.
+            if error.errno != errno.ENOENT:  # The request was interrupted.
                 raise
 
     def _init(self, _node: int, body: bytes) -> bytes:
@@ -255,7 +255,7 @@ def _nothing(_node: int, _body: bytes) -> bytes:
 
 
 def _no_answer(_node: int, _body: bytes) -> None:
-    """These want none."""
+    """These requests take no reply."""
 
 
 def _not_known(_node: int, _body: bytes) -> bytes:

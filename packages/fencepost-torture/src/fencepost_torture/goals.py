@@ -1,6 +1,6 @@
-"""How much torture is enough: sizes that a goal must reach, each goal with its systems, faults and pace.
+"""The sizes that a goal must reach, each goal with its systems, faults and pace.
 
-A run of any length brings something in; `score.py` adds up what the runs of a goal have brought in together.
+A run of any length contributes; `score.py` adds up what the runs of a goal have contributed together.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ EACH_POINT = "hits of each crash point"
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """What one run brought in, or several together."""
+    """What one run contributed, or several together."""
 
     hits: Counter[str] = field(default_factory=Counter[str])
     """By kind of fault."""
     points: Counter[str] = field(default_factory=Counter[str])
     """Hits by crash point."""
     effects: int = 0
-    """Made under faults: what was made in the calm proves nothing."""
+    """Effects made under faults: those made without faults prove nothing."""
 
     def __add__(self, other: Yield) -> Yield:
         return Yield(self.hits + other.hits, self.points + other.points, self.effects + other.effects)
@@ -36,14 +36,14 @@ class Yield:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """So many of what happened: effects, hits of every crash point, or faults of some kinds that hit."""
+    """A required count: of effects, of hits of every crash point, or of faults of some kinds that hit."""
 
     what: str
     count: int
     kinds: Sequence[str] = ()
 
     def amounts(self, brought: Yield, points: Sequence[str]) -> Mapping[str, int]:
-        """What must come to `count`: one number, or one for each of the crash points."""
+        """What must reach `count`: one number, or one for each of the crash points."""
         if self.what == EFFECTS:
             return {EFFECTS: brought.effects}
         if self.what == EACH_POINT:
@@ -56,7 +56,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One command: what is run under which faults, how quickly they follow each other, and how much of it."""
+    """One command: the systems, their faults, how quickly those follow each other, and the sizes to reach."""
 
     systems: Sequence[str]
     faults: Sequence[str]
@@ -73,13 +73,13 @@ class Goal:
 
 NETWORK = tuple(FAMILIES["network"])
 MANY = Floors(effects_per_second=200.0)
-"""By the thousand, five a second are one call in three minutes."""
+"""Where one call has a thousand effects, a floor of five a second is one call in three minutes."""
 
 GOALS: Mapping[str, Goal] = {
     "crashes": Goal(
         ("jobs", "players", "orders", "flows", "leases", "nonces"),
-        # Where Redis is away jobs are claimed straight from PostgreSQL, and what it has lost is swept up:
-        # else nobody would come to those crash points.
+        # While Redis is down jobs are claimed straight from PostgreSQL, and what it has lost is reconciled:
+        # otherwise those crash points would not be reached.
         ("crash", "kill", "redis-kill", "redis-wipe"),
         0.02,
         (
@@ -88,12 +88,12 @@ GOALS: Mapping[str, Goal] = {
             Size(EACH_POINT, 500),
         ),
         lease_seconds=1.0,
-        # Holders of leases and nonces have no crash points: they die anywhere, and are soon back.
+        # Holders of leases and nonces have no crash points: they die anywhere, and are quickly replaced.
         pace=RunPace(
-            # The system with the most crash points, of which some are seldom passed.
+            # The systems with the most crash points, some of which are seldom passed.
             crowds={"jobs": 2, "flows": 2},
             open_max=400,
-            # Ten effects for each crash: more of them would take the processor from the crashes.
+            # Ten effects for each crash: more of them would take CPU time from the crashes.
             helpings_per_second={
                 "jobs": 3,
                 "players": 0.7,
@@ -107,8 +107,8 @@ GOALS: Mapping[str, Goal] = {
             evenly=True,
         ),
     ),
-    # Where nobody of the above comes: ticks of a timetable, sinks that commit in phases, transactions on a
-    # chain, verdicts.
+    # Where none of the systems above comes: cron ticks, sinks that commit in phases, transactions on a chain,
+    # verdicts.
     "further-crashes": Goal(
         ("odd-jobs", "sinks", "transactions", "judge"),
         ("crash", "kill"),
@@ -118,7 +118,7 @@ GOALS: Mapping[str, Goal] = {
         pace=RunPace(
             crowds={"sinks": 2},
             helpings_per_second={"odd-jobs": 3, "sinks": 4, "transactions": 4, "judge": 1.5},
-            # Who is killed anywhere comes to no crash point in that life.
+            # A process that is killed anywhere reaches no crash point in that life.
             weights={"crash": 60, "kill": 1},
             evenly=True,
         ),
@@ -128,7 +128,7 @@ GOALS: Mapping[str, Goal] = {
         ("pause", "stall"),
         0.02,
         (Size("pauses beyond the lease", 20_000, ("pause", "stall")),),
-        # Whoever sleeps loses no reply.
+        # A stopped process loses no reply.
         Floors(ambiguous_per_second=0),
         lease_seconds=1.0,
         pace=RunPace(crowd=3),
@@ -143,7 +143,7 @@ GOALS: Mapping[str, Goal] = {
             Size("wipes", 200, ("redis-wipe",)),
         ),
         lease_seconds=1.0,
-        # A server comes back, and work is done, before the next blow: else nothing is there to be lost.
+        # A server comes back, and work is done, before the next fault: otherwise there is nothing to lose.
         pace=RunPace(crowd=2, weights={"redis-kill": 9, "redis-wipe": 1}, abreast=True, rests=True),
     ),
     "network": Goal(
@@ -158,7 +158,7 @@ GOALS: Mapping[str, Goal] = {
         ("power-cut",),
         0.2,
         (Size("power cuts", 1000, ("power-cut",)),),
-        # Every byte goes through a process of ours, and the server reads its log after each cut.
+        # Every byte goes through a process of ours, and the server replays its log after each cut.
         Floors(effects_per_second=2.0, hits_per_second=0.1),
         lease_seconds=1.0,
         pace=RunPace(rests=True),

@@ -1,9 +1,10 @@
 """Torture for systems of your own: your processes, your invariants, our faults.
 
-torment("shop.torture:Clicks", seconds=10, seed=7)      raises HistoryBroken when a promise is broken, and
-                                                        RunTooEasy when nothing was proved; Floors say when
-System                                                  what such a class must have
-Stage, Errand, Account                                  what it is given, and what it answers
+torment("shop.torture:Clicks", seconds=10, seed=7)      raises HistoryBroken when a guarantee is broken, and
+                                                        RunTooEasy when the run is below its Floors and
+                                                        proves nothing
+System                                                  the members that such a class must have
+SystemEnvironment, ProcessTask, Account                 what it is given, and what it returns
 exactly_once, in_order, linearizable                    checkers
 """
 
@@ -56,9 +57,9 @@ def torment(
     faults: Sequence[str] = (),
     floors: Floors = FLOORS,
 ) -> RunResult:
-    """Torture systems by name, or by place as `module:class`, for a test. A full disk is left out.
+    """Torture systems, given by name or as `module:class`, in a test. A full disk is left out.
 
-    A run below the floors has proved nothing, and a test that passed on it would say that it had.
+    A run below the floors has proved nothing, so it raises RunTooEasy: a test must not pass on it.
     """
     faketime, kinds = choose_clocks([kind for kind in chosen_kinds(faults) if kind != "disk-full"])
     outcome = TortureRun(RunPlan(seed, seconds, systems, kinds, floors=floors), faketime=faketime).run()

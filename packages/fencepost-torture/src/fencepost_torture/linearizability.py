@@ -1,13 +1,14 @@
-"""Whether a history of concurrent calls can have come from one thing that does them one after another.
+"""Checks whether a history of concurrent calls can come from one object that executes them one at a time.
 
-The search of Wing and Gong with Lowe's memory: try every call that may come next, go on from the state that
-it leaves, and never visit a configuration twice. A configuration is which calls are done and the state; the
-done ones are kept as a prefix and a few exceptions, so that long histories stay small.
+The search of Wing and Gong with Lowe's memoization: try every call that may come next, continue from the
+state that it leaves, and never visit a configuration twice. A configuration is the set of done calls and the
+state; the set is kept as a prefix and a few exceptions, so that long histories stay small.
 
-A call whose outcome is unknown may come at any time after its beginning, or never. Of unknown calls that are
-alike only the first is tried: while both may come, it does not matter which does. A caller who gave up is
-believed at first to have been right: a call that may come at any time makes every wrong guess a long one. An
-order that is found so is an order; that none is found so proves nothing, and all of them are tried.
+A call whose outcome is unknown may take effect at any time after its start, or never. Of equivalent unknown
+calls only the first is tried: while both may come, it does not matter which does. The first search assumes
+that an unknown call took effect before its caller gave up, or never: a call that may come at any time makes
+every wrong guess expensive. An order found under that assumption is valid; if none is found, that proves
+nothing, and the full search follows.
 
 - J. M. Wing, C. Gong: Testing and verifying concurrent objects (1993)
 - G. Lowe: Testing for linearizability (2017)
@@ -26,46 +27,46 @@ from fencepost_torture.operation_log import Operation
 
 S = TypeVar("S", bound=Hashable)
 
-# A search without a wrong guess takes one for each call; so many more are for the guesses.
+# A search without a wrong guess visits one for each call; this many more are allowed for wrong guesses.
 CONFIGURATIONS_MAX = 300_000
 CONFIGURATIONS_PER_CALL = 10
 
 
 class Model(Protocol[S]):
-    """One thing that does one call after another."""
+    """The specification: an object that executes one call after another."""
 
     def start(self) -> S: ...
 
     def after(self, state: S, operation: Operation) -> Iterable[S]:
-        """The states that the call may leave, given its answer; none when it cannot have been answered so."""
+        """The states that the call may leave, given its answer; none when that answer is impossible."""
         ...
 
     def alike(self, operation: Operation) -> Hashable:
-        """Unknown calls with the same value do the same in every state."""
+        """Unknown calls with the same value have the same effect in every state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """What the search found. It may also give up, and says so: that is no proof of anything."""
+    """The result of the search. A search that gave up says so, and proves nothing."""
 
     holds: bool
     decided: bool
     explanation: str = ""
     order: Sequence[Operation] = ()
-    """One order that explains every answer, where one was found; unknown calls that it needs are in it."""
+    """One order that explains every answer, if one was found; it includes the unknown calls that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPlace(Generic[S]):
-    """How far one branch of the search has come."""
+    """The position of one branch of the search."""
 
     prefix: int
-    """So many of the answered calls are done, from the first."""
+    """This many answered calls, from the first, are done."""
     beyond: frozenset[int]
-    """Answered calls behind the prefix that are done."""
+    """Answered calls after the prefix that are done."""
     guessed: frozenset[int]
-    """Unknown calls that are taken to have happened."""
+    """Unknown calls that are assumed to have happened."""
     state: S
 
 
@@ -114,7 +115,7 @@ def linearizable(
     *,
     configurations_max: int | None = None,
 ) -> Iterator[Breach]:
-    """What a judge says of one history. A search that gave up has shown nothing, and says so."""
+    """The breaches of one history. A search that gave up has proved nothing, and is reported as such."""
     finding = linearize(operations, model, configurations_max=configurations_max)
     if not finding.holds:
         yield Breach("linearizable", subject, finding.explanation)
@@ -141,7 +142,7 @@ class _Search(Generic[S]):
         *,
         hasty: bool = False,
     ) -> None:
-        """A hasty one has unknown calls come before their callers gave up, or never."""
+        """A hasty search assumes that unknown calls took effect before their callers gave up, or never."""
         self._answered = answered
         self._unknown = unknown
         self._model = model
@@ -155,7 +156,7 @@ class _Search(Generic[S]):
         return place.prefix == len(self._answered)
 
     def following(self, place: SearchPlace[S]) -> Iterator[tuple[Operation, SearchPlace[S]]]:
-        """Every call that may come next, and where it leads: answered calls first, by their ends."""
+        """Every call that may come next, with its resulting position: answered calls first, by their ends."""
         open_now, claim_cursor = self._open(place)
         for index in sorted(open_now, key=lambda index: self._answered[index].ended):
             for state in self._model.after(place.state, self._answered[index]):
@@ -192,7 +193,7 @@ class _Search(Generic[S]):
         return [index for index in found if self._answered[index].begun <= claim_cursor], claim_cursor
 
     def _latest(self, place: SearchPlace[S]) -> float:
-        """When the last of those that are done began."""
+        """When the last of the done calls began."""
         last = max(place.beyond, default=place.prefix - 1)
         return self._answered[last].begun if last >= 0 else -math.inf
 

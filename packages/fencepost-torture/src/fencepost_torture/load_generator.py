@@ -1,4 +1,4 @@
-"""Whoever asks a system for work: a thread that never lets it run out of it, and never floods it."""
+"""Asks a system for work: a thread that keeps it supplied, and never floods it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fencepost_torture.system_environment import Account, System, SystemEnvironm
 LOOK_SECONDS = 0.05
 LOOK_SECONDS_MAX = 0.5
 LOOKS_MAX = 0.1
-"""The part of its time that it looks at what is done: looking at much must not slow down the doing."""
+"""The share of its time that it spends reading the account: frequent reads must not slow down the work."""
 REFUSALS_SECONDS = 1.0
 
 
 class LoadGenerator:
-    """Asks until it is told to stop; `account` is what it saw last."""
+    """Asks for work until it is stopped; `account` is the last one it read."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LoadGenerator:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after the helping that it is at: what is asked for is asked for whole."""
+        """Ends after the current batch: a batch is asked for as a whole."""
         self._stopping.set()
 
     def join(self) -> None:

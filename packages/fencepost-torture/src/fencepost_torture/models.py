@@ -1,4 +1,4 @@
-"""What a lease and a signer's nonces look like to their callers, as things that do one call at a time."""
+"""Models of a lease and of a signer's nonces, as callers see them: objects that do one call at a time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NOBODY = "who does not know it"
 class LeaseModel:
     """acquire, write and release, each answered, refused, or unknown.
 
-    Time is not in it: a lease may have expired at any moment, so an acquisition may always take over, and
-    `lease_expired` may always be answered. What remains is the promise: a write passes under the newest token
-    and no other, and each write sees the one before it.
+    Time is not modelled: a lease may have expired at any moment, so an acquisition may always take over, and
+    `lease_expired` may always be answered. What remains is the guarantee: a write passes under the newest
+    token and no other, and each write sees the one before it.
     """
 
     def start(self) -> Held:
@@ -50,7 +50,7 @@ def _acquired(state: Held, operation: Operation) -> Iterable[Held]:
     owner = str(operation.question["owner"])
     taken = Held(state.token + 1, owner, state.value)
     if operation.is_unknown:
-        # Who does not know that it holds the lease does nothing with it.
+        # A caller that does not know that it holds the lease does nothing with it.
         return [Held(state.token + 1, NOBODY, state.value)]
     if operation.answer == "not_owner":
         return [state] if state.owner not in (None, owner) else []
@@ -90,12 +90,12 @@ def _holds(state: Held, operation: Operation) -> bool:
 
 
 Run = tuple[int, int]
-"""Numbers that follow each other: the first, and how many."""
+"""Consecutive numbers: the first, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A signer's nonces: the next new one, and those that were given back, as runs in their order."""
+    """A signer's nonces: the next new one, and those that were given back, as sorted runs."""
 
     next: int
     gaps: tuple[Run, ...]
@@ -104,7 +104,7 @@ class Sequence:
 class NonceModel:
     """reserve takes the lowest nonces that were given back, and then new ones; release gives some back.
 
-    A call is for any number of nonces, and happens at once.
+    A call is for any number of nonces, and is atomic.
     """
 
     def start(self) -> Sequence:
@@ -130,7 +130,7 @@ class NonceModel:
 
 
 def united(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """The same numbers in as few runs as there can be, in order."""
+    """The same numbers in as few runs as possible, sorted."""
     found: list[Run] = []
     for first, count in sorted(run for run in runs if run[1]):
         if found and first <= sum(found[-1]):
@@ -142,7 +142,7 @@ def united(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def _lowest(gaps: tuple[Run, ...], wanted: int) -> tuple[list[Run], tuple[Run, ...]]:
-    """So many of the lowest, if there are so many, and what is left."""
+    """The lowest `wanted` numbers, or all if there are fewer, and what is left."""
     taken: list[Run] = []
     for place, (first, count) in enumerate(gaps):
         if wanted < count:

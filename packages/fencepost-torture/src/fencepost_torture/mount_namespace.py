@@ -1,4 +1,4 @@
-"""Mounting in a namespace of our own: nobody else sees it, and it is gone with us, however we end."""
+"""Mounts in a namespace of our own: no other process sees them, and they end with this one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MNT_DETACH = 2
 
 
 def may_mount() -> bool:
-    """Whether this process may mount, and does so unseen from now on. Call it before any thread."""
+    """Whether this process may mount; if so, it has its own namespace from now on. Call it before any thread
+    starts."""
     if sys.platform != "linux" or os.geteuid() != 0 or _libc().unshare(CLONE_NEWNS) != 0:
         return False
     try:
@@ -32,7 +33,7 @@ def mount(source: str, target: Path, kind: str, flags: int, options: str) -> Non
 
 
 def unmount(target: Path) -> None:
-    """At once for whoever looks, and truly when the last one has let go."""
+    """Detaches it from the tree at once; the kernel unmounts it when its last user has closed it."""
     _libc().umount2(os.fsencode(target), MNT_DETACH)
 
 

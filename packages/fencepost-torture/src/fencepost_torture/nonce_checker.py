@@ -1,8 +1,8 @@
-"""What callers were told of their nonces, beside what the database holds: judged by the database, in sets.
+"""Compares the nonces that callers were given with the rows in the database, in the database, by sets.
 
-A call is for a block of requests, with one number or with thousands, and its answer is written down as runs:
-nonces that follow each other in one hold. So ten million answers are some ten thousand lines, and every one
-of them is compared, row by row, without being read into this process.
+A call is for a block of requests, one or thousands, and its answer is recorded as runs: consecutive nonces in
+one hold. So ten million answers are some ten thousand lines, and every one of them is compared, row by row,
+without being read into this process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fencepost_torture.system_environment import SystemEnvironment
 
 REFUSED = "refused"
 GIVEN_BACK = ".0"
-"""How the name of a request ends whose nonce is given back."""
+"""The suffix of a request whose nonce is given back."""
 BREACHES_MAX = 1000
 WORK_MEM = "64MB"
 
 Runs = list[list[int]]
-"""[the first nonce, how many follow each other, their hold], in the order of the requests."""
+"""[the first nonce, the number of consecutive ones, their hold], in the order of the requests."""
 
 TOLD: LiteralString = """
     create temporary table told (signer text not null, first_request bigint not null,
@@ -38,7 +38,7 @@ TOLD: LiteralString = """
 COPY: LiteralString = "copy told (signer, first_request, given_back, first_nonce, many, hold) from stdin"
 ANALYZE: LiteralString = "analyze told, block, fencepost.nonce_allocation, fencepost.nonce_signer"
 
-# All that was asked for beside all that was used, each by its signer and its request.
+# All that was asked for joined with all that was used, each by its signer and its request.
 ONCE: LiteralString = """
     select coalesce(a.signer, d.signer), coalesce(a.request, d.request), a.request is not null,
            coalesce(d.times, 0)
@@ -63,9 +63,9 @@ NOT_ITS_OWNERS: LiteralString = """
     from fencepost.nonce_allocation n join fencepost.nonce_signer s using (signer_id)
     where n.status = 'CONSUMED' and n.tx_hash is distinct from 'tx-' || n.request_id limit %(most)s
 """
-# Whoever keeps his nonce was told what the row says. Who gave his back has an older hold than the row, or the
-# row is free. So nobody was told a nonce, in one hold, that somebody else was told: but for two who both gave
-# it back, whom TWICE sees.
+# A caller that keeps its nonce was told what the row says. A caller that gave its nonce back has an older
+# hold than the row, or the row is free. So no two callers were told the same nonce in one hold, except two
+# that both gave it back, which TWICE finds.
 DENIED: LiteralString = """
     select t.signer, t.first_nonce + i, t.hold,
            t.first_request + i || case when t.given_back then '.0' else '' end, n.request_id, n.hold, n.status
@@ -87,7 +87,7 @@ TWICE: LiteralString = """
 
 @dataclass(frozen=True, slots=True)
 class NonceChecker:
-    """The books of one stage: `blocks` were asked for, of the signers by turns. A block has `size` requests,
+    """Checks one system: `blocks` were asked for, of the signers in turn. A block has `size` requests,
     numbered from its own number times `size`."""
 
     stage: SystemEnvironment
@@ -102,7 +102,7 @@ class NonceChecker:
             return [*self._once(admin), *self._rows(admin), *self._answers(admin)]
 
     def _note(self, admin: psycopg.Connection[Any], operations: Iterable[Operation]) -> None:
-        """A repeat that was told the same is written down once."""
+        """Record the answers; a repeat with the same answer is recorded once."""
         lines = {
             (operation.subject, *_request(operation), *run)
             for operation in operations
@@ -128,14 +128,14 @@ class NonceChecker:
                 yield Breach(LOST, f"{signer} {request}", "was asked for and never took effect")
 
     def _rows(self, admin: psycopg.Connection[Any]) -> Iterable[Breach]:
-        """No nonce is left out below the highest, and each was used by the request that it was given to."""
+        """No nonce below the highest is missing, and each was used by the request that it was given to."""
         for signer, nonce, before in admin.execute(LEFT_OUT, {"most": BREACHES_MAX}).fetchall():
             yield Breach("no nonce left out", signer, f"{nonce} comes after {before}")
         for signer, nonce, request, tx in admin.execute(NOT_ITS_OWNERS, {"most": BREACHES_MAX}).fetchall():
             yield Breach("used by its owner", signer, f"{nonce} of {request} was used by {tx}")
 
     def _answers(self, admin: psycopg.Connection[Any]) -> Iterable[Breach]:
-        """Nobody was ever told a nonce, in one hold, that somebody else was told."""
+        """No two callers were ever told the same nonce in one hold."""
         for signer, nonce, hold, request, *row in admin.execute(DENIED, {"most": BREACHES_MAX}).fetchall():
             owner, held, status = row
             what = f"for {request} in hold {hold}, and for {owner} in hold {held} ({status})"
@@ -145,7 +145,7 @@ class NonceChecker:
 
 
 def runs_of(told: Iterable[Reservation]) -> Runs:
-    """What one call was told, for the chronicle."""
+    """The answer of one call, for the operation log."""
     runs: Runs = []
     for each in told:
         if runs and each.nonce == runs[-1][0] + runs[-1][1] and each.hold == runs[-1][2]:
@@ -162,7 +162,7 @@ def _request(operation: Operation) -> tuple[str, bool]:
 
 
 def _numbered(operation: Operation) -> Iterable[tuple[int, int, int, int]]:
-    """Each run with the place of its first request in the block."""
+    """Each run with the index of its first request in the block."""
     place = 0
     for nonce, many, hold in operation.answer:
         yield place, nonce, many, hold
@@ -170,18 +170,18 @@ def _numbered(operation: Operation) -> Iterable[tuple[int, int, int, int]]:
 
 
 def doubted(operation: Operation) -> Operation:
-    """A node tries three times. The refusal is of the last try, and an earlier one may have been lost after
-    its commit: so a refusal proves nothing here."""
+    """A refusal as an unknown outcome: a node tries three times, the refusal is of the last try, and an
+    earlier one may have been lost after its commit. So a refusal proves nothing here."""
     if operation.answer != REFUSED:
         return operation
     return replace(operation, ended=math.inf, answer=None, gave_up=operation.ended)
 
 
 def settled(operations: Sequence[Operation]) -> list[Operation]:
-    """What was asked again and again as the one call that it is.
+    """Repeated requests merged into the one call that they are.
 
-    A repeat by its request id answers the first reservation: that was made after the first time it was asked
-    for, and before the first time it was answered. The same holds for giving back.
+    A repeat by its request id returns the first reservation, which was made after the first request for it
+    and before the first answer. The same holds for giving back.
     """
     asked: dict[Any, float] = {}
     found: dict[Any, Operation] = {}
@@ -192,7 +192,8 @@ def settled(operations: Sequence[Operation]) -> list[Operation]:
             continue
         if operation.what == "reserve":
             name, answer = str(operation.answer), _joined(operation.answer)
-            # Another reservation under the same name would be another call, asked for from now on.
+            # Another reservation under the same name is another call, which starts with the next request for
+            # it.
             asked.pop(("reserve", subject))
         else:
             name, answer = subject, operation.answer
@@ -212,7 +213,7 @@ def settled(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _joined(runs: Runs) -> tuple[Run, ...]:
-    """Without the holds, which the model does not know; in the order in which they were told."""
+    """Without the holds, which the model does not have; in the order in which they were answered."""
     joined: list[Run] = []
     for first, many, _ in runs:
         if joined and first == sum(joined[-1]):
@@ -223,10 +224,10 @@ def _joined(runs: Runs) -> tuple[Run, ...]:
 
 
 def _is_answered(operation: Operation, answered: Iterable[Operation]) -> bool:
-    """Whether a call of the same name had an answer, and it is that one.
+    """Whether a call of the same name was answered, and this is that call.
 
-    Who keeps his nonce has reserved once, however often he asked, before the answer or after it. As another
-    call it could take any gap that somebody had left, and hide it. A name whose nonce was given back may
+    A caller that keeps its nonce has reserved once, however often it asked, before the answer or after it. As
+    another call it could take any gap that was left, and hide it. A name whose nonce was given back may
     reserve again: then only what was asked before the answer is the same call.
     """
     same = [other for other in answered if other.what == operation.what]

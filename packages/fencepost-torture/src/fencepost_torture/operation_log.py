@@ -1,10 +1,9 @@
-"""What callers asked and were told, written down outside of the system under test.
+"""What callers asked and were answered, recorded outside of the system under test.
 
 A file of JSON lines; an append is one write, so all processes of a run share it. A process that is killed has
-written a line, none, or, where a page of the file ends, half of one: so everybody begins on a new line, and
-half a line is none. An operation has two lines: that it begins, and what it was answered. One
-that has no second line is *unknown*: it may have happened, at any time since, or never. One that has no first
-line was never asked.
+written a line, none, or, where a page of the file ends, half of one: so every writer begins on a new line,
+and half a line is ignored. An operation has two lines: its start, and its answer. One without a second line
+is *unknown*: it may have happened, at any time since, or never. One without a first line was never asked.
 
 Times are of CLOCK_MONOTONIC, which is one clock for all processes of a machine.
 """
@@ -33,7 +32,7 @@ class Operation:
     question: dict[str, Any]
     answer: Any = None
     gave_up: float = math.inf
-    """When the caller of an unknown one was told something that proves nothing: as a rule it has happened by
+    """When the caller of an unknown operation got an answer that proves nothing: normally it has happened by
     then, or never does."""
 
     @property
@@ -42,28 +41,28 @@ class Operation:
 
 
 class OperationLog:
-    """The file, for writing in any process and for reading at the end."""
+    """The file, which any process writes and the run reads at the end."""
 
     def __init__(self, path: Path, author: str = "asker") -> None:
-        """`author` is nobody else's name: a process that begins again is another author."""
+        """`author` is unique: a process that starts again is another author."""
         self.path = path
         self._author = author
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        # Threads share it: taking the next number is one step.
+        # Threads share it: taking the next number is atomic.
         self._numbers = count(1)
 
     def begin(self, what: str, subject: str, **question: Any) -> str:
-        """Write down that something is about to be asked; what names it in `end`."""
+        """Record that something is about to be asked; returns the name for `end`."""
         name = f"{self._author}.{next(self._numbers)}"
         self._write({"op": name, "what": what, "subject": subject, "at": time.monotonic(), "q": question})
         return name
 
     def end(self, name: str, answer: Any) -> None:
-        """Write down the answer. An operation whose outcome nobody knows is not ended."""
+        """Record the answer. An operation with an unknown outcome is not ended."""
         self._write({"op": name, "at": time.monotonic(), "a": answer})
 
     def operations(self) -> list[Operation]:
-        """Everything that was begun, in the order of the beginnings."""
+        """Every operation that was begun, in the order of the starts."""
         found: dict[str, Operation] = {}
         for line in self._lines():
             begun = found.get(line["op"])
@@ -89,5 +88,5 @@ class OperationLog:
                 try:
                     yield json.loads(line)
                 except json.JSONDecodeError:
-                    # Nothing, or the beginning of what somebody wrote when he was killed.
+                    # Empty, or the beginning of what a process wrote when it was killed.
                     continue

@@ -1,4 +1,4 @@
-"""The report as a page: one file, no script, nothing from elsewhere."""
+"""The report as an HTML page: one file, no script, no external resources."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _cell(value: Any) -> str:
 
 
 def _chart(moments: Sequence[tuple[float, int]], faults: Sequence[float]) -> str:
-    """Effects as they add up; a red line is a fault."""
+    """Cumulative effects; a red line is a fault."""
     if len(moments) < 2:
         return "<p class='quiet'>The run was too short to draw.</p>"
     span = max(moments[-1][0], 0.1)

@@ -1,4 +1,4 @@
-"""What this distribution brings to Fencepost."""
+"""What this distribution adds to Fencepost."""
 
 from fencepost.plugin import Plugin
 

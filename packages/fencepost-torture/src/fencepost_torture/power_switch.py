@@ -1,4 +1,4 @@
-"""A disk whose power can be cut: the file system of `power_disk`, mounted, and the switch in our hand."""
+"""A disk whose power can be cut: mounts the file system of `fuse_server` and controls it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEVICE = Path("/dev/fuse")
 
 
 class PowerSwitch:
-    """Mount it, put a server on it, and cut the power."""
+    """A disk to mount, to put a server on, and to cut the power of."""
 
-    # Shared memory that lies in files of the data directory would go through the process that serves them.
+    # Shared memory in files of the data directory would go through the process that serves the disk.
     server_settings: Mapping[str, str | int] = {"dynamic_shared_memory_type": "posix"}
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class PowerSwitch:
             self._end()
 
     def sync(self) -> None:
-        """A server that comes back asks the kernel for it, and the kernel asks no file system in FUSE."""
+        """Sync everything: a server that restarts asks the kernel to, and the kernel does not ask FUSE."""
         self._say("sync")
 
     def cut_power(self) -> bool:
@@ -60,7 +60,7 @@ class PowerSwitch:
         self._say("drain")
 
     def _say(self, word: str) -> None:
-        """Returns when it is done."""
+        """Sends a word; returns when it is carried out."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -69,7 +69,7 @@ class PowerSwitch:
         self._process.stdout.readline()
 
     def _end(self) -> None:
-        """Without the one who serves it, the kernel ends what is left of the file system."""
+        """End the serving process: without it, the kernel ends what is left of the file system."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None

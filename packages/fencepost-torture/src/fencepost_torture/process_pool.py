@@ -1,4 +1,4 @@
-"""The processes of a run, as we see them: by system and place, replaced when they die."""
+"""The processes of a run by system and place; those that die are replaced."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ State = Literal["starting", "running", "stopped", "dead"]
 
 @dataclass
 class SystemProcess:
-    """One process, from its order to its end."""
+    """One process, from its start order to its end."""
 
     number: int
     errand: ProcessTask
@@ -42,7 +42,7 @@ class SystemProcess:
     killed_by_us: bool = False
     resume_at: float | None = None
     stall_seconds: float = 0.0
-    """How long it sleeps when it has stopped by its own order."""
+    """How long it stays stopped when it has stopped by its own order."""
     ordered_at: float | None = None
     obeyed: bool = False
     """Whether it ended by its own order."""
@@ -54,16 +54,16 @@ class SystemProcess:
         return self.state != "dead"
 
     def is_under_orders(self, seconds: float) -> bool:
-        """Whether it lives to end, or to stop, somewhere, and had its order for less than so long."""
+        """Whether it lives and got an order to end or stop at a crash point less than `seconds` ago."""
         ordered_at = self.ordered_at
         return self.is_alive and ordered_at is not None and time.monotonic() - ordered_at < seconds
 
 
 class ProcessPool:
-    """Starts and signals processes through a nursery, and hears what becomes of them.
+    """Starts and signals processes through a fork server, and receives its events.
 
     `on_crash` and `on_stall` are called with the crash point when a process died or stopped by its own order.
-    `news` is set whenever something became of anybody.
+    `news` is set at every event of a process.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ProcessPool:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is what every process sees beside ours."""
+        """`environment` is added to the environment variables of every process."""
         self.places: dict[tuple[str, int], SystemProcess] = {}
         self.on_crash: Callable[[SystemProcess, str], None] = lambda process, point: None
         self.on_stall: Callable[[SystemProcess, str], None] = lambda process, point: None
@@ -125,7 +125,7 @@ class ProcessPool:
         self._log.close()
 
     def start(self, errand: ProcessTask) -> SystemProcess:
-        """A new process at a place, where nobody is."""
+        """Start a new process at a free place."""
         process = SystemProcess(next(self._numbers), errand)
         with self._lock:
             self._living[process.number] = process
@@ -134,7 +134,7 @@ class ProcessPool:
         return process
 
     def kill(self, process: SystemProcess) -> bool:
-        """SIGKILL, which nobody survives; False when it was dead or killed already."""
+        """SIGKILL, which no process survives; False when it was dead or killed already."""
         if not process.is_alive or process.killed_by_us:
             return False
         process.killed_by_us = True
@@ -142,7 +142,7 @@ class ProcessPool:
         return True
 
     def stop(self, process: SystemProcess, seconds: float) -> bool:
-        """SIGSTOP for so long; False when it was dead or stopped already."""
+        """SIGSTOP for `seconds`; False when it was dead or stopped already."""
         if process.state != "running" or process.resume_at is not None:
             return False
         process.resume_at = time.monotonic() + seconds
@@ -152,7 +152,7 @@ class ProcessPool:
     def order(
         self, process: SystemProcess, point: str, signum: signal.Signals, nth: int, stall_seconds: float
     ) -> None:
-        """It signals itself when it comes to the crash point for the nth time from now on."""
+        """The process signals itself when it reaches the crash point for the nth time from now on."""
         process.ordered_at, process.stall_seconds = time.monotonic(), stall_seconds
         self._await(process, point, int(signum), nth)
 
@@ -169,7 +169,7 @@ class ProcessPool:
                 self.resume(process)
 
     def replace_the_dead(self, errand_of: Callable[[SystemProcess], ProcessTask]) -> None:
-        """A new process wherever one died; a moment later where it died at once and by nobody's will."""
+        """A new process wherever one died; with a delay where it died at once without having been killed."""
         now = time.monotonic()
         for process in list(self.places.values()):
             wanted = process.killed_by_us or process.obeyed
@@ -178,14 +178,14 @@ class ProcessPool:
                 self.start(errand_of(process))
 
     def disarm(self) -> None:
-        """Everybody goes on, and nobody has an order to die any more."""
+        """Every process continues, and none has an order to die any more."""
         for process in list(self.places.values()):
             if process.is_alive:
                 self._await(process, "", 0, 0)
                 self.resume(process)
 
     def end(self, *, within: float) -> list[SystemProcess]:
-        """SIGTERM to everybody; who has not ended in time is killed, and answered."""
+        """SIGTERM to every process; one that has not ended in time is killed and returned."""
         self.is_over = True
         for process in self.places.values():
             if process.is_alive:
@@ -194,7 +194,8 @@ class ProcessPool:
             Deadline(within, "every process has ended").wait(lambda: not self._alive())
         except TimeoutError:
             late = self._alive()
-            # Each writes its stacks into the log: a process that hangs once in days is not found otherwise.
+            # Each writes its stacks into the log: otherwise a process that hangs once in days is never
+            # diagnosed.
             for process in late:
                 self._signal(process, TELL_WHERE)
             time.sleep(TELLING_SECONDS)
@@ -243,7 +244,7 @@ class ProcessPool:
                     process.ordered_at = None
                     self.on_stall(process, point)
                 elif process.resume_at is None:
-                    # The news is older than the end of its pause.
+                    # The event is older than the end of its pause.
                     self.resume(process)
             case _:
                 with self._lock:

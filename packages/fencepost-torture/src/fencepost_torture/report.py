@@ -1,4 +1,4 @@
-"""What a run leaves for people and programs: one file of JSON, and one page that needs nothing else."""
+"""What a run leaves for people and programs: one JSON file, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def replay_command(outcome: RunResult, goal: str | None = None) -> str:
 
 
 def keep(facts: Mapping[str, Any], path: Path) -> None:
-    """What is worth keeping for years: the figures, without the schedule and the log."""
+    """Write what is worth keeping for years: the figures, without the schedule and the log."""
     short = {name: value for name, value in facts.items() if name not in LONG}
     _put(path, json.dumps(short, indent=2) + "\n")
 
 
 def read_score(name: str, path: Path | None) -> Score:
-    """The runs of a goal that are kept there. A file of something else is not written over."""
+    """The runs of a goal that the file has. A file with something else is not overwritten."""
     if path is None or not path.exists():
         return Score(name, GOALS[name])
     kept = read_kept(path)
@@ -98,7 +98,7 @@ def read_score(name: str, path: Path | None) -> Score:
         raise ValueError(f"{path} does not have the runs of the goal {name}.")
     score = Score(name, GOALS[name], kept["runs"])
     try:
-        # Whatever is asked of the runs must be there, before hours are spent on another one.
+        # Everything that is read from the runs must be there, before hours are spent on another run.
         score.facts()
         score.next_seed  # noqa: B018
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -125,7 +125,7 @@ def keep_score(score: Score, path: Path) -> None:
 
 
 def write(facts: Mapping[str, Any], directory: Path, page: Path | None = None) -> Path:
-    """`last.json` is of the newest run. Page and figures lie beside it, or also where somebody wants them."""
+    """`last.json` is of the newest run. Page and figures are beside it, or also at the given path."""
     text = json.dumps(facts, indent=2) + "\n"
     _put(directory / LAST, text)
     if page is not None:
@@ -136,7 +136,7 @@ def write(facts: Mapping[str, Any], directory: Path, page: Path | None = None) -
 
 
 def _put(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one."""
+    """Replace the file atomically: a reader sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8")

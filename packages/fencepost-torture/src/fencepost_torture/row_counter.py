@@ -1,7 +1,7 @@
-"""How many rows a table was given, without counting them again each time somebody asks.
+"""How many rows a table was given, without a full count at each read.
 
-Every statement that inserts leaves a line of how many rows it inserted, in its own transaction: what is
-rolled back was never counted, and nobody waits for another's lock. Many lines are replaced by one with their
+Every statement that inserts adds a line with the number of its rows, in its own transaction: what is rolled
+back is never counted, and no transaction waits for another's lock. Many lines are replaced by one with their
 sum.
 """
 
@@ -23,7 +23,7 @@ SCHEMA: LiteralString = """
     end $f$;
 """
 READ: LiteralString = "select coalesce(sum(counted), 0), count(*) from meter"
-# What others insert meanwhile is not seen by it, and stays.
+# Lines that others insert meanwhile are not visible to it, and stay.
 FOLD: LiteralString = """
     with folded as (delete from meter returning counted)
     insert into meter select sum(counted) from folded having count(*) > 0 returning counted
@@ -31,15 +31,15 @@ FOLD: LiteralString = """
 
 
 class RowCounter:
-    """For the one table of a stage whose trigger is `count_inserted`."""
+    """Counts the one table of a system whose trigger is `count_inserted`."""
 
     def __init__(self) -> None:
-        # The asker and the run both look: two that fold at once would each see a part.
+        # The load generator and the run both read: two that fold at once would each see a part.
         self._lock = threading.Lock()
 
     @classmethod
     def on(cls, stage: SystemEnvironment, schema: LiteralString) -> Self:
-        """Make these tables, of which one has the trigger."""
+        """Create these tables, one of which has the trigger."""
         with stage.database.connect_admin() as admin:
             admin.execute(SCHEMA)
             admin.execute(schema)

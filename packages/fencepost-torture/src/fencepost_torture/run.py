@@ -1,4 +1,4 @@
-"""One run: from the first process to the judgement."""
+"""One run: from the first process to the verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ THROUGH_A_WIRE = {*FAMILIES["network"], *FAMILIES["backup"]}
 
 @dataclass(frozen=True)
 class RunMoment:
-    """How it stands, for the screen and for the chart."""
+    """The state of the run at one time, for the screen and for the chart."""
 
     at: float
     effects: Mapping[str, int]
@@ -48,12 +48,12 @@ class RunMoment:
     refusals: Mapping[str, int]
     phase: str = "faults"
     verdict: Verdict = "void"
-    """As it would be if it were over, and what nobody has judged yet were right."""
+    """The verdict if the run ended now, and everything not checked yet were right."""
 
 
 @dataclass
 class RunResult:
-    """Everything that the report tells."""
+    """Everything that the report contains."""
 
     plan: RunPlan
     seconds: float
@@ -71,12 +71,12 @@ class RunResult:
 
 @dataclass
 class TortureRun:
-    """A run, with its parts. `watch` is called about twice a second with how it stands."""
+    """A run, with its parts. `watch` is called about twice a second with the state of the run."""
 
     plan: RunPlan
     disk: Disk | None = None
     faketime: Path | None = None
-    """The library by which wall clocks jump."""
+    """The libfaketime library that makes wall clocks jump."""
     watch: Callable[[RunMoment, Tally], None] = lambda moment, tally: None
     moments: list[RunMoment] = field(default_factory=list[RunMoment])
 
@@ -91,7 +91,7 @@ class TortureRun:
                     server_settings=plan.server_settings,
                     disk=self.disk,
                     wired=not THROUGH_A_WIRE.isdisjoint(plan.kinds),
-                    # A server that reads a file at each look at the clock is slow: only where it may jump.
+                    # A server that reads a file at each clock call is slow: only where its clock may jump.
                     faketime=self.faketime if self._servers_clock_jumps() else None,
                 )
             )
@@ -112,7 +112,7 @@ class TortureRun:
         return POSTGRES_CLOCK in self.plan.kinds and all_bear_it
 
     def _clocks(self, ground: Environment, parts: Sequence[SystemRun]) -> Mapping[str, str]:
-        """A wall clock for each place, where they can jump, and what the processes must see to go by them."""
+        """A wall clock for each place, where they can jump, and the environment variables for them."""
         if self.faketime is None or NODE_CLOCK not in self.plan.kinds:
             return {}
         right = ground.directory / "right-clock"
@@ -167,7 +167,7 @@ class _Run:
         self._begin()
         seconds = self._seconds = self._rage()
         self._phase = "settling"
-        # What is made up for in the calm behind the faults proves nothing, as what was made before them.
+        # Effects made after the faults prove nothing, like those made before them.
         under_faults = self._under_faults()
         for lane in self._lanes:
             lane.faults.heal_all()
@@ -202,7 +202,7 @@ class _Run:
             for place in range(part.system.processes):
                 self._crew.start(part.errand(place))
             part.load_generator.start()
-        # No fault before everybody is at work: a run is not spent on starting up.
+        # No fault before every system is at work: a run is not spent on starting up.
         Deadline(FIRST_EFFECT_SECONDS, "every system has made an effect").wait(
             lambda: all(
                 part.load_generator.account.done or part.load_generator.failure
@@ -259,7 +259,7 @@ class _Run:
         return {name: part.load_generator.account.done for name, part in self._parts.items()}
 
     def _settle(self, seconds: float) -> float:
-        """Everything is done within five lease periods, and what the work itself takes at the run's pace."""
+        """Everything is done within five lease periods, plus the time of the work at the run's pace."""
         clock, began = CpuTime(), time.monotonic()
         allowed = 0.0
         late_since: float | None = None
@@ -268,9 +268,9 @@ class _Run:
                 part.load_generator.look()
             accounts = {name: part.load_generator.account for name, part in self._parts.items()}
             left = {name: account.open for name, account in accounts.items() if account.open}
-            # By what was open when the faults were over: what is done since does not bring it nearer.
+            # From what was open when the faults ended: work done since does not shorten it.
             allowed = max(allowed, allowed_seconds(self._plan, seconds, accounts.values()))
-            # Who is late has broken its promise: how long we look at it is of the wall's clock.
+            # A system that is late has broken its guarantee: the rest of the wait is in wall-clock time.
             if not left or (late_since and time.monotonic() > late_since + self._plan.patience_seconds):
                 break
             if clock.seconds > allowed and late_since is None:
@@ -286,13 +286,13 @@ class _Run:
         return time.monotonic() - began
 
     def _require_askers(self) -> None:
-        """A run in which nobody asks for work any more proves nothing: it ends at once, and says why."""
+        """A run whose load generator failed proves nothing: it ends at once, with the reason."""
         for name, part in self._parts.items():
             if part.load_generator.failure is not None:
                 raise RuntimeError(f"The asker of {name} failed:\n{part.load_generator.failure}")
 
     def _tidy(self) -> None:
-        """What the living clear away: entries of dead consumers, handles, requests under way."""
+        """What running processes must clear away: entries of dead consumers, handles, requests in flight."""
         for name, part in self._parts.items():
             remains = self._still_there(part.remains)
             self._breaches += [(name, breach) for breach in remains]
@@ -308,9 +308,9 @@ class _Run:
         self._breaches += [("redis", breach) for breach in remains]
 
     def _still_there(self, look: Callable[[], Sequence[Breach]]) -> Sequence[Breach]:
-        """What is there even after the time in which a dead holder's lease runs out."""
+        """What is there even after the time in which a dead holder's lease expires."""
         clock = CpuTime()
-        # Where something is broken already, nobody waits for the rest.
+        # Where something is broken already, there is no wait for the rest.
         allowed = 0.0 if self._breaches else self._plan.liveness_leases * self._plan.lease_seconds
         while (remains := look()) and clock.seconds < allowed:
             self._tend()
@@ -336,13 +336,13 @@ class _Run:
             self._torture_run.moments.append(moment)
             self._torture_run.watch(moment, self._tally)
         if len(self._torture_run.moments) > MOMENTS_MAX:
-            # A run of hours has a chart of as many points, which are further apart.
+            # The chart of a run of hours has as many points, further apart.
             del self._torture_run.moments[::2]
             self._look_seconds *= 2
 
     def _moment(self, at: float) -> RunMoment:
         hits, done = self._tally.hit.total(), self._done()
-        # How much is ambiguous is told by everything that was written down: nobody reads that twice a second.
+        # Ambiguous calls are counted from the whole operation log, which is not read twice a second.
         floors = replace(self._plan.floors, ambiguous_per_second=0.0)
         hardness = Hardness(min(at, self._seconds), self._under_faults(), hits, 0)
         verdict = judge(self._breaches, hardness, floors).verdict
@@ -355,14 +355,14 @@ class _Run:
         return self._parts[process.errand.system].errand(process.errand.place)
 
     def _refusals(self) -> Mapping[str, int]:
-        """By reason, over all systems, as they were seen last."""
+        """By reason, over all systems, as last read."""
         counts: Counter[str] = Counter()
         for part in self._parts.values():
             counts.update(part.load_generator.refusals)
         return dict(sorted(counts.items()))
 
     def _ambiguous(self) -> int:
-        """Calls whose callers could not know what had become of them."""
+        """Calls whose callers could not know their outcome."""
         unknown = sum(
             operation.is_unknown
             for part in self._parts.values()

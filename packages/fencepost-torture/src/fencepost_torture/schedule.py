@@ -1,7 +1,7 @@
-"""Which fault comes when, and to whom: a function of the seed, so that a run can be had again.
+"""Which fault comes when, and where: a function of the seed, so that a run can be repeated.
 
-The schedule has no end and does not look at the clock or at the system. A slow machine gets less far in it,
-but the nth blow of a seed is the same blow everywhere.
+The schedule has no end and does not depend on the clock or the system. A slow machine gets less far in it,
+but the nth fault of a seed is the same everywhere.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
     "power": {"power-cut": 1},
     "backup": {"restore": 1},
 }
-# Only when they are asked for: with the one every byte of the server goes through a process of ours, which is
-# slow; the other loses commits, so that no answer of before it has to hold.
+# Only when they are asked for: with power-cut every byte of the server goes through a process of ours, which
+# is slow; restore loses commits, so that no answer from before it has to hold.
 BY_NAME_ONLY = ("power-cut", "restore")
 KINDS: Mapping[str, int] = {kind: weight for kinds in FAMILIES.values() for kind, weight in kinds.items()}
 NODE_CLOCK, POSTGRES_CLOCK = "node-clock-jump", "postgres-clock-jump"
@@ -40,7 +40,7 @@ NTHS = (1, 1, 2, 3, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class ProcessRole:
-    """What the schedule must know of one system: how many processes it has, and its crash points."""
+    """What the schedule knows of one system: how many processes it has, and its crash points."""
 
     name: str
     processes: int
@@ -52,7 +52,7 @@ class ProcessRole:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: how long after the one before, of which kind, at whom, where and for how long."""
+    """One fault: how long after the one before, its kind, its target, the crash point, its duration."""
 
     number: int
     gap_seconds: float
@@ -64,14 +64,14 @@ class Fault:
     leases: float
     """How long it lasts, in lease periods: a pause is always longer than one."""
     at_redis: bool
-    """For the network: which of the two servers it is cut off from."""
+    """For the network: which of the two servers is cut off."""
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def chosen_kinds(names: Sequence[str]) -> list[str]:
-    """The kinds that families and kinds by name stand for, in the order of the table."""
+    """The kinds that the names, of families or of kinds, stand for, in the order of the table."""
     unknown = [name for name in names if name not in FAMILIES and name not in KINDS]
     if unknown:
         raise ValueError(f"There is no fault {', '.join(unknown)}; allowed: {', '.join([*FAMILIES, *KINDS])}")
@@ -92,15 +92,15 @@ def schedule(
     weights: Mapping[str, int] = KINDS,
     shares: Mapping[str, int] | None = None,
 ) -> Iterator[Fault]:
-    """The blows of a seed, one after another, for ever: each kind once, and then by their weights. Among the
-    systems that can suffer it by their shares, which are 1 if nobody says otherwise."""
+    """The faults of a seed, one after another, without end: each kind once, and then by their weights. The
+    target is drawn from the systems that the kind applies to, by their shares, which are 1 by default."""
     shares = shares or {}
-    # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
+    # Every fault takes the same number of draws, so that a new system changes only its own faults.
     chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
-    # What nobody of the cast can suffer never comes.
+    # A kind that applies to no system never comes.
     possible = [kind for kind in kinds if _is_borne(kind, roles)]
     often = [weights.get(kind, KINDS[kind]) for kind in possible]
-    # A short run has met every kind too.
+    # So a short run has every kind too.
     first = chance.sample(possible, len(possible))
     number = 0
     while possible:
@@ -125,25 +125,26 @@ def schedule(
 
 
 def abreast(kinds: Sequence[str]) -> list[list[str]]:
-    """The kinds as groups that need not wait for each other: what befalls Redis, and the rest."""
+    """The kinds as groups that need not wait for each other: faults of Redis, and the rest."""
     redis = [kind for kind in kinds if kind in FAMILIES["redis"]]
     others = [kind for kind in kinds if kind not in redis]
     return [group for group in (others, redis) if group]
 
 
-# A commit is PostgreSQL's: the two kinds that lose one are for its wire alone.
+# A commit is PostgreSQL's: the two kinds that lose one are for its proxy alone.
 AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply", "net-reorder"}
 
 
 def _is_borne(kind: str, roles: Sequence[ProcessRole]) -> bool:
-    """PostgreSQL's own clock is everybody's; all else befalls one of them."""
+    """All systems share PostgreSQL's own clock, so all must tolerate its jump; other faults have one
+    target."""
     borne = [_bears(role, kind) for role in roles]
     return all(borne) if kind == POSTGRES_CLOCK else any(borne)
 
 
 def _bears(role: ProcessRole, kind: str) -> bool:
     if kind == NODE_CLOCK:
-        # Nobody asks a node what time it is.
+        # No system depends on the clock of a node.
         return True
     if kind in FAMILIES["clock"]:
         return role.bears_clock_jumps
@@ -155,7 +156,7 @@ def _bears(role: ProcessRole, kind: str) -> bool:
 
 
 def unavailable(kinds: Sequence[str]) -> dict[str, str]:
-    """What a torture with these faults leaves out, with the reason."""
+    """What a torture run with these faults leaves out, with the reason."""
     missing: dict[str, str] = {}
     if NODE_CLOCK not in kinds:
         missing["clocks of nodes"] = (

@@ -2,7 +2,7 @@
 
 A full size takes hours, so it is reached by many runs: each is added to the file of its goal, and counts with
 those before it. A void run adds nothing. One with the seed of a run that counted adds nothing either: its
-blows are the same blows. One that was violated makes the whole violated, until somebody begins a new file.
+faults are the same. A run with a violation makes the whole score violated, until a new file is started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fencepost_torture.tally import Tally
 from fencepost_torture.verdict import Verdict
 
 Run = Mapping[str, Any]
-"""What a run leaves of itself; the keys are those of `report.facts_of`."""
+"""The facts of a run; the keys are those of `report.facts_of`."""
 KEPT = (
     "at",
     "seed",
@@ -58,7 +58,7 @@ class Score:
         return Score(self.name, self.goal, [*self.runs, run])
 
     def has_seed(self, seed: int) -> bool:
-        """Whether its blows were struck already; a void run may be had again."""
+        """Whether the faults of this seed were injected already; a void run may be repeated."""
         return any(run["seed"] == seed and run["verdict"] != "void" for run in self.runs)
 
     @property
@@ -90,7 +90,7 @@ class Score:
         return _is_enough(self.goal.sizes, self.brought, self.goal.points())
 
     def enough(self) -> Callable[[Tally, Mapping[str, int]], bool]:
-        """For a run that ends when it has brought in what is missing."""
+        """Ends a run when it has contributed what is missing."""
         before, sizes, points = self.brought, self.goal.sizes, self.goal.points()
 
         def enough(tally: Tally, effects: Mapping[str, int]) -> bool:
@@ -100,7 +100,7 @@ class Score:
         return enough
 
     def facts(self) -> dict[str, Any]:
-        """The whole file."""
+        """The content of the file."""
         counted = self.counted
         return {
             "goal": self.name,
@@ -125,7 +125,7 @@ def yield_of(run: Run) -> Yield:
 
 
 def told(goal: Goal, brought: Yield, newest: Run | None) -> list[dict[str, Any]]:
-    """How much of each size is reached, and how long the rest takes at the newest pace."""
+    """How much of each size is reached, and how long the rest takes at the pace of the newest run."""
     points = goal.points()
     return [
         {
@@ -139,7 +139,7 @@ def told(goal: Goal, brought: Yield, newest: Run | None) -> list[dict[str, Any]]
 
 
 def hours_left(size: Size, brought: Yield, newest: Run, points: Sequence[str]) -> float | None:
-    """At the pace of the newest run; None when it brought in nothing of something that is missing."""
+    """At the pace of the newest run; None when that run contributed nothing to a size that is missing."""
     pace = size.amounts(yield_of(newest), points)
     missing = {
         name: size.count - amount

@@ -1,4 +1,4 @@
-"""The run on a terminal, while it goes on."""
+"""The state of the run on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Watch = Callable[[RunMoment, Tally], None]
 
 @contextmanager
 def live_screen(plan: RunPlan, console: Console) -> Generator[Watch]:
-    """Draws over itself on a terminal; says nothing where nobody watches."""
+    """Redraws in place on a terminal; prints nothing where there is none."""
     if not console.is_terminal:
         yield lambda moment, tally: None
         return

@@ -1,4 +1,4 @@
-"""A disk that can be full: a file system in memory, of a size of our choice."""
+"""A disk that can be full: a file system in memory, of a chosen size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from fencepost_torture.mount_namespace import mount, unmount
 
 KEPT_FREE_BYTES = 64 * 1024
-# What a server with a database for each system takes, and what a second of a run adds at most.
+# What a server with a database for each system takes, and the most that a second of a run adds.
 MEBIBYTES = 400
 MEBIBYTES_PER_SECOND = 2
 SECONDS_MAX = 600.0
@@ -20,7 +20,7 @@ SECONDS_MAX = 600.0
 
 @dataclass
 class SmallDisk:
-    """Mount it, put a server on it, and fill it up. It is made of memory: a long run would need too much."""
+    """A disk to mount, to put a server on, and to fill up. In memory: a long run would need too much."""
 
     seconds: float
     server_settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
@@ -40,7 +40,7 @@ class SmallDisk:
             unmount(place)
 
     def fill(self) -> None:
-        """Take all that is free, but for a little: the next page of the log finds no room."""
+        """Take nearly all that is free: the next page of the log finds no room."""
         ballast = self._ballast()
         free = shutil.disk_usage(ballast.parent).free - KEPT_FREE_BYTES
         with ballast.open("wb") as file:
@@ -50,10 +50,10 @@ class SmallDisk:
         self._ballast().unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """It forgets nothing anyway."""
+        """Does nothing: this disk loses nothing."""
 
     def cut_power(self) -> bool:
-        """It has no memory of what was synced, so it cannot forget the rest."""
+        """False: it does not track what was synced, so it cannot drop the rest."""
         return False
 
     def _ballast(self) -> Path:

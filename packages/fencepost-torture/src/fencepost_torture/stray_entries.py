@@ -1,7 +1,7 @@
-"""Entries of a stream that name no job, put there by a stranger.
+"""Entries of a stream that name no job, written by a foreign client.
 
-Redis keeps nothing through its end, and a wipe takes everything along. So an entry is owed for as long as the
-life of Redis lasts in which it was written: whoever lives in another one cannot know whether anybody read it.
+Redis keeps nothing across a restart, and a wipe removes everything. So an entry is owed only during the Redis
+incarnation in which it was written: in a later one it cannot be known whether a worker read it.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ RECORDS: LiteralString = """
 """
 
 Record = tuple[str, str, Mapping[str, str]]
-"""Where it lay, why it cannot be read, and what was in it."""
+"""Its stream and id, why it cannot be read, and its content."""
 
 
 @dataclass
 class StrayEntries:
-    """One stream's, as the stranger knows them who wrote them."""
+    """The stray entries of one stream, as their writer knows them."""
 
     stream: str
     found: int = 0
-    """So many were seen to be recorded."""
+    """How many were seen to be recorded."""
     _written: dict[str, tuple[str, Record]] = field(default_factory=dict[str, tuple[str, Record]])
-    """By its key: the life of Redis in which it was written, and what the record of it must say."""
+    """By key: the Redis incarnation in which it was written, and what the record of it must say."""
     _doubtful: set[str] = field(default_factory=set[str])
-    """Those whose writing nobody answered."""
+    """Keys of entries whose write got no reply."""
     _open: dict[str, str] = field(default_factory=dict[str, str])
-    """Where those lie that were not seen to be recorded, and in which life they were written."""
+    """Ids of entries not yet seen to be recorded, and the incarnation in which each was written."""
 
     @property
     def _mark(self) -> str:
@@ -67,7 +67,7 @@ class StrayEntries:
         self._open[subject] = life
 
     def owed(self, stage: SystemEnvironment) -> int:
-        """How many are to be recorded yet. None while Redis does not answer: it may have forgotten them."""
+        """How many are still to be recorded. 0 while Redis does not answer: it may have lost them."""
         if not self._open:
             return 0
         for (subject,) in stage.rows(FOUND, (list(self._open),)):
@@ -80,7 +80,7 @@ class StrayEntries:
         return len(self._open)
 
     def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        """A record is made before the entry is acknowledged, so there may be two of one, and never none."""
+        """A record is made before the entry is acknowledged, so an entry may have two, and never none."""
         life = self._life(stage)
         recorded: set[str] = set()
         for subject, reason, fields in stage.rows(RECORDS):
@@ -97,7 +97,7 @@ class StrayEntries:
                 yield Breach(LOST, key, "cannot be read, and nobody has recorded it")
 
     def _add(self, stage: SystemEnvironment, fields: Mapping[str, str]) -> tuple[str, str]:
-        # At once, so that the entry is of the life that answers.
+        # In one transaction, so that the entry belongs to the incarnation that answers.
         server, _, mark, entry_id = self._transact(
             stage,
             lambda pipe: (
@@ -110,7 +110,8 @@ class StrayEntries:
         return f"{server['run_id']} {mark}", entry_id
 
     def _life(self, stage: SystemEnvironment) -> str:
-        """A new server is a new life. So is what follows a wipe, which takes the mark along."""
+        """The Redis incarnation. A new server is a new one, and so is a wiped one: a wipe removes the
+        mark."""
         try:
             server, mark = self._transact(stage, lambda pipe: pipe.info("server").get(self._mark))
         except RedisError:

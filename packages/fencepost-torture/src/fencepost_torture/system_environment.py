@@ -1,4 +1,4 @@
-"""Where one system plays: its database, the wires to it, and what its callers write down."""
+"""The environment of one system: its database, the proxies to it, and the operation log of its callers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 LEASE_SECONDS = 2.0
 INSIST_SECONDS = 60.0
-"""In time that the machine had for us, and for hangs only: who is killed or frozen is back long before."""
+"""In CPU time, and for hangs only: a process that is killed or frozen is back long before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTask:
-    """What a process is told: plain values, because it is another process."""
+    """What a process is given: plain values, because they go to another process."""
 
     system: str
     place: int
@@ -40,7 +40,7 @@ class ProcessTask:
     lease_seconds: float
     more: Mapping[str, Any]
     clock: str = ""
-    """The file of the wall clock that the process goes by; none for the machine's."""
+    """The file of the process's wall clock; empty for the machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,11 @@ class Account:
 
 @dataclass
 class SystemEnvironment:
-    """One system's place in a run. The processes and the askers come through the proxies, we do not.
+    """One system's environment in a run. Its processes and load generator connect through the proxies, the
+    run itself does not.
 
-    Where no fault of the network can come, they come straight to the servers: a proxy takes more of the
-    machine than what it is there for.
+    Without network faults they connect straight to the servers: a proxy takes more CPU time than the work
+    that it relays.
     """
 
     name: str
@@ -72,18 +73,18 @@ class SystemEnvironment:
     chance: random.Random
     lease_seconds: float = LEASE_SECONDS
     redis_address: str | None = None
-    """Of the server itself, where nobody comes through the proxies."""
+    """The address of the server itself, where the proxies are not used."""
     ambiguous: int = 0
-    """Calls of the askers whose outcome they could not know at first."""
+    """Calls of the load generator whose outcome was unknown at first."""
     restored: list[float] = field(default_factory=list[float])
-    """When a backup took the database's place, by the clock of the chronicle."""
+    """When a backup replaced the database, by the clock of the operation log."""
     operation_log: OperationLog = field(init=False)
     admin_url: str = field(init=False)
     url: str = field(init=False)
     redis_url: str = field(init=False)
 
     def __post_init__(self) -> None:
-        # A server that is down has no address, and comes back to the one that it had.
+        # A server that is down has no address, and gets the same one when it comes back.
         self.admin_url = self.database.admin_url
         self.url = self.postgres_wire.url if self.redis_address is None else self.database.url
         self.redis_url = self.redis_address or self.redis_wire.url
@@ -94,14 +95,14 @@ class SystemEnvironment:
         self.operation_log = OperationLog(self.directory / "chronicle.jsonl")
 
     def rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """What the database holds, read past the wire. Waits for a server that is away."""
+        """Rows of a query, read past the proxy. Waits for a server that is down."""
         return self._insist(lambda: self._rows(query, parameters), lambda: False)
 
     def value(self, query: LiteralString, parameters: Sequence[Any] = ()) -> Any:
         return self.rows(query, parameters)[0][0]
 
     def entries_left(self, streams: str) -> Iterable[Breach]:
-        """Of streams in Redis, by a pattern: what was read and is done with is not there any more."""
+        """Entries in the Redis streams that match the pattern: those that are done must have been removed."""
         client: Any = connect_sync(self.redis_wire.url, reply_seconds=5)
         with closing(client):
             for stream in client.scan_iter(streams, _type="stream"):
@@ -109,10 +110,10 @@ class SystemEnvironment:
                     yield Breach("left behind", stream, f"has {entries} entries")
 
     def insist(self, act: Callable[[], T]) -> T:
-        """Again and again until the server answers. Only for what may be done twice.
+        """Repeats `act` until the server answers. Only for what may be done twice.
 
-        Where the server was reached, nobody knows what became of a try that failed. In flight: one that
-        looked lost is still open.
+        Where the server was reached, the outcome of a try that failed is unknown. InFlight: a try that looked
+        lost is still open.
         """
 
         def attempt() -> T:
@@ -135,14 +136,14 @@ class SystemEnvironment:
                 clock.sleep(0.05)
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """As an asker, by the wire. A half-open wire answers nothing, so nobody waits for ever."""
+        """Connects as the load generator, by the proxy, with a timeout: a half-open proxy never answers."""
         connection = psycopg.connect(self.url, connect_timeout=3, application_name="torture-asker")
         self._reached = True
         return connection
 
     @contextmanager
     def asking(self) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
-        """One transaction of the asker, on a connection that is kept as long as it is good."""
+        """One transaction of the load generator, on a connection that is kept while it works."""
         if self._asker is None or self._asker.closed:
             self._asker = self.connect()
         asker, self._reached = self._asker, False
@@ -155,11 +156,11 @@ class SystemEnvironment:
             raise
 
     def clock_of(self, place: int) -> Path:
-        """The file of the wall clock of whoever is at that place, where those can jump."""
+        """The file of the wall clock of the process at that place, where those can jump."""
         return self.directory / f"clock-{place}"
 
     def hang_up(self) -> None:
-        """Nobody asks any more."""
+        """Close the load generator's connection."""
         if self._asker is not None:
             self._asker.close()
 
@@ -170,7 +171,7 @@ class SystemEnvironment:
         self.operation_log.close()
 
     def _rows(self, query: LiteralString, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        # One connection for all who look: a new one for each look took more than the look itself.
+        # One connection for all reads: a new one for each took longer than the read itself.
         with self._looking:
             if self._admin is None or self._admin.closed:
                 self._admin = psycopg.connect(self.admin_url, autocommit=True, connect_timeout=3)
@@ -182,10 +183,10 @@ class SystemEnvironment:
 
 
 class System(Protocol):
-    """What can be tortured. One value of it lives in the run, another in each process.
+    """A system that can be tortured. One instance is in the run, another in each process.
 
-    A system of your own has these members, and is named by its place: `--systems shop.torture:SHOP`. One that
-    judges by its database alone may also say `bears_restores = True`.
+    A system of your own has these members, and is given as `--systems shop.torture:SHOP`. One that is checked
+    by its database alone may also set `bears_restores = True`.
     """
 
     name: str
@@ -195,24 +196,24 @@ class System(Protocol):
     bears_clock_jumps: bool
 
     def load(self) -> None:
-        """Import what `serve` needs, so that a process that is forked has it."""
+        """Import what `serve` needs, so that a forked process has it."""
 
     def open(self, stage: SystemEnvironment) -> AbstractContextManager[Mapping[str, Any]]:
-        """Make tables and whatever stands beside the system; what each process is told of it."""
+        """Create tables and whatever runs beside the system; yields what each process is given in `more`."""
         ...
 
     def serve(self, errand: ProcessTask) -> None:
-        """The life of one process, until SIGTERM."""
+        """Run one process, until SIGTERM."""
 
     def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        """One helping of work; returns when it is certain that it was asked for, once."""
+        """Ask for one batch of work; returns when it is certain that it was asked for, exactly once."""
 
     def account(self, stage: SystemEnvironment) -> Account: ...
 
     def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        """Every promise that the history breaks; called when everything is done and everybody gone."""
+        """Every guarantee that the history breaks; called when work and processes have ended."""
         ...
 
     def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        """What the living must still clear away by themselves when all is done: entries, handles."""
+        """What running processes must still clear away by themselves when all is done: entries, handles."""
         ...

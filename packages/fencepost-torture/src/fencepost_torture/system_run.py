@@ -1,4 +1,4 @@
-"""One system of a run: its stage, its processes, and whoever asks it for work."""
+"""One system of a run: its environment, its processes, and its load generator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SystemRun:
         )
 
 
-# A lease's token only grows, and no lease is ever deleted: whatever a system does with its leases.
+# A lease's token only grows, and no lease is ever deleted, whatever a system does with its leases.
 TOKENS: LiteralString = """
     create table token_breach (resource text, what text);
     create function note_token() returns trigger language plpgsql security definer as $f$
@@ -89,7 +89,7 @@ LEFT_BEHIND: LiteralString = """
 
 
 def left_behind(stage: SystemEnvironment) -> list[Breach]:
-    """Whatever nobody is there for any more."""
+    """Connections, leases, jobs and prepared transactions that remain after every process has ended."""
     return [
         Breach("left behind", what, f"{count} are still there")
         for what, count in stage.rows(LEFT_BEHIND)

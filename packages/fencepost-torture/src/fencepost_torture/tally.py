@@ -1,4 +1,4 @@
-"""What was struck and what hit."""
+"""Counts the faults that were injected and those that hit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from fencepost_torture.schedule import Fault
 
 BLOWS_MAX = 2000
-"""So many are kept for the report; a run of hours has a million."""
+"""How many are kept for the report; a run of hours has a million."""
 
 
 @dataclass(frozen=True)
 class Struck:
-    """One blow that was struck, for the report."""
+    """One fault that was injected, for the report."""
 
     at: float
     fault: Fault
@@ -22,7 +22,7 @@ class Struck:
 
 @dataclass
 class Tally:
-    """What was struck and what hit, from any thread."""
+    """What was injected and what hit, from any thread."""
 
     struck: Counter[str] = field(default_factory=Counter[str])
     hit: Counter[str] = field(default_factory=Counter[str])

@@ -1,4 +1,4 @@
-"""Which ticks there must be of a schedule, by its interval and the time alone: every so often since 1970."""
+"""Which ticks a schedule must have, from its interval and the time alone: multiples of it since 1970."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def microseconds(moment: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Those of one schedule. A moment is in microseconds since 1970."""
+    """The ticks of one schedule. A moment is in microseconds since 1970."""
 
     every_ms: int
 
@@ -34,13 +34,13 @@ class Ticks:
         return range((after // self._step + 1) * self._step, until + 1, self._step)
 
     def among(self, keys: Iterable[str]) -> list[int]:
-        """The ticks of this schedule that are among the keys, in order; none that the timetable lacks."""
+        """The ticks of this schedule that are among the keys, sorted; only those that the schedule has."""
         mine = [key.partition("@") for key in keys]
         moments = [int(moment) for schedule, _, moment in mine if schedule == self.schedule]
         return sorted(moment for moment in moments if moment % self._step == 0)
 
     def due(self, done: Iterable[str], since: int, until: int) -> set[str]:
-        """The keys of all from the first that was done, which nobody may miss who makes up for each; and
-        whatever was done, the first is not later than the first since it was declared."""
+        """The keys of all ticks from the first that was done, none of which a schedule that catches up may
+        miss. The first is at the latest the first tick since the declaration, whatever was done."""
         first = min([since, *(tick - 1 for tick in self.among(done))])
         return {self.key(tick) for tick in self.between(first, until)}

@@ -1,4 +1,4 @@
-"""What a run is worth: nothing broken, something broken, or not hard enough to tell."""
+"""The verdict on a run: nothing broken, something broken, or not hard enough to tell."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Hardness:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """The verdict, and why."""
+    """The verdict, and its reasons."""
 
     verdict: Verdict
     breaches: Sequence[tuple[str, Breach]]
-    """Each with its system."""
+    """Each breach with its system."""
     too_easy: Sequence[str]
 
     @property
@@ -55,7 +55,7 @@ class RunVerdict:
 
 
 def judge(breaches: Sequence[tuple[str, Breach]], hardness: Hardness, floors: Floors) -> RunVerdict:
-    """A violation counts however easy the run was; a pass counts only if it was hard."""
+    """A violation counts however easy the run was; a pass counts only if the run was hard enough."""
     broken = [found for found in breaches if found[1].rule != UNDECIDED]
     undecided = [f"{system}: {breach}" for system, breach in breaches if breach.rule == UNDECIDED]
     too_easy = [*_below(hardness, floors), *undecided]

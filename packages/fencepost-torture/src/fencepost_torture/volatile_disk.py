@@ -1,7 +1,7 @@
-"""A disk in memory that forgets what was not synced when the power is cut. No I/O: `power_disk` serves it.
+"""A disk in memory that loses what was not synced when the power is cut. No I/O: `fuse_server` serves it.
 
-What it keeps is what a journalling file system keeps: a sync of a file makes its bytes durable, and the names
-of everything that was made, renamed or removed before it. What nobody synced is gone.
+It keeps what a journalling file system keeps: a sync of a file makes its bytes durable, and the names of
+everything that was made, renamed or removed before it. What was not synced is lost.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class DiskNode:
     links: int = 1
     changed: float = field(default_factory=time.time)
     lookups: int = 0
-    """How often the kernel holds it: a file that was removed lives on while it is open."""
+    """How many references the kernel holds: a file that was removed lives on while it is open."""
     durable: bytearray = field(default_factory=bytearray)
     durable_names: dict[bytes, int] = field(default_factory=dict[bytes, int])
     dirty: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """What was written since the last sync, as ranges; empty and `resized` for a new size alone."""
+    """What was written since the last sync, as ranges; empty with `resized` where only the size changed."""
     resized: bool = False
 
     @property
@@ -39,7 +39,7 @@ class DiskNode:
 
 
 class VolatileDisk:
-    """Nodes by number. Errors are OSErrors with the number that a file system would give."""
+    """Nodes by number. Errors are OSErrors with the errno of a real file system."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, DiskNode] = {ROOT: DiskNode(ROOT, stat.S_IFDIR | 0o700, links=2)}
@@ -110,7 +110,7 @@ class VolatileDisk:
         self._touch(node)
 
     def sync(self, number: int) -> None:
-        """The file's bytes, and every name: the journal is written in order."""
+        """Sync the file's bytes, and every name: the journal is written in order."""
         node = self.nodes[number]
         if not node.is_folder:
             self._sync_bytes(node)
@@ -124,7 +124,7 @@ class VolatileDisk:
         self.sync(ROOT)
 
     def cut_power(self) -> None:
-        """Forget what was not synced, and everybody who had a file open."""
+        """Drop what was not synced, and every open file."""
         for folder in self._changed_folders & self.nodes.keys():
             self.nodes[folder].names = dict(self.nodes[folder].durable_names)
         for number in self._changed_files & self.nodes.keys():
@@ -139,7 +139,7 @@ class VolatileDisk:
             self.nodes[number].links = links + (1 if self.nodes[number].is_folder else 0)
 
     def forget(self, number: int, lookups: int) -> None:
-        """The kernel lets go of a node. Nobody can reach it any more if its names are gone."""
+        """The kernel drops references to a node. One without references and names is removed."""
         node = self.nodes.get(number)
         if node is not None:
             node.lookups -= lookups

@@ -1,9 +1,9 @@
 """Wall clocks that jump, of one node or of PostgreSQL: by libfaketime, where this machine has one that works.
 
-A process into which it is loaded reads a file at every look at the clock, and adds what stands there. Files
-are replaced whole, so that nobody reads half of a time.
+A process that has it loaded reads a file at every clock call, and adds the offset in it. Files are replaced
+as a whole, so that no process reads half of an offset.
 
-Monotonic clocks are left alone: those of a real machine do not jump either, and histories are told by them.
+Monotonic clocks are not changed: those of a real machine do not jump either, and histories use them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SWITCHES: Mapping[str, str] = {
     "NO_FAKE_STAT": "1",
 }
 PROBE_SECONDS = 60
-# Some of its releases break the sleep of Python, which is by the monotonic clock.
+# Some of its releases break Python's sleep, which uses the monotonic clock.
 PROBE = """
 import sys, time
 first, began = time.time(), time.monotonic()
@@ -39,14 +39,14 @@ DEBIAN = ("lib/*/faketime/libfaketimeMT.so.1", "lib/faketime/libfaketimeMT.so.1"
 
 
 def choose_clocks(kinds: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The library that the faults need, and the faults that this machine can do."""
+    """The library that the faults need, and the faults that this machine supports."""
     wanted = {NODE_CLOCK, POSTGRES_CLOCK} & set(kinds)
     library = next(filter(works, candidates()), None) if wanted else None
     return library, [kind for kind in kinds if library or kind not in wanted]
 
 
 def candidates() -> Iterator[Path]:
-    """Where it may be: in a wheel of this environment, or where Debian has it."""
+    """Where it may be: in a wheel of this environment, or in Debian's directory."""
     package = find_spec("libfaketime")
     if package is not None and package.origin is not None:
         yield Path(package.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
@@ -55,7 +55,7 @@ def candidates() -> Iterator[Path]:
 
 
 def works(library: Path) -> bool:
-    """Whether a process with it sees a jump, and nothing else happens to it. Seen by doing it."""
+    """Whether a process with it sees a jump, and nothing else changes for it. Tested by running one."""
     if not library.is_file():
         return False
     with tempfile.TemporaryDirectory(prefix="fencepost-clock-") as directory:
@@ -75,12 +75,12 @@ def works(library: Path) -> bool:
 
 
 def environment(library: Path, file: Path) -> Mapping[str, str]:
-    """For a process that goes by the clock in this file."""
+    """Environment variables for a process that uses the clock in this file."""
     return {"LD_PRELOAD": str(library), FILE: str(file), **SWITCHES}
 
 
 def put(file: Path, seconds: float) -> None:
-    """The clock is so far from the machine's, from now on. Whoever goes by it may be somebody else."""
+    """Set the clock's offset from the machine's. Any user may read it: the server may run as another one."""
     new = file.with_name(f"{file.name}.new")
     new.write_text(f"{seconds:+.3f}\n")
     new.chmod(0o644)
@@ -88,5 +88,5 @@ def put(file: Path, seconds: float) -> None:
 
 
 def go_by(file: str) -> None:
-    """This process goes by another clock than the one that it was born with."""
+    """Switch this process to another clock than the one that it was started with."""
     os.environ[FILE] = file

@@ -1,9 +1,9 @@
 """Exactly-once effects for Python, on PostgreSQL and Redis.
 
-`Fencepost` carries the pools and declares jobs; `run` makes a kernel call on a connection that you already
-have. The calls are values, made by the modules of `fencepost.kernel`: lease, marker, outbox, job, checkpoint.
+`Fencepost` holds the pools and declares jobs; `run` makes a kernel call on a connection that you already
+have. A call is a value, made by a module of `fencepost.kernel`: lease, idempotency, outbox, job, checkpoint.
 
-Importing it loads nothing but the errors: the drivers come with the first name that needs them.
+Importing the package loads only the errors: the drivers are loaded by the first name that needs them.
 """
 
 import typing
@@ -115,10 +115,10 @@ _HOMES = {
     "owner_name": "fencepost.kernel.lease",
     "run": "fencepost.kernel.drivers",
 }
-"""Where the other names live. Type checkers read the imports above; a test compares the two."""
+"""The modules that define the other names. Type checkers read the imports above; a test compares the two."""
 
 
-if not typing.TYPE_CHECKING:  # A checker that saw it would take every name for granted.
+if not typing.TYPE_CHECKING:  # A type checker that sees `__getattr__` accepts every name.
     __getattr__ = _on_first_use(__name__, _HOMES)
 
 

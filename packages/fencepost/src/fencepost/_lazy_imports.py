@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first asked for: who needs none of them starts sooner."""
+"""Names of a package that are loaded on first use: a process that uses none of them starts sooner."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], typing.Any]:
-    """The package's `__getattr__` (PEP 562): called for what is not there yet, once for each name."""
+    """Returns the package's `__getattr__` (PEP 562), which is called once for each name not loaded yet."""
 
     def arrive(name: str) -> typing.Any:
         if name not in homes:

@@ -1,4 +1,4 @@
-"""The whole house in one value: the client of the kernel, and the runtimes on it."""
+"""`Fencepost`: the client of the kernel, and the runtimes that use it, in one object."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ P = ParamSpec("P")
 
 
 class Fencepost(client.KernelClient):
-    """Exactly-once effects on one database, and the jobs that bring them about.
+    """Exactly-once effects on one database, and the jobs that produce them.
 
     fp = Fencepost.from_env()
 
@@ -84,7 +84,7 @@ class Fencepost(client.KernelClient):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
-        """From DATABASE_URL and REDIS_URL, or from the pair that `fencepost up` runs in this directory."""
+        """Reads DATABASE_URL and REDIS_URL, or uses the pair that `fencepost up` runs in this directory."""
         settings = Settings.load(environ, config_file)
         place = of_this_directory(settings)
         return cls(
@@ -105,7 +105,7 @@ class Fencepost(client.KernelClient):
         await super().close()
 
     def sync(self) -> SyncFencepost:
-        """The same for code without an event loop, with a pool of its own: `with fp.sync() as sync_fp`."""
+        """The same client for code without an event loop, with its own pool: `with fp.sync() as sync_fp`."""
         return SyncFencepost(self.database_url, self.settings, self.metrics, self._observer)
 
     def job(
@@ -157,10 +157,10 @@ class Fencepost(client.KernelClient):
         name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Callable[[Handler[P]], Handler[P]]:
-        """Run a handler by the clock, above `@fp.job`: one job for each tick, on any number of workers.
+        """Run a handler on a cron schedule, above `@fp.job`: one job for each tick, on any number of workers.
 
-        `missed` says what becomes of ticks that came while nobody was there: `once` for all of them, `all`,
-        or `skip` those older than `grace` seconds.
+        `missed` decides about ticks that passed while no worker ran: `once` runs one job for them all, `all`
+        runs one for each, `skip` drops those older than `grace` seconds.
         """
 
         def schedule(handler: Handler[P]) -> Handler[P]:
@@ -181,11 +181,11 @@ class Fencepost(client.KernelClient):
         name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Callable[[Handler[P]], Handler[P]]:
-        """As `cron`, at a fixed interval that is counted from 1970, so that all workers mean one moment."""
+        """As `cron`, at a fixed interval counted from 1970, so that all workers compute the same ticks."""
         return self.cron(every(seconds), missed=missed, grace=grace, name=name, arguments=arguments)
 
     async def submit(self, submission: Submission, *, within: float = 0) -> Submitted:
-        """Submit one job in a transaction of its own. While its queue is full, wait up to `within` seconds.
+        """Submit one job in its own transaction. While its queue is full, wait up to `within` seconds.
 
         await fp.submit(thumbnail.submission(image_id=7), within=5)
         """
@@ -200,9 +200,9 @@ class Fencepost(client.KernelClient):
                 await self.run(kernel_queue.count())
 
     async def result(self, job: Submitted | int, *, within: float = 30) -> Json:
-        """Wait for the job's end and answer its result.
+        """Wait until the job has ended and return its result.
 
-        Raises JobFailed when it is dead, Cancelled, NotFound, and TimeoutError when it has not ended in time.
+        Raises JobFailed if it is dead, Cancelled, NotFound, and TimeoutError if it has not ended in time.
         """
         job_id = job if isinstance(job, int) else job.job_id
         return await wait_for_result(self, self._subscribe, job_id, within)
@@ -230,7 +230,7 @@ class Fencepost(client.KernelClient):
     ) -> Any:
         """Make a batch of jobs, in the transaction that submitted them: `then` runs when all have ended.
 
-        Jobs that were there already (a unique key) are not waited for. Answers the batch's id.
+        The batch does not wait for jobs that existed already (a unique key). Returns the batch's id.
         """
         if then is not None and not then.created:
             raise InvalidInput("The job that a batch calls must be a new one.", field="then")
@@ -239,8 +239,8 @@ class Fencepost(client.KernelClient):
         return cast("Any", send)(tx, call)
 
     def worker(self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None) -> Worker:
-        """A worker for every handler that was declared; `run` it while this client is open."""
-        # Who only submits need not load what drives: Redis, and what works through its streams.
+        """A worker for every declared handler; `run` it while this client is open."""
+        # A process that only submits need not load Redis and the code that reads its streams.
         from fencepost.jobs.process_pool import ProcessPool  # noqa: PLC0415
         from fencepost.jobs.worker import Worker  # noqa: PLC0415
 
@@ -270,7 +270,7 @@ class Fencepost(client.KernelClient):
 
         await fp.flow_worker(totals).run(stop)
         """
-        # Most programs have no flow: they need not load what reads and writes streams.
+        # Most programs have no flow: they need not load the code that reads and writes streams.
         from fencepost.flows.worker import FlowWorker  # noqa: PLC0415
 
         return FlowWorker(
@@ -284,9 +284,9 @@ class Fencepost(client.KernelClient):
 
     @asynccontextmanager
     async def retention(self) -> AsyncGenerator[None]:
-        """Meanwhile, forget markers, settled messages and history past their time.
+        """While the block runs, delete idempotency keys, settled messages and history past their retention.
 
-        Workers, `serve` and `up` do. However many ask for it of one client, it is done once.
+        Workers, `serve` and `up` use it. However many blocks one client has open, the deletion runs once.
         """
         self._retention_wanted += 1
         if self._retention_wanted == 1:
@@ -304,12 +304,12 @@ class Fencepost(client.KernelClient):
 
     @cached_property
     def _retention_metrics(self) -> RetentionMetrics:
-        """Made once, as those of the jobs."""
+        """Made once, like the job metrics."""
         return RetentionMetrics.on(self.metrics)
 
     @cached_property
     def _flow_metrics(self) -> FlowMetrics:
-        """Made once, as those of the jobs."""
+        """Made once, like the job metrics."""
         from fencepost.flows.metrics import FlowMetrics  # noqa: PLC0415 - As above.
 
         return FlowMetrics.on(self.metrics)
@@ -332,7 +332,7 @@ class Fencepost(client.KernelClient):
             await redis.aclose()
 
     def _subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Listening begins with the first who waits, and ends with the client."""
+        """Listening begins with the first subscriber, and ends with the client."""
         if self._listener is None:
             self._listener = Listener(self.settings.listen_database_url or self.database_url)
             self._listening = asyncio.create_task(self._listener.run(), name="fencepost-results")
@@ -340,7 +340,7 @@ class Fencepost(client.KernelClient):
         return partial(self._listener.off, topic, callback)
 
     def _sync_facade(self) -> SyncFencepost:
-        """For handlers that run in threads: opened when the first of them asks, closed with the client."""
+        """For handlers that run in threads: opened on first use, closed with the client."""
         with self._facade_lock:
             if self._facade is None:
                 facade = self.sync()
@@ -353,7 +353,7 @@ class SyncFencepost(client.SyncKernelClient):
     """`Fencepost` for Django, Flask and scripts: the same calls, without an event loop."""
 
     def submit(self, submission: Submission, *, within: float = 0) -> Submitted:
-        """Submit one job in a transaction of its own; while its queue is full, wait that many seconds."""
+        """Submit one job in its own transaction; while its queue is full, wait up to `within` seconds."""
         polling = Polling(within)
         while True:
             try:
@@ -365,14 +365,14 @@ class SyncFencepost(client.SyncKernelClient):
                 self.run(kernel_queue.count())
 
     def result(self, job: Submitted | int, *, within: float = 30) -> Json:
-        """Wait for the job's end and answer its result; raises as the async form does."""
+        """Wait until the job has ended and return its result; raises as the async form does."""
         job_id = job if isinstance(job, int) else job.job_id
         listen_url = self.settings.listen_database_url or self.database_url
         return wait_for_result_sync(self, listen_url, job_id, within)
 
 
 def _with_heartbeat_for(handlers: Handlers, settings: JobSettings) -> JobSettings:
-    """Three beats within the shortest lease, so that one lost beat loses no job."""
+    """Three heartbeats within the shortest lease, so that one lost heartbeat loses no job."""
     shortest = min((handler.lease_seconds for handler in handlers), default=settings.lease_seconds)
     beat_seconds = min(settings.heartbeat_seconds, shortest / 3)
     return settings.model_copy(update={"heartbeat_seconds": beat_seconds})

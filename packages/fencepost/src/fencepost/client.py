@@ -1,4 +1,4 @@
-"""The one value that carries pools and settings."""
+"""The client of the kernel: it holds the pools and the settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KernelClient:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
-        """From DATABASE_URL, or from the embedded pair that `fencepost up` runs in this directory."""
+        """Reads DATABASE_URL, or uses the embedded pair that `fencepost up` runs in this directory."""
         settings = Settings.load(environ, config_file)
         return cls(of_this_directory(settings).service_url, settings=settings)
 
@@ -71,7 +71,7 @@ class KernelClient:
 
     async def close(self) -> None:
         await self._pool.close()
-        # It may wait for a server that does not answer: not on the event loop.
+        # Closing may wait for a server that does not answer, so it must not block the event loop.
         await asyncio.to_thread(self._observer.close)
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ class KernelClient:
             await self._pool.putconn(connection)
 
     async def run(self, call: Call[T]) -> T:
-        """One kernel call in a transaction of its own."""
+        """One kernel call in its own transaction."""
         connection = await self._borrow()
         try:
             with self._observer.watch(call):
@@ -99,11 +99,11 @@ class KernelClient:
             await self._pool.putconn(connection)
 
     def sync(self) -> SyncKernelClient:
-        """The same for code without an event loop, with a pool of its own: `with fp.sync() as sync_fp`."""
+        """The same client for code without an event loop, with its own pool: `with fp.sync() as sync_fp`."""
         return SyncKernelClient(self.database_url, self.settings, self.metrics, self._observer)
 
     def note_refusal(self, refusal: Refusal) -> None:
-        """Count, log and record a refusal that came through a connection of yours."""
+        """Count, log and record a refusal that was raised on a connection of yours."""
         self._observer.refused(refusal)
 
     async def _borrow(self) -> psycopg.AsyncConnection[Any]:
@@ -161,7 +161,7 @@ class SyncKernelClient:
             self._pool.putconn(connection)
 
     def run(self, call: Call[T]) -> T:
-        """One kernel call in a transaction of its own."""
+        """One kernel call in its own transaction."""
         connection = self._borrow()
         try:
             with self._observer.watch(call):
@@ -175,7 +175,7 @@ class SyncKernelClient:
             self._pool.putconn(connection)
 
     def note_refusal(self, refusal: Refusal) -> None:
-        """Count, log and record a refusal that came through a connection of yours."""
+        """Count, log and record a refusal that was raised on a connection of yours."""
         self._observer.refused(refusal)
 
     def _borrow(self) -> psycopg.Connection[Any]:

@@ -1,4 +1,4 @@
-"""Which code this is, for figures that somebody wants to have again."""
+"""The version of the code that runs, so that measurements can be reproduced."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,7 @@ SECONDS_MAX = 10
 
 
 def revision() -> str:
-    """The commit, if it lies in a repository: `+` for changes of the package that are not committed."""
+    """The commit, if the package lies in a repository; `+` marks uncommitted changes of the package."""
     commit = _git("rev-parse", "--short", "HEAD")
     return commit + ("+" if commit and _git("status", "--porcelain", "--", ".") else "") or "unknown"
 

@@ -1,15 +1,15 @@
-"""Named places where a test may end, stop or fail this process.
+"""Named points at which a test may kill, stop or fail this process.
 
     crash_point("jobs.after_claim")
 
-Outside tests nothing happens there: the call walks an empty list. A test acts on the points of its own
-process through `fencepost.testing`, and orders a crash in a process that it starts by the environment:
+Outside tests the call has no effect: it iterates over an empty list. A test acts on the points of its own
+process through `fencepost.testing`, and requests a crash in a process that it starts by the environment:
 
     FENCEPOST_CRASH=jobs.after_claim:kill      SIGKILL at the first hit
     FENCEPOST_CRASH=jobs.after_claim:stop@3    SIGSTOP at the third
-    FENCEPOST_CRASH=a.b:raise,c.d:exit         several; exit leaves without any clean-up
+        FENCEPOST_CRASH=a.b:raise,c.d:exit         several; exit leaves without any clean-up
 
-A name is `noun.when`, a literal, and stands at one place only; a test sees to that.
+A name is a literal of the form `noun.when` and occurs at one place only; a test checks that.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class PlannedCrash(BaseException):
 
 
 def crash_point(name: str) -> None:
-    """A place where a crash is worth a test. Free outside tests."""
+    """A point where a test may request a crash. Free outside tests."""
     for watcher in _watchers:
         watcher(name)
 
@@ -49,7 +49,7 @@ def watching(watcher: Watcher) -> Generator[None, None, None]:
 
 
 def ordered(environment: Mapping[str, str]) -> list[Watcher]:
-    """What FENCEPOST_CRASH asks for."""
+    """The watchers that FENCEPOST_CRASH requests."""
     orders = environment.get(VARIABLE, "")
     return [_read(order.strip()) for order in orders.split(",") if order.strip()]
 
@@ -66,7 +66,7 @@ def _read(order: str) -> Watcher:
 
 def at(name: str, action: Callable[[], object], *, nth: int = 1) -> Watcher:
     """A watcher that acts at the nth hit of one point, and at no other."""
-    # next() of a count is one step for all threads.
+    # next() of a count is atomic across threads.
     hits = itertools.count(1)
 
     def watcher(reached: str) -> None:
@@ -94,6 +94,6 @@ def _exit() -> NoReturn:
 
 _ACTIONS: Mapping[str, Callable[[], object]] = {"kill": _kill, "stop": _stop, "raise": crash, "exit": _exit}
 
-# One list a process, and not a ContextVar: a thread that the product starts must be seen as well, and a
-# ContextVar ends at its border.
+# One list per process, not a ContextVar: threads that the product starts must be watched too, and a new
+# thread does not inherit a ContextVar.
 _watchers: list[Watcher] = ordered(os.environ)

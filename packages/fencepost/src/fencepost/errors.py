@@ -4,9 +4,9 @@
     ├── Refusal                 the database refused a write, and says why (SQLSTATE ZF0xx)
     │   ├── StaleAttempt        a later attempt or token exists: this holder is a zombie
     │   ├── AlreadyFinished     the thing has its one finishing write already
-    │   ├── NotRunning          the thing waits; nobody holds it
+    │   ├── NotRunning          the job waits; no worker holds it
     │   ├── LeaseExpired        held, but past its lease: a takeover may happen at any moment
-    │   ├── NotOwner            somebody else holds it, or a later acquisition does
+    │   ├── NotOwner            another owner holds it, or a later acquisition does
     │   ├── NotFound            there is no such thing
     │   ├── Cancelled           an operator cancelled it
     │   ├── Duplicate           it happened already, and no response was kept
@@ -26,9 +26,9 @@
     ├── SettingsError           a setting is wrong; names the variable and what is allowed
     └── ServerUnavailable       PostgreSQL or Redis cannot be found, started or reached
 
-Below ServerUnavailable hangs whatever befalls an embedded server; `embedded/errors.py` draws that branch.
+Errors of embedded servers derive from ServerUnavailable; `embedded/errors.py` shows that branch.
 
-A refusal is an answer, not an accident: it carries the reason, and the row that the database saw at that
+A refusal is a result, not a malfunction: it carries the reason, and the row that the database saw at that
 moment. Codes are stable; they are the rows of the table `fencepost.refusal_reason`.
 """
 
@@ -66,7 +66,7 @@ class Refusal(FencepostError):
 
 
 class StaleAttempt(Refusal):
-    """A later attempt exists. Stop: whatever this holder computed belongs to nobody."""
+    """A later attempt exists. Stop: the result of this holder is discarded."""
 
     reason = "stale_attempt"
     sqlstate = "ZF001"
@@ -80,7 +80,7 @@ class AlreadyFinished(Refusal):
 
 
 class NotRunning(Refusal):
-    """The job waits; nobody holds it. Claim it first."""
+    """The job waits; no worker holds it. Claim it first."""
 
     reason = "not_running"
     sqlstate = "ZF003"
@@ -94,7 +94,7 @@ class LeaseExpired(Refusal):
 
 
 class NotOwner(Refusal):
-    """Somebody else, or a later acquisition, holds it."""
+    """Another owner, or a later acquisition, holds it."""
 
     reason = "not_owner"
     sqlstate = "ZF005"
@@ -165,14 +165,14 @@ class Backpressure(FencepostError):
 
 
 class IndeterminateCommit(FencepostError):
-    """The connection broke while COMMIT was under way: it may have happened.
+    """The connection broke during COMMIT: the commit may have happened.
 
-    Settle it by token before repeating: claim the same marker again, or ask for the job or the lease.
+    Settle it by token before repeating: claim the same idempotency key again, or query the job or the lease.
     """
 
 
 class RefusedTransaction(FencepostError):
-    """A refusal was caught inside the block; the transaction was rolled back all the same.
+    """A refusal was caught inside the block; the transaction was rolled back nevertheless.
 
     A fence that was refused protects nothing, so what was written beside it must not commit.
     """
@@ -226,7 +226,7 @@ _BY_SQLSTATE: Mapping[str, type[Refusal]] = {refusal.sqlstate: refusal for refus
 
 
 def from_sqlstate(sqlstate: str, message: str, detail: str | None) -> FencepostError | None:
-    """The error for one of the kernel's SQLSTATEs, or None when the state is not ours."""
+    """The error for one of the kernel's SQLSTATEs, or None for any other SQLSTATE."""
     facts = _facts(detail)
     if sqlstate in _BY_SQLSTATE:
         return _BY_SQLSTATE[sqlstate](

@@ -1,4 +1,4 @@
-"""What is seen of the calls: each is timed; a refusal is counted, logged and recorded."""
+"""Instrumentation of kernel calls: each is timed; a refusal is counted, logged and recorded."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _log = get_logger(__name__)
 
 
 class CallObserver:
-    """One for a client, shared by its sync and its async form. Never raises, never blocks."""
+    """One per client, shared by its sync and its async form. Never raises, never blocks."""
 
     def __init__(self, counts: KernelMetrics, recorder: RefusalRecorder) -> None:
         self._counts = counts
         self._recorder = recorder
         self._gate = FloodGate()
-        # Looking a histogram up by its labels costs more than observing: once for each statement is enough.
+        # Looking up a histogram by its labels costs more than observing: once per statement is enough.
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 
     @classmethod
@@ -39,7 +39,7 @@ class CallObserver:
         return cls(counts, recorder)
 
     def watch(self, call: Call[Any], on_refusal: Callable[[Refusal], None] | None = None) -> CallTimer:
-        """Inside the block a call is made: time it, and note its refusal."""
+        """Wrap one call: time it, and note its refusal."""
         return CallTimer(self, call, on_refusal)
 
     def refused(self, refusal: Refusal) -> None:
@@ -67,12 +67,12 @@ class CallObserver:
         self._counts.indeterminate_commits.inc()
 
     def close(self) -> None:
-        """Write down what waits, as far as time allows."""
+        """Write the refusals that wait, as far as time allows."""
         self._recorder.close()
 
 
 class CallTimer:
-    """A class and not a generator: it stands around every call."""
+    """A class and not a generator, for speed: it wraps every call."""
 
     __slots__ = ("_call", "_observer", "_on_refusal", "_started")
 

@@ -1,12 +1,12 @@
 """How a service reads its settings: one frozen, validated value.
 
-The environment speaks first; `config.yaml` fills what it leaves out. A field says where its value comes from:
+The environment has precedence; `config.yaml` fills what it leaves out. A field names its sources:
 
     class JobSettings(LayeredSettings):
         lease_seconds: Annotated[int, Field(ge=1), From("JOB_LEASE_SEC", "worker.stream.lease_sec")] = 60
 
-and `JobSettings.load()` reads, validates and freezes. Whatever is wrong is said at once, all of it, and the
-process does not start: a setting that is silently ignored is found in production.
+and `JobSettings.load()` reads, validates and freezes. All errors are reported at once, and the process does
+not start: a setting that is silently ignored is found in production.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ OWN_READERS: tuple[str, ...] = (
 
 
 def readers() -> tuple[str, ...]:
-    """Every class that reads config.yaml: the library's, and those of the plugins that are installed.
+    """Every class that reads config.yaml: the library's, and those of the installed plugins.
 
-    By reference: a class is imported only to judge a key that the loading class does not know. So one file
+    By reference: a class is imported only to check a key that the loading class does not know. So one file
     serves all services, and a key that none of them reads is an error in each of them.
     """
     return (*OWN_READERS, *(reference for plugin in plugins().values() for reference in plugin.settings))
@@ -52,7 +52,7 @@ def readers() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Where a field's value comes from: a variable of the environment, and a dotted path in the file.
+    """The sources of a field's value: an environment variable, and a dotted path in the file.
 
     A secret is shown neither in an error nor in the value's repr; of a URL, only its password is hidden.
     """
@@ -83,7 +83,7 @@ class LayeredSettings(BaseModel):
 
     @classmethod
     def sources(cls) -> dict[str, From]:
-        """Field name to the place it is read from."""
+        """Field name to the source it is read from."""
         return {name: _source(cls, name, field) for name, field in cls.model_fields.items()}
 
     @classmethod
@@ -115,7 +115,7 @@ class LayeredSettings(BaseModel):
             if source and source.secret and value is not None:
                 yield name, _shown(source, value)
             else:
-                # What is no secret as a whole may hold one: the address of a broker, with a password in it.
+                # A value that is no secret as a whole may contain one: a broker's address with a password.
                 yield name, redact_named(name or "", value)
 
 
@@ -129,7 +129,7 @@ def _source(cls: type[LayeredSettings], name: str, field: FieldInfo) -> From:
 
 
 def _read_config(environ: Mapping[str, str], config_file: Path | None) -> tuple[Path, Mapping[Any, Any]]:
-    """The file that was asked for must exist; the default one may be absent."""
+    """A file that was named explicitly must exist; the default one may be absent."""
     named = config_file or environ.get(CONFIG_VARIABLE)
     path = Path(named or CONFIG_DEFAULT)
     try:
@@ -147,7 +147,7 @@ def _parse(path: Path, text: str) -> Mapping[Any, Any]:
     try:
         document = load_yaml(text)
     except YamlError as error:
-        # It quotes nothing of the text, which may hold a password.
+        # The message quotes nothing of the text, which may hold a password.
         line = f", line {error.line}" if error.line else ""
         raise SettingsError(f"{path}{line} is refused: {error.why}.") from None
     if document is None:
@@ -194,7 +194,7 @@ def _declared_by(reader: str) -> set[str]:
 
 
 def _is_known(key: str, known: set[str]) -> bool:
-    """Declared itself, or an entry below a declared one: another class may read a whole mapping there."""
+    """Declared itself, or an entry below a declared one: another class may read the whole mapping."""
     return any(key == path or key.startswith(f"{path}.") for path in known)
 
 
@@ -207,7 +207,7 @@ def _unknown_key(path: Path, key: str, known: set[str]) -> str:
 
 
 def _user_error(cls: type[LayeredSettings], detail: ErrorDetails, found: Mapping[str, _Found]) -> str:
-    """One wrong setting in one line: the variable, its value where that may be shown, and what is allowed."""
+    """One wrong setting in one line: the variable, its value if it may be shown, and what is allowed."""
     name = str(detail["loc"][0]) if detail["loc"] else ""
     if name not in cls.model_fields:
         return f"{detail['msg'].removeprefix('Value error, ')}."

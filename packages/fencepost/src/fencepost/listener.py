@@ -1,4 +1,4 @@
-"""Wake-ups from PostgreSQL: one connection that listens, and who waits for which topic."""
+"""Wake-ups from PostgreSQL: one connection that listens, and the callbacks of each topic."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CONNECT_SECONDS = 5
 
 
 class Listener:
-    """Calls back when a topic is notified. Without it everything still works, a poll later."""
+    """Calls back when a topic is notified. Without it everything still works, one poll later."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._callbacks: dict[str, list[tuple[Callable[[], None], bool]]] = {}
-        """By topic; and whether each is called in doubt, too."""
+        """By topic: the callbacks, and whether each is also called after a reconnect."""
 
     def on(self, topic: str, callback: Callable[[], None], *, in_doubt: bool = True) -> None:
-        """What was notified while the connection was lost is unknown: then everybody is called, except those
-        whose notice is repeated until it is heard (`in_doubt=False`)."""
+        """Notifications sent while the connection was lost are unknown: after a reconnect every callback is
+        called, except those whose notification is repeated until it is received (`in_doubt=False`)."""
         self._callbacks.setdefault(topic, []).append((callback, in_doubt))
 
     def off(self, topic: str, callback: Callable[[], None]) -> None:
@@ -35,7 +35,7 @@ class Listener:
             self._callbacks[topic] = left
 
     async def run(self) -> None:
-        """Listen until cancelled, and connect again after every loss."""
+        """Listen until cancelled, and reconnect after every loss."""
         delay_seconds = 0.1
         while True:
             try:

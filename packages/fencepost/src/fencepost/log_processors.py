@@ -1,6 +1,6 @@
-"""The chain that an event goes through, ours and that of other libraries: enriched, redacted, then rendered.
+"""The processors of a log event, ours and those of other libraries: enriched, redacted, then rendered.
 
-`fencepost.logs` has the names that others use. It loads this for who asks for them, and with it structlog.
+`fencepost.logs` exports the public names. It loads this module, and with it structlog, on first use.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def configure_logging(
 def log_context(
     *, job_id: int | None = None, attempt: int | None = None, trace_id: str | None = None
 ) -> AbstractContextManager[None]:
-    """Every event inside the block, also of other libraries, carries these fields."""
+    """Every event inside the block, including those of other libraries, carries these fields."""
     given = {"job_id": job_id, "attempt": attempt, "trace_id": trace_id}
     return structlog.contextvars.bound_contextvars(**{k: v for k, v in given.items() if v is not None})
 
@@ -74,7 +74,7 @@ def _enrichment() -> list[Processor]:
 def _renderer(form: Literal["console", "json"], target: TextIO) -> Processor:
     if form == "json":
         return structlog.processors.JSONRenderer(default=str)
-    # Plain tracebacks: the pretty ones print local variables, and those hold what was just redacted.
+    # Plain tracebacks: the pretty ones print local variables, which contain what was just redacted.
     return structlog.dev.ConsoleRenderer(
         colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
     )

@@ -1,8 +1,8 @@
 """Structured logs: one event, its fields, and the job that it belongs to.
 
-Nothing happens on import. A process calls `configure_logging` once; libraries that use the standard `logging`
-come out in the same form. Events go to stderr, because stdout belongs to what a command answers. An
-application that does not call it hears of us through its own `logging`.
+Nothing happens on import. A process calls `configure_logging` once; events of libraries that use the standard
+`logging` get the same form. Events go to stderr, because stdout is for the output of commands. In an
+application that does not call it, our events go through the application's own `logging`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FloodGate", "configure_logging", "get_logger", "log_context"]
 LogMethod = Callable[..., Any]
 
 if not TYPE_CHECKING:
-    # They come with structlog, and that with rich: whoever imports one of them is going to use it.
+    # They load structlog, which loads rich: code that imports one of them is going to use it.
     __getattr__ = on_first_use(
         __name__, {"configure_logging": "fencepost.log_processors", "log_context": "fencepost.log_processors"}
     )
@@ -37,14 +37,14 @@ if not TYPE_CHECKING:
 def get_logger(name: str) -> FilteringBoundLogger:
     """The logger of a module: every module of ours takes it from here.
 
-    It speaks through the standard logging. structlog's own default prints to stdout, where an application
-    that has configured nothing must not find us.
+    It logs through the standard logging. structlog's own default prints to stdout, which must stay clean
+    in an application that has configured nothing.
     """
     return cast("FilteringBoundLogger", _Logger(name))
 
 
 class _Logger:
-    """structlog's, from the first event on: it loads rich, and many a process ends without a word."""
+    """structlog's logger, made at the first event: it loads rich, and many processes never log anything."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -70,7 +70,7 @@ class FloodGate:
     """Lets the first few events of a kind through in each window, and counts the rest.
 
     A thousand refusals a second are one fact, not a thousand lines. The next event that passes carries the
-    number that did not, as `suppressed`, so nothing is lost silently.
+    number of events held back, as `suppressed`, so nothing is lost silently.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class FloodGate:
         return True
 
     def admit(self, kind: str) -> int | None:
-        """How many of this kind were held back since the last one that passed, or None: hold this one too."""
+        """The number of this kind held back since the last that passed, or None: hold this one back too."""
         now = self._clock()
         with self._lock:
             flood = self._floods.get(kind)
@@ -114,7 +114,7 @@ class FloodGate:
             return None
 
     def _remember(self, kind: str, flood: _Flood) -> None:
-        """Kinds may come from outside, so their number is bounded: the one that began longest ago goes."""
+        """Kinds may come from outside, so their number is bounded: the one that began first is dropped."""
         self._floods[kind] = flood
         self._floods.move_to_end(kind)
         if len(self._floods) > self._kinds_max:

@@ -1,4 +1,4 @@
-"""A loop: start, stop, tick, and nothing else."""
+"""A loop with `start`, `stop` and `tick`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LAST_TICK_SECONDS = 10.0
 
 
 class Loop:
-    """Calls `tick` until it is stopped. A tick answers how long to wait, in seconds; `wake` cuts it short.
+    """Calls `tick` until it is stopped. A tick returns how long to wait, in seconds; `wake` ends the wait.
 
-    Whatever a tick raises is counted, logged and waited for: a loop that dies in silence is the worst bug.
+    An exception in a tick is counted and logged, and the loop retries after a delay: it never ends silently.
     """
 
     def __init__(self, name: str, tick: Callable[[], Awaitable[float]], errors: Counter) -> None:
@@ -34,7 +34,7 @@ class Loop:
         self._task = asyncio.create_task(self._run(), name=f"fencepost-{self.name}")
 
     async def stop(self) -> None:
-        """Let the tick end: one that is cut off in the middle leaves its claims to their leases."""
+        """Let the tick finish: an interrupted tick leaves its claims to expire with their leases."""
         if self._task is None:
             return
         self._stopping = True
@@ -74,6 +74,6 @@ class Loop:
 
 
 def _is_for_us() -> bool:
-    """Whether this task was cancelled, and not something that it waited for."""
+    """Whether this task itself was cancelled, and not something that it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

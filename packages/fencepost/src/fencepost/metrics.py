@@ -1,8 +1,8 @@
-"""Metrics: what is counted, in a registry that belongs to a value.
+"""Metrics: what is counted, in a registry that belongs to one object.
 
-Two processes in one test, or two clients in one process, never count into each other. And no label may carry
-an id: one series for each job, order or resource would outgrow any Prometheus. The names that may be labels
-are declared here, and everything else is refused when the metric is made.
+Two processes in one test, or two clients in one process, have separate counts. No label may carry an id: one
+series for each job, order or resource would outgrow any Prometheus. The allowed label names are declared
+here; a metric with any other label is refused when it is made.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Metrics:
         return Histogram(name, meaning, _allowed(name, labels), registry=self.registry, buckets=buckets)
 
     def watch_pool(self, pool: str, stats: PoolStats) -> None:
-        """Show a connection pool; its figures are read when somebody scrapes, not before."""
+        """Export the statistics of a connection pool; they are read at each scrape, not before."""
         self._pools.watch(pool, stats)
 
     def page(self) -> MetricsPage:
@@ -104,7 +104,7 @@ class KernelMetrics:
 
 
 def observe_many(histogram: Histogram, amount: float, times: int) -> None:
-    """Observe one amount so many times. The library has no call for it, and one for each takes two locks."""
+    """Observe one amount `times` times. The library has no call for it, and each single one takes 2 locks."""
     within: Any = histogram
     within._sum.inc(amount * times)
     within._buckets[bisect_left(within._upper_bounds, amount)].inc(times)
@@ -122,7 +122,7 @@ def _allowed(name: str, labels: Iterable[str]) -> tuple[str, ...]:
 
 
 class _PoolCollector(Collector):
-    """psycopg's pools count for themselves; this only translates."""
+    """psycopg's pools keep their own counts; this collector only translates them."""
 
     def __init__(self) -> None:
         self._pools: dict[str, PoolStats] = {}

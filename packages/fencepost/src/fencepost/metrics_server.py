@@ -1,6 +1,6 @@
-"""A small HTTP endpoint for figures and health: GET and HEAD of a few fixed paths, on loopback by default.
+"""A small HTTP server for metrics and health: GET and HEAD of a few fixed paths, on loopback by default.
 
-It runs in threads of its own, so that it answers while an event loop is blocked: that is when somebody asks.
+It runs in its own threads, so that it answers while an event loop is blocked: that is when it is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOP_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """One answer."""
+    """One response."""
 
     body: bytes
     content_type: str = TEXT
@@ -33,7 +33,7 @@ Route = Callable[[], MetricsPage]
 
 
 class MetricsServer:
-    """Serves fixed paths between `start` and `stop`. A port of 0 takes a free one; `url` says which."""
+    """Serves fixed paths between `start` and `stop`. Port 0 takes a free one; `url` contains it."""
 
     def __init__(self, routes: Mapping[str, Route], *, address: str = "127.0.0.1", port: int = 0) -> None:
         self._routes = routes
@@ -64,7 +64,7 @@ class MetricsServer:
 
 
 def answer(routes: Mapping[str, Route], path: str) -> MetricsPage:
-    """The page at a path. A route that fails is a 500 whose reason is in the log, never silence."""
+    """The page at a path. A route that fails returns a 500; the reason is in the log."""
     route = routes.get(urlsplit(path).path)
     if route is None:
         return MetricsPage(f"Not found. There is: {' '.join(sorted(routes))}\n".encode(), status=404)
@@ -76,7 +76,7 @@ def answer(routes: Mapping[str, Route], path: str) -> MetricsPage:
 
 
 def reachable(address: str) -> str:
-    """What a browser can open: not the wildcard, and IPv6 in brackets."""
+    """An address that a browser can open: not the wildcard, and IPv6 in brackets."""
     bare = address.strip("[]")
     bare = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bare, bare)  # noqa: S104 - Compared, not listened on.
     return f"[{bare}]" if ":" in bare else bare
@@ -84,7 +84,7 @@ def reachable(address: str) -> str:
 
 def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
-        # A client that connects and says nothing must not keep a thread.
+        # A client that connects and sends nothing must not keep a thread.
         timeout = _CLIENT_SECONDS
         server_version = "fencepost"
         sys_version = ""
@@ -96,7 +96,7 @@ def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHT
             self._send(answer(routes, self.path), with_body=False)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - The parent's name.
-            """Scrapes every few seconds are no events."""
+            """Discards the message: a scrape every few seconds is not worth a log line."""
 
         def _send(self, page: MetricsPage, *, with_body: bool) -> None:
             self.send_response(page.status)

@@ -5,9 +5,9 @@ A distribution declares one in its `pyproject.toml`:
     [project.entry-points."fencepost.plugins"]
     orders = "fencepost_orders.plugin:PLUGIN"
 
-`PLUGIN` is a value of the class below. It names what the service brings: schema, settings, commands, routes,
-pages, checks. Everything but the schema is a reference, `module:attribute`, which is imported when it is
-needed: a plugin costs a process nothing until it is used. Our own services have no other way in.
+`PLUGIN` is an instance of the class below. It names what the service provides: schema, settings, commands,
+routes, pages, checks. Everything but the schema is a reference, `module:attribute`, which is imported when it
+is needed: a plugin costs a process nothing until it is used. Our own services use the same mechanism.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GROUP = "fencepost.plugins"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """What a service brings."""
+    """What a service provides."""
 
     name: str
     about: str
@@ -35,33 +35,33 @@ class Plugin:
     schemas: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Components of the database by name: folders with `schema/NNNN_name.sql` and `functions/*.sql`."""
     settings: tuple[str, ...] = ()
-    """Classes of settings: their keys may stand in config.yaml."""
+    """Settings classes: their keys are allowed in config.yaml."""
     commands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Commands of `fencepost` by name: each a function, or a typer application with commands of its own."""
     http_service: str | None = None
-    """`make_service(fp) -> HttpService`: routes, and what runs beside them."""
+    """`make_service(fp) -> HttpService`: routes, and the background tasks that run beside them."""
     console: str | None = None
     """Its pages of the console: a `ConsolePages` of fencepost-server."""
     needs: LiteralString | None = None
-    """A query that answers `need, name, things`: what waits for a person. `console` describes each row."""
+    """A query that returns `need, name, things`: what needs attention. `console` describes each row."""
     doctor: str | None = None
-    """`probe(machine) -> list[Finding]`: what the service needs of a machine, for `fencepost doctor`."""
+    """`probe(machine) -> list[Finding]`: what the service requires of a machine, for `fencepost doctor`."""
     announce: str | None = None
     """`announce(addresses, to_person=...) -> Mapping[str, str]`: what `fencepost up` prints beside its URL.
 
-    What only the person at the terminal may see, such as a link that logs in, is left out for anyone else.
+    Output that only the person at the terminal may see, such as a login link, is left out for anyone else.
     """
 
 
 @cache
 def plugins() -> Mapping[str, Plugin]:
-    """Every plugin that is installed, by name, in order of the names."""
+    """Every installed plugin by name, sorted by name."""
     found = {point.name: point for point in entry_points(group=GROUP)}
     return {name: _load_plugin(name, found[name].load()) for name in sorted(found)}
 
 
 def load(reference: str) -> Any:
-    """What `module:attribute` names; a module alone when there is no colon."""
+    """The object that `module:attribute` names; the module itself when there is no colon."""
     module, _, attribute = reference.partition(":")
     loaded = import_module(module)
     return getattr(loaded, attribute) if attribute else loaded

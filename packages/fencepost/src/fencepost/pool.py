@@ -1,4 +1,4 @@
-"""How the client connects, and what its errors say when it cannot."""
+"""How the client connects, and its errors when it cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.settings import Settings
 
 
 class CallLost(IndeterminateCommit, psycopg.OperationalError):
-    """The connection broke under a call in a transaction of its own. Also the driver's error."""
+    """The connection broke during a call in its own transaction. Also an instance of the driver's error."""
 
     @classmethod
     def by(cls, error: psycopg.OperationalError) -> Self:
@@ -40,8 +40,8 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
 
 
 class Pool(AsyncConnectionPool[psycopg.AsyncConnection[Any]]):
-    """The driver's pool waits by `wait_for`, which in Python 3.11 forgets a cancel that comes with the
-    connection. This one does not."""
+    """The driver's pool uses `wait_for`, which in Python 3.11 loses a cancellation that arrives together with
+    the connection. This pool does not."""
 
     async def getconn(
         self,
@@ -65,13 +65,13 @@ PREPARE_AFTER = 5
 
 
 def connect_options(settings: Settings) -> dict[str, Any]:
-    """For the pools. What speaks once a minute (heartbeat, recorder, eviction) never prepares anything."""
+    """For the pools. Connections used once a minute (heartbeat, recorder, eviction) prepare nothing."""
     return {
-        # Transactions are begun and committed by us, aloud; everything else is one statement.
+        # We begin and commit transactions explicitly; everything else is one statement.
         "autocommit": True,
         "connect_timeout": max(1, round(settings.connect_seconds)),
         "application_name": "fencepost",
-        # A pooler in transaction mode gives the next statement to another backend, where it is not prepared.
+        # A pooler in transaction mode sends the next statement to another backend, where it is not prepared.
         "prepare_threshold": PREPARE_AFTER if settings.prepared_statements else None,
     }
 
@@ -87,13 +87,13 @@ def pool_options(settings: Settings) -> dict[str, Any]:
 
 
 def examine(database_url: str, settings: Settings) -> None:
-    """Reach the server once, and refuse a schema that this code cannot work with.
+    """Connect to the server once, and refuse a schema that this code cannot work with.
 
-    Before the pool is opened: a pool goes on trying, and tells at last only that it had no success.
+    Runs before the pool is opened: a pool keeps trying, and at last reports only that it failed.
     """
     try:
         address = make_conninfo(database_url, connect_timeout=connect_options(settings)["connect_timeout"])
     except psycopg.ProgrammingError:
-        # The driver's text quotes the address, and with it the password.
+        # The driver's message quotes the address, and with it the password.
         raise SettingsError("DATABASE_URL cannot be read as the address of a PostgreSQL server.") from None
     check_version(schema_version(address))

@@ -1,7 +1,7 @@
-"""What must never be shown: passwords in URLs, and values under names that speak of secrets.
+"""Hides what must never be shown: passwords in URLs, and values whose names suggest a secret.
 
-Fencing tokens are integers and carry no secret; they are what a reader of a log looks for. So a number under
-the name `token` stays, and a text there goes.
+Fencing tokens are integers and not secret; readers of a log look for them. So a number under the name
+`token` stays, and a text is hidden.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def redact_text(text: str) -> str:
 
 
 def redact_words(text: str, secrets: Iterable[str | None]) -> str:
-    """The text without these: whoever was told a secret may repeat it, under whatever name."""
-    # The longest first: one may be a part of another.
+    """The text without these secrets: a server that was sent a secret may repeat it, under any name."""
+    # The longest first: one secret may be a part of another.
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def redact_url(url: str) -> str:
-    """One URL without its password, or nothing of it when it cannot be read as a URL.
+    """One URL without its password, or nothing of it if it cannot be parsed as a URL.
 
     A malformed URL may show its password where a port or a host is expected, so it is hidden whole.
     """

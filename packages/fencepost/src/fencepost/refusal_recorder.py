@@ -1,8 +1,8 @@
 """The record of refusals that were raised.
 
-A raise rolls back whatever its own transaction wrote, so the record is written afterwards, on a connection
-and a thread of its own: bounded, sampled when refusals flood, best effort. The counts are in the database and
-miss nothing.
+An exception rolls back what its transaction wrote, so the record is written afterwards, on a connection and
+a thread of its own: bounded, sampled when refusals flood, best effort. The counts in the database are
+complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OUTAGE_PAUSE_SECONDS = 1.0
 
 
 class RefusalRecorder:
-    """Writes refusals down in the background. `note` never blocks and never raises.
+    """Records refusals in the background. `note` never blocks and never raises.
 
     A flood fills the queue faster than it is written, and what does not fit is dropped: that is the sampling.
     """
@@ -52,7 +52,7 @@ class RefusalRecorder:
         self._thread: threading.Thread | None = None
 
     def note(self, refusal: Refusal) -> None:
-        """Take a refusal to be recorded; when too many wait, it is only counted."""
+        """Queue a refusal to be recorded; when the queue is full, it is only counted."""
         with self._changed:
             taken = not self._stopping and len(self._waiting) < self._waiting_max and self._is_running()
             if taken:
@@ -62,7 +62,7 @@ class RefusalRecorder:
             self._on_drop()
 
     def close(self, *, wait_seconds: float = 5) -> None:
-        """Write what waits, as far as the time allows, and stop. A later `note` begins again."""
+        """Write what is queued, as far as the time allows, and stop. A later `note` starts it again."""
         with self._changed:
             thread = self._thread
             if thread is None:
@@ -73,8 +73,8 @@ class RefusalRecorder:
         with self._changed:
             dropped = len(self._waiting)
             self._waiting.clear()
-            # A thread that still waits for a server that does not answer ends when that does; until then
-            # nothing new is taken.
+            # A thread that still waits for an unresponsive server ends when the server answers; until then
+            # nothing new is queued.
             if not thread.is_alive():
                 self._thread, self._stopping = None, False
         for _ in range(dropped):
@@ -87,12 +87,12 @@ class RefusalRecorder:
             try:
                 thread.start()
             except RuntimeError:
-                return False  # The interpreter is shutting down, or the process has no thread to give.
+                return False  # The interpreter is shutting down, or the process cannot start a thread.
             self._thread = thread
         return True
 
     def _next(self) -> Refusal | None:
-        """The next refusal; None when we stop and nothing waits."""
+        """The next refusal; None when the recorder stops and the queue is empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._stopping)
             return self._waiting.popleft() if self._waiting else None
@@ -122,6 +122,6 @@ class RefusalRecorder:
             autocommit=True,
             connect_timeout=max(1, round(self._connect_seconds)),
             application_name="fencepost-refusals",
-            # Too rare to gain by it, and behind a pooler the next statement may meet another backend.
+            # Too rare to benefit, and behind a pooler the next statement may reach another backend.
             prepare_threshold=None,
         )

@@ -1,7 +1,7 @@
-"""Forgetting what nobody needs any more: on every process that stays, at once, without an election.
+"""Deletes expired rows: in every long-running process, concurrently, without leader election.
 
-A batch of a fixed size at a fixed interval is a fixed rate, and one day the load is above it. So a tick
-deletes batch after batch until one is short. SKIP LOCKED parts the work among the processes.
+A batch of fixed size at a fixed interval is a fixed rate, which the load can exceed. So a tick deletes batch
+after batch until one is not full. SKIP LOCKED divides the work among the processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fencepost.signals import announce
 T = TypeVar("T")
 _log = get_logger(__name__)
 BATCH = 1000
-# Long enough to matter and short enough that a stopping process is not waited for.
+# Enough to matter, and few enough that stopping a process does not take long.
 BATCHES_PER_TICK = 50
 TICK_SECONDS = 60.0
 
@@ -38,7 +38,8 @@ async def until_short(
     batch: int = BATCH,
     told: Callable[[int], object] = lambda forgotten: None,
 ) -> bool:
-    """Batch after batch until one is not full, and whether one was: a stopping process is not waited for."""
+    """Run batches until one is not full; returns whether one was not. The number of batches is bounded, so
+    that a process stops soon."""
     for _ in range(BATCHES_PER_TICK):
         forgotten = await database.run(forget)
         told(forgotten)
@@ -49,7 +50,7 @@ async def until_short(
 
 @dataclass(frozen=True, slots=True)
 class RetentionMetrics:
-    """Made once for a registry."""
+    """Made once per registry."""
 
     marker_lag: Gauge
     markers_cleaned: Counter
@@ -67,7 +68,7 @@ class RetentionMetrics:
 
 
 class Retention:
-    """Markers every few seconds; settled messages, events and recorded refusals every minute."""
+    """Idempotency keys every few seconds; settled messages, events and recorded refusals every minute."""
 
     def __init__(self, database: RunsCalls, settings: Settings, metrics: RetentionMetrics) -> None:
         self._database = database
@@ -76,7 +77,7 @@ class Retention:
 
     @property
     def ticks(self) -> Mapping[str, Callable[[], Awaitable[float]]]:
-        """One loop each, by its name."""
+        """The tick of each loop, by the loop's name."""
         return {"markers": self.forget_markers, "upkeep": self.forget_history}
 
     async def forget_history(self) -> float:
@@ -87,7 +88,7 @@ class Retention:
         return _pause(TICK_SECONDS) if messages and history else 0.0
 
     async def forget_markers(self) -> float:
-        """As fast as they come, never sooner than promised. When it falls behind, the lag is said aloud."""
+        """Deletes as fast as keys expire, never before their retention ends. Logs the lag when behind."""
         settings = self._settings
         keep_seconds, batch = settings.marker_keep_seconds, settings.marker_clean_batch
         is_done = await until_short(
@@ -109,5 +110,5 @@ class Retention:
 
 
 def _pause(seconds: float) -> float:
-    """Jittered, so that many processes do not forget at once."""
+    """Jittered, so that many processes do not delete at the same time."""
     return seconds * random.uniform(0.8, 1.2)  # noqa: S311

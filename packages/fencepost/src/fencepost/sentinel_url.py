@@ -2,7 +2,7 @@
 
 redis+sentinel://[user:password@]host[:26379][,host[:26379]...]/service[/database][?sentinel_password=...]
 
-The login is the servers'; the Sentinels' own, if they ask for one, stands behind the question mark. With
+The login is the servers'; the Sentinels' own password, if they require one, is a query parameter. With
 `rediss+sentinel` both are reached through TLS.
 """
 
@@ -19,7 +19,7 @@ _SENTINEL_LOGIN = {"sentinel_username", "sentinel_password"}
 
 
 class _NotSuchAnAddress(ValueError):
-    """In our own words, which quote nothing."""
+    """Its message is our own and quotes nothing of the address."""
 
 
 def speaks_of_sentinels(url: str) -> bool:
@@ -28,7 +28,7 @@ def speaks_of_sentinels(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SentinelUrl:
-    """Whom to ask for the primary of a service, and how to log in there and at the Sentinels."""
+    """The Sentinels to ask for the primary of a service, and the logins for both."""
 
     sentinels: tuple[tuple[str, int], ...]
     service: str
@@ -39,18 +39,18 @@ class SentinelUrl:
 
     @classmethod
     def read(cls, url: str) -> Self:
-        """Raises ValueError for what is no such address, without a word of it: it may hold a password."""
+        """Raises ValueError for an invalid address, without quoting it: it may contain a password."""
         try:
             return cls._read(url)
         except _NotSuchAnAddress as error:
             raise ValueError(str(error)) from None
         except ValueError:
-            # The library's own words quote what it could not read.
+            # The library's message quotes what it could not parse.
             raise ValueError("an address of Sentinels is a URL, and a port is a number") from None
 
     @classmethod
     def _read(cls, url: str) -> Self:
-        # Several hosts are no authority: a Python that looks closely at brackets refuses one behind a comma.
+        # A list of hosts is not a valid authority: newer Pythons refuse brackets behind a comma.
         scheme, _, rest = url.partition("://")
         authority, _, tail = rest.partition("/")
         parts = urlsplit(f"{scheme}://hosts/{tail}")

@@ -1,6 +1,6 @@
 """Which servers a command talks to.
 
-`DATABASE_URL` says it, or a `fencepost up` in this directory does: while it runs, it leaves a note in its
+`DATABASE_URL` names them, or a `fencepost up` in this directory does: while it runs, it keeps a file in its
 data directory, so that `fencepost status` in another terminal needs no settings.
 """
 
@@ -24,7 +24,7 @@ _OWNER_ONLY = 0o600
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """The addresses of one system, who told them, and what to do when nobody answers there."""
+    """The addresses of one system, their origin, and what to do when a server does not answer."""
 
     origin: str
     remedy: str
@@ -36,7 +36,7 @@ class ServerAddresses:
 
 
 def of_settings(settings: Settings) -> ServerAddresses | None:
-    """What the settings say, or None when they leave the database to the embedded pair."""
+    """The addresses from the settings, or None when the settings leave the database to the embedded pair."""
     if settings.database_url is None:
         return None
     return ServerAddresses(
@@ -50,7 +50,7 @@ def of_settings(settings: Settings) -> ServerAddresses | None:
 
 
 def of_this_directory(settings: Settings) -> ServerAddresses:
-    """What the settings say, or the note of a running `fencepost up`, or an error that says what to do."""
+    """From the settings, or from the file of a running `fencepost up`, or an error that says what to do."""
     found = of_settings(settings) or read_note(settings.data_directory)
     if found is None:
         raise ServerUnavailable(
@@ -61,7 +61,7 @@ def of_this_directory(settings: Settings) -> ServerAddresses:
 
 
 def read_note(directory: Path) -> ServerAddresses | None:
-    """The note of a running `fencepost up`, or None. One that was killed leaves it; then nobody answers."""
+    """From the file of a running `fencepost up`, or None. A killed `up` leaves it, and no server answers."""
     try:
         return ServerAddresses(**json.loads((directory / NOTE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -70,13 +70,13 @@ def read_note(directory: Path) -> ServerAddresses | None:
 
 @contextmanager
 def noted(directory: Path, server_addresses: ServerAddresses) -> Generator[None]:
-    """The note exists inside the block. Only its owner may read it."""
+    """The file exists inside the block. Only its owner may read it."""
     note = directory / NOTE
     make_private(directory)
     fresh = note.with_suffix(".new")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "w") as file:
         json.dump(asdict(server_addresses), file)
-    # Renamed, so that a reader never sees half of it.
+    # Renamed into place, so that a reader never sees a partial file.
     fresh.replace(note)
     try:
         yield

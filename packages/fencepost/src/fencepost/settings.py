@@ -1,4 +1,4 @@
-"""What every process of Fencepost needs to know: the two servers, the log and the metrics.
+"""The settings of every Fencepost process: the two servers, the log and the metrics.
 
 Each variable, its place in config.yaml, its default and what is allowed: docs/reference/settings.md.
 """
@@ -55,7 +55,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class Settings(LayeredSettings):
-    """One value for the whole process. Without `database_url`, the embedded pair is used."""
+    """One instance for the whole process. Without `database_url`, the embedded pair is used."""
 
     database_url: Annotated[PostgresUrl | None, From("DATABASE_URL", "database.url", secret=True)] = None
     migration_database_url: Annotated[
@@ -104,10 +104,10 @@ class Settings(LayeredSettings):
 
     @property
     def migration_url(self) -> str | None:
-        """Where migrations go: their own URL, because the services' role may not change the schema."""
+        """The URL for migrations: a separate one, because the services' role may not change the schema."""
         return self.migration_database_url or self.database_url
 
     @property
     def listen_url(self) -> str | None:
-        """Where LISTEN goes: a direct URL, because a pooler in transaction mode drops the subscription."""
+        """The URL for LISTEN: a direct one, because a pooler in transaction mode drops the subscription."""
         return self.listen_database_url or self.database_url

@@ -1,9 +1,9 @@
-"""YAML from outside: plain mappings, lists and scalars, within a budget, and nothing else.
+"""Untrusted YAML: plain mappings, lists and scalars within a budget, and nothing else.
 
-A few hundred bytes of aliases or merge keys stand for more than a machine can hold, a number of a megabyte
+A few hundred bytes of aliases or merge keys can expand beyond a machine's memory, a number of a megabyte
 takes minutes to convert, and a tag may name a type. So a document is checked twice before it becomes values:
 as events, before anything is built (anchors, aliases, depth, number of values), and as nodes, before anything
-is converted (tags, keys that are there twice, merge keys, numbers that are too long).
+is converted (tags, duplicate keys, merge keys, numbers that are too long).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KNOWN = _CONVERTED | {_TAG + name for name in ("str", "map", "seq")}
 
 
 class YamlError(ValueError):
-    """The text is not YAML, or more than plain values. Says the line and the reason, and never quotes the
-    text: it may hold a password."""
+    """The text is not YAML, or contains more than plain values. Names the line and the reason, and never
+    quotes the text: it may hold a password."""
 
     def __init__(self, why: str, line: int | None = None) -> None:
         super().__init__(why if line is None else f"line {line}: {why}")
@@ -37,7 +37,7 @@ class YamlError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a document may be."""
+    """The maximum size of a document."""
 
     bytes_max: int = BYTES_MAX
     nodes_max: int = NODES_MAX
@@ -46,14 +46,14 @@ class Budget:
 
 def load_yaml(text: str, budget: Budget | None = None) -> Any:
     """The document's value; None for an empty one. Raises YamlError, and nothing else."""
-    import yaml  # noqa: PLC0415 - Many have no file.
+    import yaml  # noqa: PLC0415 - Many processes have no file.
 
     parse_events = cast("Callable[..., Iterator[yaml.Event]]", yaml.parse)  # pyright: ignore[reportUnknownMemberType]
     budget = budget or Budget()
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > budget.bytes_max:
         raise YamlError(f"the document has {size} bytes; at most {budget.bytes_max} are read")
-    # Both read alike; the one in C is there in every wheel and twenty times as fast.
+    # Both parse alike; the C loader is in every wheel and twenty times as fast.
     kind: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _check_events(parse_events(text, Loader=kind), budget)
@@ -74,12 +74,12 @@ def load_yaml(text: str, budget: Budget | None = None) -> Any:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         if isinstance(error, YamlError):
             raise
-        # A date or a number that is none, or a character that no text may hold.
+        # An invalid date or number, or a character that is not allowed.
         raise YamlError("it is not YAML: it holds a value or a character that is none") from None
 
 
 def _check_events(events: Iterator[yaml.Event], budget: Budget) -> None:
-    """Before anything is built. The parser hands them over one by one: what is refused is not read on."""
+    """Runs before anything is built. The parser yields events one by one: a refusal ends the reading."""
     import yaml  # noqa: PLC0415
 
     depth = nodes = documents = 0
@@ -107,7 +107,7 @@ def _check_events(events: Iterator[yaml.Event], budget: Budget) -> None:
 
 
 def _check_nodes(root: yaml.Node) -> None:
-    """Before anything is converted. Without recursion, though the depth is bounded by now."""
+    """Runs before anything is converted. Not recursive, though the depth is bounded by now."""
     import yaml  # noqa: PLC0415
 
     waiting: list[yaml.Node] = [root]
@@ -130,7 +130,7 @@ def _check_tag(node: yaml.Node) -> None:
     if node.tag in _CONVERTED and len(node.value) > NUMBER_CHARS_MAX:
         raise YamlError(f"a number has more than {NUMBER_CHARS_MAX} characters", line)
     if node.tag == _TAG + "int" and ":" in node.value:
-        # YAML 1.1 reads 1:30 as ninety; nobody who writes it means that.
+        # YAML 1.1 reads 1:30 as ninety, which is never intended.
         raise YamlError("a number with colons is refused; put it in quotes", line)
 
 

@@ -1,8 +1,8 @@
 """Traces: one id from the request to the effect.
 
-The id travels beside what it is about, as `trace_id` in the headers of a job or a message, written in the
-caller's transaction, and in every event that is logged. Where OpenTelemetry is installed and set up there are
-spans too, and the place in the trace travels as `traceparent`. Where it is not, a span costs one look.
+The id is stored as `trace_id` in the headers of a job or a message, written in the caller's transaction, and
+in every log event. If OpenTelemetry is installed and configured, there are spans too, and the current span's
+context is stored as `traceparent`. If it is not, a span costs one check.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 def with_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
-    """Headers, with the trace that this code runs in, or a new one, unless they name one."""
+    """The headers with the current trace, or a new one, unless they name one already."""
     carried = within_trace(headers)
     return carried if "trace_id" in carried else {"trace_id": secrets.token_hex(16), **carried}
 
 
 def within_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
-    """Headers, with the trace that this code runs in, if it runs in one, unless they name one."""
+    """The headers with the current trace, if there is one, unless they name one already."""
     headers = headers or {}
     if "trace_id" in headers:
         return dict(headers)
@@ -53,42 +53,42 @@ def within_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
 
 
 def _present() -> str | None:
-    """The trace of what is logged here: a job that submits another one passes its own on."""
-    # Whoever has bound one has loaded this; the others need not wait for it to learn that there is none.
+    """The trace id bound to the log context: a job that submits another one passes its own on."""
+    # Code that has bound an id has loaded the module; other processes need not load it to find none.
     bound = sys.modules.get("structlog.contextvars")
     present = bound.get_contextvars().get("trace_id") if bound else None
     return present if isinstance(present, str) and present else None
 
 
 def trace_id_of(traceparent: str | None) -> str | None:
-    """The id in a header of another house, or None if it is not one."""
+    """The trace id in a `traceparent` header of another system, or None if the header is invalid."""
     found = _SHAPE.fullmatch(traceparent or "")
     return found[1] if found else None
 
 
 def place_of(carried: Mapping[str, Any]) -> str | None:
-    """The place in a trace that headers name, as a `traceparent`; None without one. With an id alone it is a
-    span that nobody made: the trace is right, and its root is missing."""
+    """The `traceparent` that headers name; None without one. With a trace id alone the parent span is
+    invented: the trace is right, and its root is missing."""
     given = carried.get(TRACEPARENT) or f"00-{carried.get('trace_id')}-{secrets.token_hex(8)}-01"
     return given if isinstance(given, str) and _SHAPE.fullmatch(given) else None
 
 
 def is_traced() -> bool:
-    """Whether anybody sees a span that is made now: what serves spans alone is gathered only then."""
+    """Whether a span made now is recorded: data that only spans use is collected only then."""
     return _tracer() is not None
 
 
 def span(
     name: str, kind: Kind, carried: Mapping[str, Any], **attributes: str | int
 ) -> AbstractContextManager[Note]:
-    """A span below what `carried` tells (`traceparent`, or `trace_id` alone), or below the one that this code
-    runs in; what is raised inside it is recorded."""
+    """A span whose parent is what `carried` names (`traceparent`, or `trace_id` alone), or else the current
+    span; exceptions raised inside it are recorded."""
     tracer = _tracer()
     return _NO_SPAN if tracer is None else _span(tracer, name, kind, carried, attributes)
 
 
 def past_span(name: str, kind: Kind, place: str, began_ns: int, **attributes: str | int) -> None:
-    """A span that ends now, below `place`: for what belongs to many traces and was done at once."""
+    """A span that ends now, below `place`: for work done at once that belongs to many traces."""
     tracer = _tracer()
     if tracer is not None:
         told = {f"fencepost.{key}": value for key, value in attributes.items()}
@@ -110,13 +110,13 @@ def _span(
 
 
 def export_traces(service: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Send this process's spans to the collector that the environment names; answers whether there is one."""
+    """Send this process's spans to the collector that the environment names; returns whether there is one."""
     environ = os.environ if environ is None else environ
     named = [name for name in ENDPOINTS if environ.get(name)]
     if not named:
         return False
     try:
-        from opentelemetry import trace  # noqa: PLC0415 - Not everybody has it.
+        from opentelemetry import trace  # noqa: PLC0415 - An optional dependency.
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
@@ -125,7 +125,7 @@ def export_traces(service: str, environ: Mapping[str, str] | None = None) -> boo
         raise SettingsError(
             f"{named[0]} is set, and {error.name} is not installed: pip install 'fencepost[traces]'."
         ) from error
-    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, where set, win.
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, if set, take precedence.
     provider = TracerProvider(
         resource=Resource({SERVICE_NAME: f"fencepost-{service}"}).merge(Resource.create())
     )
@@ -136,12 +136,12 @@ def export_traces(service: str, environ: Mapping[str, str] | None = None) -> boo
 
 @cache
 def _api() -> Any:
-    """OpenTelemetry, or None. Not everybody has it, and whoever has it need not load it to be told so."""
+    """OpenTelemetry, or None. It is optional, and checking for it must not load it."""
     return import_module("opentelemetry.trace") if find_spec("opentelemetry") else None
 
 
 def _tracer() -> Tracer | None:
-    """None until somebody has set OpenTelemetry up: its stand-in would make spans that nobody sees."""
+    """None until OpenTelemetry is configured: its default tracer would make spans that are never exported."""
     api = _api()
     if api is None:
         return None
@@ -154,7 +154,7 @@ def _kind(kind: Kind) -> Any:
 
 
 def current_place() -> str | None:
-    """The place of the span that this code runs in, as a `traceparent`."""
+    """The current span as a `traceparent`."""
     api = _api()
     context = None if api is None else api.get_current_span().get_span_context()
     if context is None or not context.is_valid:
@@ -163,7 +163,7 @@ def current_place() -> str | None:
 
 
 def _remote(carried: Mapping[str, Any]) -> Any:
-    """The context of whoever sent it."""
+    """The context of the sender."""
     found = _SHAPE.fullmatch(place_of(carried) or "")
     if found is None:
         return None

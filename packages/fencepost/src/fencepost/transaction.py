@@ -1,4 +1,4 @@
-"""A transaction that keeps its word: after a refusal it does not commit, whatever its block caught."""
+"""A transaction that never commits after a refusal, even if its block caught the refusal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.kernel.drivers import run
 
 T = TypeVar("T")
 BEGIN: LiteralString = "begin isolation level read committed"
-"""Said aloud, because the server's default may be another level."""
+"""Set explicitly, because the server's default may be another level."""
 
 
 class Verdict:
@@ -31,13 +31,13 @@ class Verdict:
         self._ended = False
 
     def watch(self, call: Call[Any]) -> CallTimer:
-        """A refusal marks the transaction, also if it is caught."""
+        """A refusal marks the transaction, even if it is caught."""
         return self._observer.watch(call, self._mark)
 
     def judge_claim(
         self, claim: idempotency.Claim, scope: str, key: str, digest: str | None
     ) -> idempotency.Claim:
-        """A replay writes nothing, so it will not commit; every other answer but a claim is raised."""
+        """A replay writes nothing, so it does not commit; every other outcome but a claim is raised."""
         self._claimed = self._claimed or claim.claimed
         self._replayed = self._replayed or claim.replayed
         refusal = claim.refusal(scope, key)
@@ -45,13 +45,13 @@ class Verdict:
             refusal.attempted = {"digest": digest}
             refusal.seen = {"claimed_at": claim.claimed_at and claim.claimed_at.isoformat()}
             self._mark(refusal)
-            # The database wrote it down in this transaction, which will not commit.
+            # The database recorded it in this transaction, which will not commit.
             self._observer.refused(refusal)
             raise refusal
         return claim
 
     def require_open(self) -> None:
-        """A task that outlives the block would write on a connection that is somebody else's by now."""
+        """A task that outlives the block would write on a connection that another borrower has by now."""
         if self._ended:
             raise RefusedTransaction(
                 "This transaction has ended, and nothing more can be written through it. "
@@ -66,7 +66,7 @@ class Verdict:
         return self._refusal is None and not self._replayed
 
     def raise_if_swallowed(self) -> None:
-        """After the rollback: the caller believes in a success that did not happen."""
+        """Called after the rollback: the caller would take the block for a success."""
         if self._refusal is not None:
             raise RefusedTransaction(
                 f"A refusal was caught inside the transaction ({self._refusal}); it was rolled back all the "
@@ -79,7 +79,7 @@ class Verdict:
             )
 
     def raise_if_over(self, status: TransactionStatus) -> None:
-        """PostgreSQL answers COMMIT of a failed transaction with a quiet ROLLBACK: no success."""
+        """PostgreSQL answers COMMIT of a failed transaction with ROLLBACK and no error: no success."""
         what = _NO_COMMIT.get(status)
         if what is not None:
             raise RefusedTransaction(what)
@@ -114,7 +114,7 @@ class Transaction:
 
     @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
-        """The connection, for what psycopg can do more: COPY, server-side cursors, pipelines."""
+        """The connection, for other features of psycopg: COPY, server-side cursors, pipelines."""
         self._verdict.require_open()
         return self._connection
 
@@ -125,23 +125,23 @@ class Transaction:
         return await self.connection.execute(query, params)
 
     async def run(self, call: Call[T]) -> T:
-        """Make a kernel call. A refusal marks the transaction: it will not commit, even if caught."""
+        """Make a kernel call. A refusal marks the transaction: it does not commit, even if it is caught."""
         with self._verdict.watch(call):
             return await run(self.connection, call)
 
     async def claim(
         self, scope: str, key: str, *, digest: str | None = None, response: Json = None
     ) -> idempotency.Claim:
-        """Claim a request, first thing. Claimed: go on. Replayed: answer `response`; nothing commits here.
+        """Claim a request, as the first statement. Claimed: go on. Replayed: return `response`; no commit.
 
-        Every other answer is raised: Duplicate, Mismatch, InFlight.
+        Every other outcome is raised: Duplicate, Mismatch, InFlight.
         """
         answer = await self.run(idempotency.claim(scope, key, digest=digest, response=response))
         return self._verdict.judge_claim(answer, scope, key, digest)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncGenerator[None]:
-        """A part that can fail alone. A fence taken inside is gone with its rollback: take fences outside."""
+        """A part that can fail alone. Its rollback releases a fence taken inside: take fences outside."""
         async with self.connection.transaction():
             yield
 
@@ -155,7 +155,7 @@ class SyncTransaction:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection, for what psycopg can do more: COPY, server-side cursors, pipelines."""
+        """The connection, for other features of psycopg: COPY, server-side cursors, pipelines."""
         self._verdict.require_open()
         return self._connection
 
@@ -164,23 +164,23 @@ class SyncTransaction:
         return self.connection.execute(query, params)
 
     def run(self, call: Call[T]) -> T:
-        """Make a kernel call. A refusal marks the transaction: it will not commit, even if caught."""
+        """Make a kernel call. A refusal marks the transaction: it does not commit, even if it is caught."""
         with self._verdict.watch(call):
             return run(self.connection, call)
 
     def claim(
         self, scope: str, key: str, *, digest: str | None = None, response: Json = None
     ) -> idempotency.Claim:
-        """Claim a request, first thing. Claimed: go on. Replayed: answer `response`; nothing commits here.
+        """Claim a request, as the first statement. Claimed: go on. Replayed: return `response`; no commit.
 
-        Every other answer is raised: Duplicate, Mismatch, InFlight.
+        Every other outcome is raised: Duplicate, Mismatch, InFlight.
         """
         answer = self.run(idempotency.claim(scope, key, digest=digest, response=response))
         return self._verdict.judge_claim(answer, scope, key, digest)
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
-        """A part that can fail alone. A fence taken inside is gone with its rollback: take fences outside."""
+        """A part that can fail alone. Its rollback releases a fence taken inside: take fences outside."""
         with self.connection.transaction():
             yield
 
@@ -208,7 +208,7 @@ async def open_transaction(
     try:
         await connection.execute("commit")
     except psycopg.OperationalError as error:
-        # A server that goes on talking to us has said no: that is no doubt.
+        # If the connection is still open, the server has answered with an error: the outcome is known.
         if connection.closed:
             raise verdict.indeterminate(error) from error
         raise
@@ -237,14 +237,14 @@ def open_sync_transaction(
     try:
         connection.execute("commit")
     except psycopg.OperationalError as error:
-        # A server that goes on talking to us has said no: that is no doubt.
+        # If the connection is still open, the server has answered with an error: the outcome is known.
         if connection.closed:
             raise verdict.indeterminate(error) from error
         raise
 
 
 async def _roll_back(connection: psycopg.AsyncConnection[Any]) -> None:
-    # A connection that is gone has rolled back by itself; its error must not hide why we are here.
+    # A closed connection has rolled back already; its error must not hide the original one.
     with suppress(psycopg.OperationalError):
         await connection.execute("rollback")
 

@@ -1,1 +1,1 @@
-"""The command `fencepost judge`, one module a group of its commands."""
+"""The command `fencepost judge`: one module per group of commands."""

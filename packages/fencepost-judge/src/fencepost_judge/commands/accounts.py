@@ -1,4 +1,4 @@
-"""`fencepost judge users` and `fencepost judge tokens`: who may use the judge, and with what."""
+"""`fencepost judge users` and `fencepost judge tokens`: accounts of the judge, and their API tokens."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ tokens_app = typer.Typer(
 def set_user(
     name: Name, role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "contestant"
 ) -> None:
-    """Make a user, or give one another role. With the first one, everybody is asked for a token."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Loads what --help need not.
+    """Create a user, or change a user's role. As soon as one user exists, every request needs a token."""
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import accounts  # noqa: PLC0415
     from fencepost_judge.role import JudgeRole  # noqa: PLC0415
@@ -68,9 +68,9 @@ def set_password(
         bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")
     ] = False,
 ) -> None:
-    """Give a user a password for the pages. Sessions end.
+    """Set a user's password for the pages. Their sessions end.
 
-    Ends with 4 when there is no such user.
+    Exits with 4 when there is no such user.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def set_password(
 
 @users_app.command("list")
 def list_users(json_output: JsonOption = False) -> None:
-    """Everybody, also who is locked out."""
+    """List all users, including locked ones."""
     from fencepost.cli.job_commands import acting  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import accounts  # noqa: PLC0415
@@ -106,9 +106,9 @@ def list_users(json_output: JsonOption = False) -> None:
 
 @users_app.command("lock")
 def lock(name: Name) -> None:
-    """Lock a user out: all tokens end at once, for good. What was submitted stays.
+    """Lock a user: all tokens are revoked at once, permanently. Submissions stay.
 
-    Ends with 4 when there is no such user.
+    Exits with 4 when there is no such user.
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -126,9 +126,9 @@ def make_token(
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it lives.")] = 90,
     json_output: JsonOption = False,
 ) -> None:
-    """Make a token and show it, once: only its digest is kept.
+    """Create a token and show it, once: only its digest is stored.
 
-    Ends with 4 when there is no such user.
+    Exits with 4 when there is no such user.
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -146,7 +146,7 @@ def make_token(
 
 @tokens_app.command("list")
 def list_tokens(name: Name, json_output: JsonOption = False) -> None:
-    """The tokens of a user, with when each was used; never the tokens themselves."""
+    """List the tokens of a user and when each was used; never the tokens themselves."""
     from fencepost.cli.job_commands import acting  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import accounts  # noqa: PLC0415
@@ -164,7 +164,7 @@ def list_tokens(name: Name, json_output: JsonOption = False) -> None:
 
 @tokens_app.command("revoke")
 def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None:
-    """End a token. Ends with 4 when there is none with this number."""
+    """Revoke a token. Exits with 4 when there is no token with this id."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import accounts  # noqa: PLC0415
@@ -175,8 +175,8 @@ def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None
 
 
 def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
-    """Where people find the judge."""
-    del to_person  # Its address is no secret.
+    """The address of the judge's pages, as `fencepost up` prints it."""
+    del to_person  # The address is not secret.
     from fencepost_judge.access import PAGES_ROOT  # noqa: PLC0415
 
     return {"The judge": f"{place.endpoint_url or ''}{PAGES_ROOT}"}
@@ -184,7 +184,7 @@ def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
 
 @contextmanager
 def known(otherwise: str) -> Generator[None]:
-    """Whoever is not there is said plainly, with the code for it."""
+    """Turns NotFound into an error with this message and exit code 4."""
     from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
     from fencepost.errors import NotFound  # noqa: PLC0415
 

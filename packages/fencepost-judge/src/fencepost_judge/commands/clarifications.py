@@ -1,4 +1,4 @@
-"""`fencepost judge clarify`: questions of contestants, answers, announcements."""
+"""`fencepost judge clarify`: contestants' questions, answers, announcements."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def list_clarifications(
     unanswered: Annotated[bool, typer.Option("--open", help="Only what has no answer yet.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """What was asked, answered and announced, in order. Ends with 4 when there is no such contest."""
-    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415 - Load what --help need not.
+    """List questions, answers and announcements, in order. Exits with 4 when there is no such contest."""
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415 - Not needed by --help.
     from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415
@@ -62,7 +62,7 @@ def answer_question(
     text: TextArgument,
     to_all: Annotated[bool, typer.Option("--to-all", help="Let every contestant read both.")] = False,
 ) -> None:
-    """Answer a question, once. Ends with 1 when it has an answer, with 4 when there is no such question."""
+    """Answer a question, once. Exits with 1 when it has an answer, with 4 when there is no such one."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415
@@ -76,7 +76,7 @@ def answer_question(
 
 @app.command()
 def announce(slug: SlugArgument, text: TextArgument, problem: LabelOption = None) -> None:
-    """Tell every contestant. Ends with 4 when there is no such contest."""
+    """Announce something to every contestant. Exits with 4 when there is no such contest."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415

@@ -38,7 +38,7 @@ def put(
     slug: SlugArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML.", exists=True, dir_okay=False)],
 ) -> None:
-    """Make a contest, or change one.
+    """Create or change a contest.
 
     \b
     The file:
@@ -50,7 +50,7 @@ def put(
       secret_figures: rounded    # or shown, withheld: time and memory of secret tests
       problems: {A: fence-posts, B: painted-fence}
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Load what --help need not.
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def put(
 
 
 def read_contest(file: Path) -> ContestRequest:
-    """What the file describes."""
+    """The contest that the file describes."""
     from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
     from fencepost.strict_yaml import load_yaml  # noqa: PLC0415
     from fencepost_judge.contest_api import ContestRequest  # noqa: PLC0415
@@ -74,7 +74,7 @@ def read_contest(file: Path) -> ContestRequest:
 
 @app.command("list")
 def list_contests(json_output: JsonOption = False) -> None:
-    """All contests."""
+    """List all contests."""
     from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415
@@ -90,7 +90,7 @@ def list_contests(json_output: JsonOption = False) -> None:
 
 @app.command()
 def join(slug: SlugArgument, names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
-    """Let people take part. Ends with 4 when there is no such contest."""
+    """Enter users into a contest. Exits with 4 when there is no such contest."""
     from fencepost.cli.job_commands import acting  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415
@@ -109,7 +109,7 @@ def show_scoreboard(
     public: Annotated[bool, typer.Option("--public", help="As contestants see it.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """The scoreboard, behind the freeze unless --public is said. Ends with 4 when there is no contest."""
+    """Show the scoreboard, unfrozen unless --public is given. Exits with 4 when there is no such contest."""
     from datetime import UTC  # noqa: PLC0415
 
     from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
@@ -134,7 +134,7 @@ def show_scoreboard(
 
 @app.command()
 def unfreeze(slug: SlugArgument) -> None:
-    """Show everybody what the freeze hides, when the contest is over."""
+    """Lift the freeze, when the contest is over: everybody sees the hidden results."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import contests  # noqa: PLC0415
@@ -162,7 +162,7 @@ def _score(line: ScoreboardRow) -> str:
 
 
 def _mark(cell: ScoreboardCell) -> str:
-    """As scoreboards show it: +2/57 solved in minute 57 after two tries, -3 tried, ?1 not known yet."""
+    """A cell in the usual notation: +2/57 solved in minute 57 after two tries, -3 tried, ?1 not known yet."""
     if cell.points is not None:
         return f"{cell.points:g}{f' ?{cell.pending}' if cell.pending else ''}"
     if cell.solved_minute is not None:

@@ -1,4 +1,4 @@
-"""`fencepost judge try`: run a program on one's own input, without judging it."""
+"""`fencepost judge try`: run a program on custom input, without judging it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def try_out(
     within: Annotated[float, typer.Option("--within", help="Seconds to wait.", min=1)] = 60,
     json_output: JsonOption = False,
 ) -> None:
-    """Try a program out, in a box of whichever worker is free: compile it, and run it once.
+    """Compile a program and run it once, in the sandbox of any free worker.
 
-    Nothing is judged or kept. Ends with 1 when it did not end well, or when nobody came to it in time.
+    Nothing is judged or kept. Exits with 1 when it did not succeed, or when no worker ran it in time.
     """
-    import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     spec = _language(program, language)
     text = given.read_text(encoding="utf-8") if given else None

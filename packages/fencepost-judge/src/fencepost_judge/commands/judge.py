@@ -37,13 +37,13 @@ TimeLimit = Annotated[
 
 @app.command("verify")
 def verify_package(package: Package, time_limit: TimeLimit = None, json_output: JsonOption = False) -> None:
-    """Run all submissions of a problem package, and say which got what they should.
+    """Run all submissions of a problem package, and compare each verdict with the expected one.
 
     A package is in the ICPC format (legacy, 2023-07 or 2025-09), or a simple folder of .in and .ans files,
-    or a zip of either. Needs no server. Ends with 1 when a submission got something else, or when the
-    package's own validators find its data wrong.
+    or a zip of either. Needs no server. Exits with 1 when a submission got an unexpected verdict, or
+    when the package's own validators reject its data.
     """
-    import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     problem, results, data = asyncio.run(_verify(package, time_limit))
     if json_output:
@@ -68,9 +68,9 @@ def import_package(
     time_limit: TimeLimit = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Import a problem package. The same content again is the same version.
+    """Import a problem package. Importing the same content again gives the same version.
 
-    A package without a time limit has its solutions run here to infer one, unless --time-limit says it.
+    For a package without a time limit, its solutions run here to infer one, unless --time-limit is given.
     """
     import asyncio  # noqa: PLC0415
 
@@ -83,7 +83,7 @@ def import_package(
 
 @app.command("languages")
 def languages(json_output: JsonOption = False) -> None:
-    """The languages that this machine can offer, and what the others lack."""
+    """List the languages that this machine supports, and what is missing for the others."""
     from fencepost_judge.language import find_languages, read_specs  # noqa: PLC0415
 
     found = find_languages()
@@ -106,7 +106,7 @@ def languages(json_output: JsonOption = False) -> None:
 
 @app.command("probe")
 def probe(json_output: JsonOption = False) -> None:
-    """What the sandbox can do on this machine: namespaces, cgroups, and what is degraded."""
+    """Show what the sandbox supports on this machine: namespaces, cgroups, and what is degraded."""
     from fencepost_judge.sandbox.probing import probe_machine  # noqa: PLC0415
 
     report = probe_machine()
@@ -173,7 +173,7 @@ def _headline(read: ReadProblem) -> str:
 
 
 def _data_lines(data: Sequence[DataCheck]) -> list[str]:
-    """What is wrong or was not asked, and how much was right."""
+    """The failed and skipped checks, and how many passed."""
     right = sum(one.kept is True for one in data)
     lines = [f"  {_SIGNS[one.kept]} {one.name}: {one.why}" for one in data if not one.kept]
     return [*lines, f"  ok   data: {right} inputs and outputs"] if right else lines

@@ -1,4 +1,4 @@
-"""`fencepost judge workers`: who judges, what they can compile, and how loaded they are."""
+"""`fencepost judge workers`: the judge workers, their languages and their load."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def workers(
     everybody: Annotated[bool, typer.Option("--all", help="Also who left, and who was lost.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Who judges: each worker with its languages, its boxes in use and what it has in hand."""
-    import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
+    """List the judge workers, each with its languages, its sandboxes in use and its current work."""
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     found = [one for one in asyncio.run(_workers()) if everybody or one.state == "alive"]
     if json_output:

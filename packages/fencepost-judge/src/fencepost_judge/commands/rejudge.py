@@ -40,11 +40,11 @@ def start(
     verdict: Annotated[str | None, typer.Option("--verdict", help="Only this standing verdict.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Judge again, by the newest version of each problem, behind everything that waits.
+    """Judge submissions again with the newest version of each problem, after all waiting submissions.
 
-    Nothing changes until the generation is applied. Ends with 4 when no submission fits.
+    Nothing changes until the generation is applied. Exits with 4 when no submission matches.
     """
-    import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     from fencepost_judge.commands.accounts import known  # noqa: PLC0415
     from fencepost_judge.rejudging import Filter  # noqa: PLC0415
@@ -62,7 +62,7 @@ def start(
 
 @app.command("list")
 def list_generations(json_output: JsonOption = False) -> None:
-    """The generations, newest first."""
+    """List the generations, newest first."""
     from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import rejudging  # noqa: PLC0415
@@ -82,7 +82,7 @@ def show(
     everything: Annotated[bool, typer.Option("--all", help="Also what stays as it is.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """What a generation changes: which submissions, from what to what. Ends with 4 when there is none."""
+    """Show what a generation changes: each submission, before and after. Exits with 4 when there is none."""
     from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
     from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -104,9 +104,9 @@ def show(
 
 @app.command()
 def apply(generation: GenerationArgument) -> None:
-    """Let the results of a generation stand, all of them or none.
+    """Make the results of a generation the valid ones, all of them or none.
 
-    Ends with 1 when a result is missing or a later generation stands already; with 4 when there is none.
+    Exits with 1 when a result is missing or a later generation is applied already; with 4 when there is none.
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -120,7 +120,7 @@ def apply(generation: GenerationArgument) -> None:
 
 @app.command()
 def drop(generation: GenerationArgument) -> None:
-    """Forget a generation; what stands goes on standing. Ends with 4 when there is none."""
+    """Drop a generation; the valid results do not change. Exits with 4 when there is none."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import rejudging  # noqa: PLC0415

@@ -1,14 +1,14 @@
--- The judge: problems are imported, programs submitted, and a verdict is written once, under the job's fence.
+-- The judge: problems are imported, programs are submitted, and each verdict is written once, under the job's fence.
 --
 -- Locks: the problem's current version before a new one; the job's running row (its fence), then its generation, then its
 -- result, then finished jobs.
 
--- What a verdict is called as the final status of its job.
+-- The final status of a job by its verdict.
 create or replace function fencepost._judge_final_status(p_verdict text) returns text
 language sql immutable
 as $$ select case p_verdict when 'TLE' then 'TIMEOUT' when 'MLE' then 'OOM' when 'SE' then 'SANDBOX_ERROR' else p_verdict end $$;
 
--- A job that is pruned takes its end along: of a submission without a verdict it is kept, in the transaction that prunes. A
+-- Pruning a job removes its end. For a submission without a verdict the end is kept, in the transaction that prunes. A
 -- replay removes the row of the end too, and then the job waits.
 create or replace function fencepost._judge_keep_ends() returns trigger
 language plpgsql volatile
@@ -36,8 +36,8 @@ as $$
                    from fencepost.judge_ended e where e.job_id = p_job_id), '{}')
 $$;
 
--- Import a problem: its next version, unless the newest one is the same. Answers the version. Imports take turns by a
--- lock on the table, as a row to lock may not exist yet: the read-only role cannot take it, as it could an advisory lock.
+-- Import a problem: adds the next version, unless the newest one is the same. Returns the version. A lock on the table
+-- serializes imports, as a row to lock may not exist yet: the read-only role cannot take it, as it could an advisory lock.
 create or replace function fencepost.judge_problem_put(p_slug text, p_title text, p_spec jsonb) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -83,9 +83,9 @@ as $$
   select w.slug, w.version, w.title from walk w limit p_limit
 $$;
 
--- The submission that belongs to a job, in the transaction that submitted the job: both or neither. Sent to the newest
--- version of the problem; raises not_found when there is none, and refuses a language that the problem does not allow and a
--- program larger than it allows. Into a contest only within its time, by who takes part.
+-- Add the submission that belongs to a job, in the transaction that submitted the job: both or neither. It refers to the
+-- newest version of the problem. Raises not_found when there is none, and refuses a language that the problem does not allow
+-- and a program larger than it allows. Into a contest only within its time, and only by its contestants.
 create or replace function fencepost.judge_submission_put(
   p_job_id bigint, p_slug text, p_language text, p_author text, p_sources jsonb, p_contest text
 ) returns void
@@ -124,8 +124,8 @@ begin
   values (p_job_id, p_slug, v_version, p_language, p_author, p_sources, v_now, p_contest);
 end $$;
 
--- What a worker judges: the program, and the problem in the version that it was sent to or is rejudged by. Nothing when its
--- generation was settled meanwhile. Served by the primary key, and by judge_rejudged_job_key.
+-- What a worker judges: the program, and the problem in the version that it was submitted to or is rejudged with. Nothing
+-- when its generation was settled meanwhile. Served by the primary key, and by judge_rejudged_job_key.
 create or replace function fencepost.judge_case(p_job_id bigint)
 returns table (language text, sources jsonb, spec jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -141,11 +141,12 @@ as $$
   where d.job_id = p_job_id
 $$;
 
--- The verdict, under the job's fence: refused for whoever does not hold this attempt now. Taken again here, so that no
--- caller can leave it out; the key of the table lets one in, whatever happens. Commits with the job's finish.
+-- Write the verdict under the job's fence: refused unless the caller holds this attempt now. The fence is checked again
+-- here, so that no caller can omit it; the primary key of the table admits one verdict in any case. Commits with the job's
+-- finish.
 --
--- Answers whether it was kept. It is not when a later generation was applied before it came, or when its own generation was
--- settled without it: then the job ends all the same, and a refusal is recorded.
+-- Returns whether the verdict was kept. It is not kept when a later generation was applied before it arrived, or when its
+-- own generation was settled without it: then the job ends all the same, and a refusal is recorded.
 create or replace function fencepost.judge_result_put(
   p_job_id bigint, p_attempt bigint, p_owner text, p_verdict text, p_score double precision, p_time_ms bigint,
   p_mem_kb bigint, p_message text, p_cases jsonb, p_points jsonb
@@ -178,14 +179,15 @@ begin
   return false;
 end $$;
 
--- What stands for the submission of a job whose own result was not kept; nothing for a job of a generation. Shares the result's
--- row until the end of the transaction, so that a generation that is applied meanwhile finds the job finished.
+-- The standing result for the submission of a job whose own result was not kept; nothing for a job of a generation. Holds a
+-- shared lock on the result's row until the end of the transaction, so that a generation applied meanwhile finds the job
+-- finished.
 create or replace function fencepost.judge_standing(p_job_id bigint)
 returns table (verdict text, score double precision, time_ms bigint, mem_kb bigint)
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select r.verdict, r.score, r.time_ms, r.mem_kb from fencepost.judge_result r where r.job_id = p_job_id for share $$;
 
--- The holder of a job cannot reach its test data. Answers for how long that has been so, of this job.
+-- Record that the holder of a job cannot reach its test data. Returns for how long that has been so for this job.
 create or replace function fencepost.judge_store_away(p_job_id bigint, p_attempt bigint, p_owner text) returns interval
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -201,8 +203,9 @@ begin
   return v_now - v_since;
 end $$;
 
--- What a contestant reads of the figures of secret tests: the strictest of the submission's own contest and of the contests that
--- have its problem and are not over. Otherwise a program sent beside the contest would tell what the contest withholds.
+-- What contestants see of the figures of secret tests: the strictest setting of the submission's own contest and of the
+-- contests that have its problem and are not over. Otherwise a program submitted outside the contest would reveal what the
+-- contest withholds.
 create or replace function fencepost._judge_figures(p_slug text, p_contest text, p_now timestamptz) returns text
 language sql stable
 as $$
@@ -214,7 +217,7 @@ as $$
     order by array_position(array['withheld', 'rounded', 'shown'], c.secret_figures) limit 1), 'shown')
 $$;
 
--- Where a submission stands: the job's state, how far it is, and the result once there is one. Served by primary keys.
+-- The state of a submission: the job's state, its progress, and the result when there is one. Served by primary keys.
 create or replace function fencepost.judge_status(p_job_id bigint)
 returns table (job_id bigint, slug text, version integer, language text, author text, submitted_at timestamptz,
                job jsonb, progress jsonb, result jsonb, figures text)

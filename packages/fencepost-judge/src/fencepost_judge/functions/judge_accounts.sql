@@ -1,9 +1,9 @@
--- Users of the judge, their tokens, and how fast they may submit. Everything here is VOLATILE, also what only reads: so the
--- read-only role may call none of it.
+-- Users of the judge, their tokens, and their rate limit. Every function here is VOLATILE, even those that only read, so
+-- that the read-only role can call none of them.
 --
--- Locks: the user's row before its tokens and sessions; an allowance alone.
+-- Locks: the user's row before its tokens and sessions; a rate limit's row alone.
 
--- Whether anybody has been made a user. Until then the judge asks nobody: whoever the house lets in is its operator.
+-- Whether any user exists. Until then the judge does not authenticate: a request that the server accepts is the operator's.
 create or replace function fencepost.judge_has_users() returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -11,7 +11,7 @@ begin
   return exists (select 1 from fencepost.judge_user);
 end $$;
 
--- Make a user, or give one another role; one who was locked out comes back.
+-- Create a user, or change its role; a disabled user is enabled again.
 create or replace function fencepost.judge_user_set(p_name text, p_role text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -31,7 +31,7 @@ begin
   perform fencepost._event(v_now, 'judge_user', p_name, 'set', p_actor, null, jsonb_build_object('role', p_role));
 end $$;
 
--- Lock a user out: nobody comes in by this name, and its tokens and sessions end for good, also when it comes back.
+-- Disable a user: it can no longer log in, and its tokens and sessions end permanently, even if it is enabled again.
 create or replace function fencepost.judge_user_disable(p_name text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -61,7 +61,7 @@ begin
                where u.name > coalesce(p_after, '') order by u.name limit p_limit;
 end $$;
 
--- A token for a user who may come in. Only its digest comes here; the token itself is shown once and kept nowhere.
+-- Add a token for a user that is not disabled. Only the digest is stored; the token itself is shown once and never stored.
 create or replace function fencepost.judge_token_make(p_digest bytea, p_name text, p_label text, p_lifetime interval, p_actor text)
 returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -74,7 +74,7 @@ begin
   perform fencepost._check_text('label', p_label, 100);
   perform fencepost._check_duration('lifetime', p_lifetime, interval '10 years');
   perform fencepost._check_text('actor', p_actor, 256);
-  -- Locked: whoever locks the user out at this moment also ends this token, or it is not made.
+  -- Locked: a concurrent disabling of the user either revokes this token too, or prevents its creation.
   perform from fencepost.judge_user u where u.name = p_name and u.disabled_at is null for no key update;
   if not found then
     perform fencepost._refuse('not_found', 'judge_user', coalesce(p_name, 'null'), '{}', null);
@@ -85,7 +85,7 @@ begin
   return v_id;
 end $$;
 
--- End a token. The same again changes nothing.
+-- Revoke a token. Revoking it again changes nothing.
 create or replace function fencepost.judge_token_revoke(p_token_id bigint, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -114,7 +114,8 @@ begin
                from fencepost.judge_token t where t.name = p_name order by t.token_id;
 end $$;
 
--- Whose token it is; nothing when it is unknown, over or revoked, or its user is locked out. Written at most once a minute.
+-- The user of a token; nothing when it is unknown, expired or revoked, or its user is disabled. Written at most once a
+-- minute.
 create or replace function fencepost.judge_token_use(p_digest bytea) returns table (name text, role text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -135,8 +136,8 @@ begin
   return next;
 end $$;
 
--- Let a user submit once, or raise ZF102. In the transaction of the submission: one that is refused for another reason costs
--- nothing. Submissions of one user take turns on the row.
+-- Count one submission of a user, or raise ZF102. In the transaction of the submission: one that is refused for another
+-- reason is not counted. The row lock serializes submissions of one user.
 create or replace function fencepost.judge_admit(p_name text, p_per_minute double precision, p_burst integer) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -149,7 +150,7 @@ begin
   insert into fencepost.judge_allowance (name, tokens, refilled_at) values (p_name, p_burst, fencepost.clock())
   on conflict (name) do nothing;
   perform from fencepost.judge_allowance a where a.name = p_name for no key update;
-  -- After the wait for the lock: who waited has earned something meanwhile.
+  -- Read after the wait for the lock: the time spent waiting counts towards the allowance.
   v_now := fencepost.clock();
   select least(p_burst, a.tokens + p_per_minute * greatest(0, extract(epoch from v_now - a.refilled_at)) / 60) into v_tokens
   from fencepost.judge_allowance a where a.name = p_name;

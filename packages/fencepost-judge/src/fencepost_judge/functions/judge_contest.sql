@@ -1,8 +1,8 @@
--- Contests. What counts is the clock of the database at the moment of the submission's write, and nothing else.
+-- Contests. Only the database's clock at the moment of the submission's write decides.
 --
--- Locks: a contest's row, shared by whoever submits into it or joins it, alone by whoever changes it.
+-- Locks: a contest's row, shared by submissions and joins, exclusive for changes.
 
--- Make a contest, or change one; its problems are those named now. Submissions stay whatever is changed.
+-- Create a contest, or change one; its problems are replaced by those given. Its submissions are kept in any case.
 create or replace function fencepost.judge_contest_put(
   p_slug text, p_title text, p_scoring text, p_starts_at timestamptz, p_freeze_at timestamptz, p_ends_at timestamptz,
   p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text, p_secret_figures text default 'rounded'
@@ -59,7 +59,7 @@ begin
   order by c.slug limit p_limit;
 end $$;
 
--- Lock a contest for somebody who acts in it; raises not_found.
+-- Lock a contest for an action in it; raises not_found.
 create or replace function fencepost._judge_contest_enter(p_slug text) returns fencepost.judge_contest
 language plpgsql volatile
 as $$
@@ -73,7 +73,7 @@ begin
   return v_contest;
 end $$;
 
--- Say why the contest does not take this.
+-- Refuse an action with the reason.
 create or replace function fencepost._judge_contest_refuse(p_slug text, p_why text) returns void
 language plpgsql immutable
 as $$
@@ -81,7 +81,7 @@ begin
   raise exception 'contest %: %.', p_slug, p_why using errcode = 'ZF100', detail = '{"field": "contest"}';
 end $$;
 
--- Take part, until the contest is over. The same again changes nothing.
+-- Join a contest that is not over. Joining again changes nothing.
 create or replace function fencepost.judge_contest_join(p_slug text, p_name text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -97,7 +97,7 @@ begin
   on conflict (contest, name) do nothing;
 end $$;
 
--- Whether somebody takes part. Served by the primary key.
+-- Whether a user is a contestant. Served by the primary key.
 create or replace function fencepost._judge_contest_check_contestant(p_slug text, p_name text) returns void
 language plpgsql stable
 as $$
@@ -107,7 +107,7 @@ begin
   end if;
 end $$;
 
--- Whether this may be submitted into the contest at this moment: within its time, by who takes part, to a problem of it.
+-- Check that this may be submitted into the contest now: within its time, by a contestant, to one of its problems.
 create or replace function fencepost._judge_contest_check(p_contest text, p_slug text, p_author text, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -123,7 +123,7 @@ begin
   end if;
 end $$;
 
--- Show what the freeze hides. After the end only: before it, the freeze is a promise.
+-- Show what the freeze hides. Only after the end: until then the freeze is guaranteed.
 create or replace function fencepost.judge_contest_unfreeze(p_slug text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -144,14 +144,14 @@ begin
   perform fencepost._event(v_now, 'judge_contest', p_slug, 'unfrozen', p_actor, null, '{}');
 end $$;
 
--- Who takes part, by name.
+-- The contestants, by name.
 create or replace function fencepost.judge_contest_contestants(p_slug text) returns table (name text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select n.name from fencepost.judge_contestant n where n.contest = p_slug order by n.name
 $$;
 
--- What was submitted into a contest, in order, with what stands. Served by judge_submission_by_contest.
+-- The submissions into a contest, in order, with their standing results. Served by judge_submission_by_contest.
 create or replace function fencepost.judge_contest_entries(p_slug text)
 returns table (author text, slug text, submitted_at timestamptz, verdict text, score double precision, points jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -161,7 +161,7 @@ as $$
   where s.contest = p_slug and s.contest is not null order by s.contest, s.job_id
 $$;
 
--- Which of the problems are not for contestants yet: those of contests that have not begun, and of none that has.
+-- Which of the problems are hidden from contestants: those of contests that have not begun, and of none that has.
 create or replace function fencepost.judge_problem_hidden(p_slugs text[]) returns table (slug text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -177,7 +177,7 @@ begin
   where n.contests > 0 and n.begun = 0;
 end $$;
 
--- Ask. Only who takes part, about the contest or a problem of it.
+-- Ask a question. Only for contestants, about the contest or one of its problems.
 create or replace function fencepost.judge_clarification_ask(p_slug text, p_label text, p_author text, p_question text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -193,7 +193,7 @@ begin
   return v_id;
 end $$;
 
--- Whether the contest has a problem with this label, where one is named.
+-- Check that the contest has a problem with this label, if one is given.
 create or replace function fencepost._judge_contest_check_label(p_slug text, p_label text) returns void
 language plpgsql volatile
 as $$
@@ -204,7 +204,8 @@ begin
   end if;
 end $$;
 
--- Answer, to who asked or to all. Once: two of a jury who answer at the same time do not contradict each other.
+-- Answer a question, to its author or to all. Once: two jury members that answer at the same time cannot contradict each
+-- other.
 create or replace function fencepost.judge_clarification_answer(
   p_slug text, p_id bigint, p_answer text, p_to_all boolean, p_actor text
 ) returns void
@@ -229,7 +230,7 @@ begin
   where c.clarification_id = p_id;
 end $$;
 
--- Tell all who take part, unasked.
+-- Send an announcement to all contestants.
 create or replace function fencepost.judge_announce(p_slug text, p_label text, p_text text, p_actor text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -246,7 +247,7 @@ begin
   return v_id;
 end $$;
 
--- The clarifications of a contest after p_after: for p_name what he asked and what all are told; for null everything.
+-- The clarifications of a contest after p_after: for p_name its own questions and what was sent to all; for null everything.
 create or replace function fencepost.judge_clarifications(p_slug text, p_name text, p_after bigint, p_limit integer)
 returns table (clarification_id bigint, label text, author text, question text, asked_at timestamptz, answer text,
                answered_at timestamptz, answered_by text, to_all boolean)

@@ -1,7 +1,7 @@
--- Trials. One that has expired is not there, whether it was removed already or not.
+-- Custom runs. An expired one is treated as absent, whether it was removed already or not.
 
--- The trial that belongs to a job, in the transaction that submitted the job: both or neither. Without an input it is only
--- compiled. Kept for p_keep from now, and again from its outcome on.
+-- Add the custom run that belongs to a job, in the transaction that submitted the job: both or neither. Without an input it
+-- is only compiled. Kept for p_keep from now, and again from its outcome on.
 create or replace function fencepost.judge_trial_put(
   p_job_id bigint, p_author text, p_language text, p_sources jsonb, p_input text, p_keep interval
 ) returns void
@@ -23,7 +23,7 @@ begin
   values (p_job_id, p_author, p_language, p_sources, p_input, p_keep, v_now, v_now + p_keep);
 end $$;
 
--- One trial: what a worker runs, and what its author reads. Nothing when it has expired.
+-- One custom run: what a worker runs, and what its author reads. Nothing when it has expired.
 create or replace function fencepost.judge_trial_get(p_job_id bigint)
 returns table (job_id bigint, author text, language text, sources jsonb, input text, made_at timestamptz,
                expires_at timestamptz, outcome jsonb)
@@ -37,7 +37,7 @@ begin
                from fencepost.judge_trial t where t.job_id = p_job_id and t.expires_at > v_now;
 end $$;
 
--- What came of it, under the job's fence. Nothing is kept of a trial that was removed meanwhile.
+-- Store the outcome, under the job's fence. Nothing is stored for a custom run that was removed meanwhile.
 create or replace function fencepost.judge_trial_done(p_job_id bigint, p_attempt bigint, p_owner text, p_outcome jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -47,7 +47,7 @@ begin
   update fencepost.judge_trial t set outcome = p_outcome, expires_at = fencepost.clock() + t.keep where t.job_id = p_job_id;
 end $$;
 
--- Remove what has expired, at most p_limit: program, input and output. Served by judge_trial_by_expiry.
+-- Remove expired custom runs, at most p_limit: program, input and output. Served by judge_trial_by_expiry.
 create or replace function fencepost.judge_trial_prune(p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,6 +1,6 @@
 -- Lists that pages show.
 
--- The newest submissions of everybody before p_before. Served by the primary key, read backwards.
+-- The newest submissions of all authors before p_before. Served by the primary key, read backwards.
 create or replace function fencepost.judge_recent(p_before bigint, p_limit integer)
 returns table (job_id bigint, slug text, author text, language text, submitted_at timestamptz, verdict text,
                score double precision, time_ms bigint, mem_kb bigint, status text)
@@ -14,7 +14,7 @@ as $$
   order by s.job_id desc
 $$;
 
--- The titles of problems by their names, in their newest versions. Served by the primary key, one look for each.
+-- The titles of problems by their slugs, in their newest versions. Served by the primary key, one lookup for each.
 create or replace function fencepost.judge_problem_titles(p_slugs text[]) returns table (slug text, version integer, title text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,7 +1,7 @@
--- The ways to the judge's pages: passwords and sessions. Everything here is VOLATILE, also what only reads: so the read-only
--- role may call none of it.
+-- Logins to the judge's pages: passwords and sessions. Every function here is VOLATILE, even those that only read, so that
+-- the read-only role can call none of them.
 
--- What cookies are signed with.
+-- The key that signs cookies.
 create or replace function fencepost.judge_key() returns bytea
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -9,7 +9,7 @@ begin
   return (select k.key from fencepost.judge_key k where k.only_row);
 end $$;
 
--- A password for a user, as a hash. Sessions that were begun with the old one end.
+-- Set a user's password, as a hash. Ends the sessions that began with the old one.
 create or replace function fencepost.judge_password_set(p_name text, p_password text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -24,9 +24,9 @@ begin
   perform fencepost._event(fencepost.clock(), 'judge_user', p_name, 'password_set', p_actor, null, '{}');
 end $$;
 
--- Begin a login by password: the attempt is counted before the password is looked at. Answers the hash, or how long to
--- wait. Ten attempts for a name, fifty for an address, in p_window. One user's attempts take turns, so that none slips by: by
--- the row, which the read-only role cannot lock, as it could an advisory lock. A name that nobody has has no password to guess.
+-- Begin a login by password: the attempt is counted before the password is checked. Returns the hash, or how long to wait.
+-- Ten attempts for a name, fifty for an address, in p_window. A row lock serializes the attempts of one user, so that each
+-- is counted; the read-only role cannot take it, as it could an advisory lock. An unknown name has no password to guess.
 create or replace function fencepost.judge_login_begin(p_name text, p_address text, p_window interval)
 returns table (password text, wait_seconds double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -57,8 +57,8 @@ begin
   return next;
 end $$;
 
--- Begin a login from a browser that has been let in as p_name before. Strangers' wrong passwords do not count against it: each
--- of its own, from the third on, makes it wait twice as long, a minute at most. So nobody can lock its user out.
+-- Begin a login from a browser that has logged in as p_name before. Wrong passwords from other clients do not count against
+-- it; from the third on, each of its own doubles its wait, up to a minute. So no other client can lock out the user.
 create or replace function fencepost.judge_login_begin_known(p_name text, p_known text, p_window interval)
 returns table (password text, wait_seconds double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -85,7 +85,7 @@ begin
   return next;
 end $$;
 
--- The password was right: its attempts are forgotten, and a better hash is kept when one was made.
+-- The password was right: delete the attempts of its user, and store a better hash if one was made.
 create or replace function fencepost.judge_login_end(p_name text, p_rehashed text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -94,7 +94,7 @@ begin
   update fencepost.judge_user u set password = p_rehashed where u.name = p_name and p_rehashed is not null;
 end $$;
 
--- A session for a user who has shown who he is. Old sessions are cleared on the way.
+-- Begin a session for an authenticated user. Also removes old sessions.
 create or replace function fencepost.judge_session_begin(p_digest bytea, p_name text, p_lifetime interval) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -105,7 +105,7 @@ begin
   delete from fencepost.judge_session s where s.digest = any (array(
     select o.digest from fencepost.judge_session o where o.expires_at < v_now order by o.expires_at limit 1000
     for update skip locked));
-  -- Locked: whoever locks the user out at this moment also ends this session, or it is not begun.
+  -- Locked: a concurrent disabling of the user either ends this session too, or prevents its creation.
   perform from fencepost.judge_user u where u.name = p_name and u.disabled_at is null for no key update;
   if not found then
     perform fencepost._refuse('not_found', 'judge_user', coalesce(p_name, 'null'), '{}', null);
@@ -114,7 +114,7 @@ begin
   values (p_digest, p_name, v_now, v_now, v_now + p_lifetime);
 end $$;
 
--- Whose session it is; nothing when it is unknown, over, or was idle for p_idle. Written at most once a minute.
+-- The user of a session; nothing when it is unknown, expired, or was idle for p_idle. Written at most once a minute.
 create or replace function fencepost.judge_session_use(p_digest bytea, p_idle interval) returns table (name text, role text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -135,7 +135,7 @@ begin
   return next;
 end $$;
 
--- Log out. Answers nothing: a session that is not there is over as well.
+-- Log out. Succeeds also for a session that does not exist.
 create or replace function fencepost.judge_session_end(p_digest bytea) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

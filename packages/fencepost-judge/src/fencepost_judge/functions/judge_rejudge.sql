@@ -4,15 +4,15 @@
 --   judging  apply  applied  every submission has its result, and no standing one is of a later generation
 --   judging  drop   dropped
 --
--- A result of a generation lands in judge_rejudged and nowhere else; only applying moves it to judge_result, and there the
--- generation is the fence: it only grows. So a late result of an old generation, or of the submission's own judging, replaces
--- nothing, whichever comes first.
+-- A result of a generation is written to judge_rejudged and nowhere else; only applying moves it to judge_result, and there
+-- the generation is the fence: it only grows. So a late result of an old generation, or of the submission's own judging,
+-- replaces nothing, whichever comes first.
 --
 -- Locks: a job's fence, then the generation's row (results share it, settling takes it alone), then results in order of id, then
 -- the finished jobs of the submissions, in order of id.
 
--- The submissions that fit, in order of id. At least one of ids, problem and author is named; the rest narrows it. Served by
--- the primary key, judge_submission_by_problem or judge_submission_by_author.
+-- The selected submissions, in order of id. At least one of ids, problem and author is given; the rest narrows the
+-- selection. Served by the primary key, judge_submission_by_problem or judge_submission_by_author.
 create or replace function fencepost.judge_rejudge_find(
   p_ids bigint[], p_slug text, p_author text, p_language text, p_verdict text, p_limit integer
 ) returns table (job_id bigint)
@@ -38,7 +38,7 @@ begin
   order by f.job_id limit p_limit;
 end $$;
 
--- A new generation: each submission with the job that judges it again, by the newest version of its problem. In the
+-- A new generation: each submission with the job that judges it again, with the newest version of its problem. In the
 -- transaction that submitted the jobs.
 create or replace function fencepost.judge_rejudge_open(
   p_submissions bigint[], p_job_ids bigint[], p_scope jsonb, p_reason text, p_actor text
@@ -67,7 +67,8 @@ begin
   return v_generation;
 end $$;
 
--- The result of a job of a generation, which holds the job's fence. Kept once, and only while the generation is open.
+-- Store the result of a generation's job; the caller holds the job's fence. Stored once, and only while the generation is
+-- open.
 create or replace function fencepost._judge_rejudged_put(
   p_job_id bigint, p_attempt bigint, p_owner text, p_verdict text, p_score double precision, p_time_ms bigint,
   p_mem_kb bigint, p_message text, p_cases jsonb, p_points jsonb
@@ -110,7 +111,7 @@ begin
   end if;
 end $$;
 
--- Move a generation that is locked to its end.
+-- Move a locked generation to its final state.
 create or replace function fencepost._judge_rejudging_settle(p_generation bigint, p_state text, p_actor text, p_detail jsonb) returns void
 language plpgsql volatile
 as $$
@@ -121,8 +122,9 @@ begin
   perform fencepost._event(v_now, 'judge_rejudging', p_generation::text, p_state, p_actor, p_generation, p_detail);
 end $$;
 
--- Make the results of a generation stand. All of it or nothing: in_flight while one is missing, stale_attempt when a later
--- generation stands somewhere. A failure of the judge (SE) replaces no verdict. Answers how many results were replaced.
+-- Make the results of a generation the standing ones. All of them or none: raises in_flight while one is missing,
+-- stale_attempt when a result of a later generation stands. A failure of the judge (SE) replaces no verdict. Returns how
+-- many results were replaced.
 create or replace function fencepost.judge_rejudge_apply(p_generation bigint, p_actor text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -137,7 +139,8 @@ begin
   if v_missing > 0 then
     perform fencepost._refuse('in_flight', 'judge_rejudging', p_generation::text, '{}', jsonb_build_object('missing', v_missing));
   end if;
-  -- In order, so that two generations cannot deadlock, and what stood before is what is replaced.
+  -- In order, so that two generations cannot deadlock; and locked, so that the results read here are those that are
+  -- replaced.
   perform from fencepost.judge_result r where r.job_id = any (array(
     select d.submission_id from fencepost.judge_rejudged d where d.generation = p_generation)) order by r.job_id for update;
   update fencepost.judge_rejudged d
@@ -162,7 +165,7 @@ begin
   if v_later is not null then
     perform fencepost._refuse('stale_attempt', 'judge_rejudging', p_generation::text, '{}', v_later);
   end if;
-  -- What stands is what the submission's own job says: the views have no other source.
+  -- The submission's own job gets the standing result: the views have no other source.
   perform fencepost._job_restate(array_agg(r.job_id order by r.job_id),
       array_agg(fencepost._judge_final_status(r.verdict) order by r.job_id),
       array_agg(jsonb_build_object('verdict', r.verdict, 'score', r.score, 'time_ms', r.time_ms, 'mem_kb', r.mem_kb)
@@ -174,7 +177,7 @@ begin
   return v_count;
 end $$;
 
--- Forget a generation: what stands goes on standing. Jobs of it that still wait find nothing to do.
+-- Drop a generation: the standing results stay. Its jobs that still wait find nothing to do.
 create or replace function fencepost.judge_rejudge_drop(p_generation bigint, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -204,8 +207,8 @@ begin
   order by g.generation desc;
 end $$;
 
--- What a generation changes, submission by submission after p_after: what stands (or stood, once it is applied), and what it
--- got now. Missing verdicts are null.
+-- What a generation changes, by submission after p_after: the standing result (or the former one, once it is applied), and
+-- the new one. Missing verdicts are null.
 create or replace function fencepost.judge_rejudge_changes(p_generation bigint, p_changed boolean, p_after bigint, p_limit integer)
 returns table (submission_id bigint, slug text, author text, job_id bigint, verdict_before text, score_before double precision,
                verdict_after text, score_after double precision, judged boolean)

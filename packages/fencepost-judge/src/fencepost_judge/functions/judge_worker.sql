@@ -1,13 +1,14 @@
--- Workers of the judge. Being listed gives nobody a right: what a worker may write is decided by the fence of each job.
+-- Workers of the judge. A registration grants no rights: the fence of each job decides what a worker may write.
 --
--- Locks: the turn of those who enter, the lease of a place, its row.
+-- Locks: the row that serializes registration, the lease of a place, its row.
 
 create or replace function fencepost._judge_worker_resource(p_place integer) returns text
 language sql immutable parallel safe
 as $$ select 'judge-worker:' || p_place $$;
 
--- Take the first free place, or stay on one's own. Those who enter take turns, by a row that the read-only role cannot
--- lock: two of them would look at the same place. Served by primary keys; walks past as many places as workers live.
+-- Take the first free place, or keep the worker's own. A row lock, which the read-only role cannot take, serializes
+-- registrations: two of them would otherwise try the same place. Served by primary keys; visits as many places as there are
+-- live workers.
 create or replace function fencepost.judge_worker_enter(
   p_owner text, p_host text, p_version text, p_languages jsonb, p_slots integer, p_processors integer, p_sandbox text,
   p_degraded jsonb, p_ttl interval
@@ -40,7 +41,7 @@ begin
   return query select v_place, (v_try.held).token, (v_try.held).expires_at;
 end $$;
 
--- Still there, and this loaded. Raises not_owner or lease_expired for who stood still too long: he enters again.
+-- Renew the lease and report the load. Raises not_owner or lease_expired for a worker that was late: it registers again.
 create or replace function fencepost.judge_worker_beat(
   p_place integer, p_token bigint, p_owner text, p_busy integer, p_load_average double precision, p_ttl interval
 ) returns void
@@ -52,7 +53,7 @@ begin
   where w.place = p_place and w.token = p_token;
 end $$;
 
--- Leave: the place is free at once. Raises not_owner when another one has it already.
+-- Unregister: the place is free immediately. Raises not_owner when another worker has it already.
 create or replace function fencepost.judge_worker_leave(p_place integer, p_token bigint, p_owner text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -60,8 +61,9 @@ begin
   perform fencepost.lease_release(fencepost._judge_worker_resource(p_place), p_owner, p_token);
 end $$;
 
--- The places, each with the last one who sat there. alive: its lease holds; lost: it ended without a word; left: it said so.
--- running is counted where the truth is, by the owner's name in the running jobs; busy and load_average it said itself.
+-- The places, each with the last worker that held it. alive: its lease is valid; lost: the lease ended without a release;
+-- left: the worker released it. running is counted from the running jobs, by the owner's name; busy and load_average are
+-- reported by the worker.
 create or replace view fencepost.judge_workers as
   select w.place, w.owner, w.token,
          case when l.token <> w.token then 'lost' when l.owner is null then 'left'
@@ -72,7 +74,7 @@ create or replace view fencepost.judge_workers as
   from fencepost.judge_worker w
   join fencepost.lease l on l.resource = 'judge-worker:' || w.place;
 
--- All of them, by the order in which they entered.
+-- All workers in order of registration.
 create or replace function fencepost.judge_worker_list() returns setof fencepost.judge_workers
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select * from fencepost.judge_workers w order by w.entered_at, w.place $$;

@@ -1,1 +1,1 @@
-"""Reading problems: ICPC packages, simple folders, and the archives that they come in."""
+"""Reads problems: ICPC packages, simple folders, and the archives that contain them."""

@@ -1,4 +1,4 @@
-"""Unpacking a zip that a stranger sent: every member is judged before the first byte is written."""
+"""Unpacks an untrusted zip: every member is checked before the first byte is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ BLOCK_BYTES = 1 << 16
 
 
 def unpack(archive: Path, folder: Path, *, bytes_max: int = BYTES_MAX) -> None:
-    """Into a new, empty folder. Raises InvalidInput naming the member; then nothing of it is to be used."""
+    """Unpack into a new, empty folder. Raises InvalidInput naming the member; then nothing of the folder
+    may be used."""
     try:
         with zipfile.ZipFile(archive) as opened:
             members = list(_judged(opened.infolist(), archive.stat().st_size, bytes_max))
@@ -45,7 +46,7 @@ def _judged(
     seen: set[str] = set()
     for info in infos:
         path = _safe_path(info)
-        # On a disk that ignores case they would be one file.
+        # On a file system that ignores case they would be one file.
         key = str(path).casefold()
         if key in seen:
             raise _refused(info, "is there twice")
@@ -54,7 +55,7 @@ def _judged(
 
 
 def _safe_path(info: zipfile.ZipInfo) -> PurePosixPath:
-    # zipfile cuts a name at a zero byte and turns separators: what was written is in orig_filename.
+    # zipfile cuts a name at a zero byte and replaces separators: orig_filename has the name as written.
     name = info.orig_filename
     if "\\" in name or "\0" in name or any(ord(c) < 32 for c in name):
         raise _refused(info, "has a name with a backslash or a control character")
@@ -74,9 +75,9 @@ def _safe_path(info: zipfile.ZipInfo) -> PurePosixPath:
 
 
 def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, left: int) -> int:
-    """Counts what comes out: the size in the member's header is only a claim."""
+    """Counts the bytes written: the size in the member's header is only a claim."""
     written = 0
-    # Exclusive: a member must not replace what another one made.
+    # Exclusive: a member must not replace the file of another one.
     try:
         if member.is_dir():
             target.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ VALUE = "value"
 
 
 class Constants:
-    """Undefined sequences stay as they are, as the format says."""
+    """Replaces the defined sequences. Undefined ones stay as they are, as the format requires."""
 
     def __init__(self, described: Mapping[str, Any]) -> None:
         self._values = {name: _variants(name, said) for name, said in described.items()}
@@ -26,7 +26,7 @@ class Constants:
         return _SEQUENCE.sub(value, text) if self._values else text
 
     def fill_bytes(self, content: bytes) -> bytes:
-        """What is no text has no sequences."""
+        """Content that is not text has no sequences."""
         if not self._values or b"{{" not in content:
             return content
         try:

@@ -1,4 +1,4 @@
-"""The YAML files of a package as values, read by a process of its own."""
+"""The YAML files of a package as values, parsed in a separate process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU_SECONDS = 20
 WALL_SECONDS = 60.0
 MEMORY_BYTES = 1 << 30
 Parse = Callable[[Mapping[str, str]], Mapping[str, Any]]
-"""Names with texts to names with values. Raises InvalidInput naming the file."""
+"""Maps names with texts to names with values. Raises InvalidInput naming the file."""
 
 
 def parse_in_child(
@@ -31,7 +31,8 @@ def parse_in_child(
     wall_seconds: float = WALL_SECONDS,
     memory_bytes: int = MEMORY_BYTES,
 ) -> Mapping[str, Any]:
-    """Within bounds on processor, memory and time; what exceeds them is refused, and costs nobody else."""
+    """Parse with limits on processor time, memory and wall time; texts that exceed them are refused, and
+    affect nothing else."""
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values())
     if size > TEXT_BYTES_MAX:
         raise InvalidInput(
@@ -57,7 +58,7 @@ def parse_in_child(
 
 
 def parse_here(texts: Mapping[str, str]) -> Mapping[str, Any]:
-    """The same in this process, for files of our own and tests that read thousands of packages."""
+    """The same in this process, for Fencepost's own files and for tests that read thousands of packages."""
     return _answer(yaml_child.parsed(texts))
 
 
@@ -83,7 +84,7 @@ def _too_costly(texts: Mapping[str, str], what: str) -> InvalidInput:
 
 
 class Documents:
-    """The YAML files of one package, by their paths. Loaded by the dozen: each loading is a process."""
+    """The YAML files of one package, by their paths. Loaded in batches: each load starts a process."""
 
     def __init__(self, root: Path, parse: Parse) -> None:
         self._root = root
@@ -91,7 +92,7 @@ class Documents:
         self._found: dict[Path, Any] = {}
 
     def load(self, paths: Iterable[Path], change: Callable[[str], str] = str) -> None:
-        """Those that are files; `change` is made to each text before it is read."""
+        """Load those paths that are files; `change` is applied to each text before it is parsed."""
         texts: dict[str, str] = {}
         for path in paths:
             if path.is_file():
@@ -100,7 +101,7 @@ class Documents:
         self._found |= {self._root / name: value for name, value in parsed.items()}
 
     def get(self, path: Path) -> dict[str, Any]:
-        """Keys and values; none when there is no such file."""
+        """Keys and values; empty when there is no such file."""
         return mapping(path.name, self._found.get(path))
 
 

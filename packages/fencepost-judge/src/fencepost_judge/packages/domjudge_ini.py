@@ -1,4 +1,4 @@
-"""domjudge-problem.ini, beside problem.yaml or instead of it. What it asks for and we lack is refused."""
+"""Reads domjudge-problem.ini, beside problem.yaml or in place of it. Unsupported keys are refused."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fencepost.errors import InvalidInput
 
 NAME = "domjudge-problem.ini"
 REFUSED = "special_"
-"""How the keys begin that name programs of another system, and what these are given."""
+"""The prefix of keys that name programs of DOMjudge, and their arguments."""
 BYTES_MAX = 65_536
 SHOWN_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class DomjudgeIni:
-    """Labels, colours and points are a contest's, and left alone."""
+    """The name and the time limit. Labels, colours and points belong to a contest, and are ignored."""
 
     name: str | None = None
     seconds: float | None = None
 
 
 def read_ini(folder: Path) -> DomjudgeIni:
-    """Raises InvalidInput naming the file; nothing is said where there is none."""
+    """Raises InvalidInput naming the file; returns an empty value when there is none."""
     path = folder / NAME
     if not path.is_file():
         return DomjudgeIni()
@@ -55,7 +55,7 @@ def _told(text: str) -> Mapping[str, str]:
 
 
 def _bare(value: str) -> str:
-    """Without the quotes that DOMjudge's reader asks for."""
+    """Without the quotes that DOMjudge's parser requires."""
     value = value.strip()
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 

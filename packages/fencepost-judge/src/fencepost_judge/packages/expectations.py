@@ -1,4 +1,4 @@
-"""What is expected of the jury's submissions: by their folders, and by `submissions/submissions.yaml`."""
+"""The expected results of the jury's submissions: by their folders, and by `submissions/submissions.yaml`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ EXPECTED = {
     "brute_force": frozenset({"TLE", "RE", "MLE", "OLE"}),
     "rejected": frozenset({"WA", "PE", "TLE", "RE", "MLE", "OLE", "CE"}),
 }
-"""What a submission gets that lies in a folder of this name."""
+"""The expected verdicts of a submission, by the name of its folder."""
 ANYTHING = frozenset[str]().union(*EXPECTED.values())
-"""What it gets in a folder that the format does not know: it is run, and nothing is asked of it."""
+"""The expected verdicts in a folder that the format does not know: the submission is run, and any verdict
+is right."""
 CODES = {
     "AC": frozenset({"AC", "PA"}),
     "WA": frozenset({"WA", "PE"}),
     "TLE": frozenset({"TLE"}),
     "RTE": frozenset({"RE", "MLE", "OLE"}),
 }
-"""The format's words for single tests, and ours."""
+"""The format's verdicts for single tests, and ours."""
 Code = Literal["AC", "WA", "TLE", "RTE"]
 Bound = Literal["lower", "upper"]
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -61,7 +62,7 @@ class Requirement(Described):
 
     @property
     def bound(self) -> Bound | None:
-        """Whether its submissions say how long a program may take at least, or at most."""
+        """Whether its submissions give a lower or an upper bound of the time limit."""
         if isinstance(self.use_for_time_limit, str):
             return self.use_for_time_limit
         if self.use_for_time_limit is False:
@@ -80,13 +81,13 @@ class SubmissionEntry(Requirement):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A requirement, for the tests that a pattern names, or for all of them."""
+    """A requirement, for the tests that a pattern matches, or for all of them."""
 
     where: str | None
     wanted: Requirement
 
     def broken_by(self, cases: Sequence[CaseResult], score: float | None) -> str:
-        """Why it does not hold; empty when it does."""
+        """Why the requirement is not met; empty when it is."""
         ran = [one for one in cases if one.verdict != SKIPPED and self.concerns(one.name)]
         place = f" of {self.where}" if self.where else ""
         if self.wanted.permitted is not None:
@@ -122,7 +123,8 @@ class Expectations:
 
 
 def expectations_of(name: str, document: Mapping[str, Any], *, is_new: bool) -> Expectations:
-    """Of `FOLDER/PROGRAM`. In the old format only accepted and too slow ones tell about time."""
+    """The expectations of `FOLDER/PROGRAM`. In the old format only accepted and too slow ones bound the
+    time limit."""
     folder = name.split("/", maxsplit=1)[0]
     rules: list[Rule] = []
     language = entry = None
@@ -148,7 +150,7 @@ def expectations_of(name: str, document: Mapping[str, Any], *, is_new: bool) -> 
 
 
 def check_document(document: Mapping[str, Any]) -> None:
-    """Every entry, whether a submission fits or not."""
+    """Checks every entry, whether it matches a submission or not."""
     for pattern, said in document.items():
         _entry(pattern, said)
 
@@ -192,7 +194,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a pattern names it, or a folder above it. `*` stays within a name."""
+    """Whether a pattern matches the path, or a folder above it. `*` does not match a slash."""
     parts = path.split("/")
     above = ["/".join(parts[: end + 1]) for end in range(len(parts))]
     regex = "".join(_piece(word) for word in re.split(r"(\{[^{}]*\}|\*)", pattern))

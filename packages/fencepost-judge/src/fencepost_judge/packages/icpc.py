@@ -1,7 +1,7 @@
-"""The ICPC problem package, legacy and 2023-07, which was released as 2025-09.
+"""Reads the ICPC problem package, legacy and 2023-07, which was released as 2025-09.
 
-What the versions call differently is read into one value here. What is not known, or not supported, is
-refused by its name: a package that is judged differently from what its author wrote is worse than none.
+What the versions name differently is read into one value here. What is unknown, or unsupported, is refused by
+its name: a package that is judged differently from what its author wrote is worse than none.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from fencepost_judge.problem import Bounds, Group, Problem, ProgramSpec, Protoco
 from fencepost_judge.store import Store
 
 DESCRIBING = (PROBLEM, domjudge_ini.NAME)
-"""Either of these files makes a folder with data a package."""
+"""A folder with data and one of these files is a package."""
 INCLUDED_DATA_MAX = 10
 ATTACHMENTS_MAX = 100
 ATTACHED_BYTES_MAX = 256 << 20
 PROVISIONAL_MS = 60_000
-"""The limit of a problem whose own is not inferred yet: how long a solution of the jury may take for that."""
+"""The limit while the real one is being inferred: a solution of the jury may take this long."""
 CODES = {
     "pypy3": ("pypy",),
     "python3": ("python", "pypy"),
@@ -43,7 +43,7 @@ CODES = {
     "python2": (),
     "nodejs": ("javascript",),
 }
-"""Languages whose code in the package format is not our name for them."""
+"""Languages whose code in the package format differs from our name for them."""
 
 
 def is_package(folder: Path) -> bool:
@@ -53,18 +53,18 @@ def is_package(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Multipliers:
-    """How the time limit follows from the jury's solutions."""
+    """The factors that derive the time limit from the jury's solutions."""
 
     ac_to_time_limit: float
     time_limit_to_tle: float
     resolution_seconds: float
     strict: bool
-    """Whether a solution that should be too slow must be."""
+    """Whether a solution that should be too slow must exceed the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPackage:
-    """The problem, and what else the package says."""
+    """The problem, and everything else in the package."""
 
     problem: Problem
     metadata: Metadata
@@ -114,7 +114,7 @@ def read_package(
 
 
 def _data_files(data: Path) -> list[Path]:
-    """Not what lies in NAME.files: that is a program's."""
+    """The YAML files, without those in NAME.files, which are for the program."""
     found = sorted(data.rglob("*.yaml"))
     return [path for path in found if not any(part.endswith(".files") for part in path.parts)]
 
@@ -196,7 +196,7 @@ def _time_limit_file(folder: Path) -> float | None:
 
 
 def _validators(folder: Path, metadata: Metadata, constants: Constants, store: Store) -> list[ValidatorSpec]:
-    """`output_validator` is a program, `output_validators` is a folder of them."""
+    """`output_validator` is one program, `output_validators` is a folder of programs."""
     places = [folder / name for name in ("output_validator", "output_validators") if _holds(folder / name)]
     if len(places) > 1:
         raise InvalidInput(
@@ -240,7 +240,7 @@ def _holds(folder: Path) -> bool:
 
 
 def _grader(folder: Path, metadata: Metadata, data: Group, store: Store) -> ProgramSpec | None:
-    """At most one, and only for groups that ask for it."""
+    """At most one grader, and only for groups that request it."""
     asked = next(asked_graders(data), None)
     if not _holds(folder / "graders"):
         if asked is not None:
@@ -267,7 +267,7 @@ def our_names(code: str) -> Sequence[str]:
 
 
 def _include(folder: Path, constants: Constants, store: Store) -> dict[str, dict[str, str]]:
-    """By our own names of languages. Those of languages that the judge does not know concern nobody."""
+    """Included files by our names of languages. Languages that the judge does not know are ignored."""
     made: dict[str, dict[str, str]] = {}
     if not (folder / "include").is_dir():
         return made
@@ -316,7 +316,7 @@ def _attachments(folder: Path, store: Store) -> dict[str, str]:
 
 
 def _statement(folder: Path, version: Version) -> str:
-    """In English, or else in the first language that there is."""
+    """The statement in English, or else in the first language available."""
     new, old = "statement", "problem_statement"
     for place in (new, old) if version.is_new else (old, new):
         others = sorted((folder / place).glob("problem.*.md"))

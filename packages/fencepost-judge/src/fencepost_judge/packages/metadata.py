@@ -1,7 +1,7 @@
-"""What `problem.yaml` and the files beside the tests may say, by the version of the format.
+"""The keys of `problem.yaml` and of the files beside the tests, by the version of the format.
 
-Every key is known, or the package is refused by the key's name: what is not read would be judged wrongly. The
-types are checked here, before anything is made of them.
+Every key is known, or the package is refused by the key's name: an ignored key could lead to wrong verdicts.
+The types are checked here, before the values are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROBLEM = "problem.yaml"
 
 
 class Version(StrEnum):
-    """Of the problem package format. Drafts of 2023-07 were released as 2025-09."""
+    """Versions of the problem package format. Drafts of 2023-07 were released as 2025-09."""
 
     LEGACY = "legacy"
     DRAFT = "2023-07-draft"
@@ -46,7 +46,7 @@ def version_of(described: Mapping[str, Any]) -> Version:
 
 
 def _no_truth(value: object) -> object:
-    """A yes or no where a number is meant is a mistake, though Python would count it."""
+    """Rejects a boolean where a number is expected: Python would accept it as a number."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - Only this one is told to the author.
     return value
@@ -67,7 +67,7 @@ Args = list[Text]
 
 
 class Described(BaseModel):
-    """A file, or a part of one. What it does not know it refuses."""
+    """A file, or a part of one. Unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,7 +78,7 @@ class Multipliers(Described):
 
 
 class Limits(Described):
-    """`time_limit` is not in the old format, but many old packages say it."""
+    """`time_limit` is not in the old format, but many old packages contain it."""
 
     time_limit: Positive | None = None
     time_resolution: Positive = 1.0
@@ -105,7 +105,7 @@ Kind = Literal["pass-fail", "scoring", "interactive", "multi-pass", "submit-answ
 
 
 class _Common(Described):
-    """Of every version. What describes the problem to people is taken as it is."""
+    """The keys of every version. Descriptive keys are accepted without checks."""
 
     problem_format_version: Text = "legacy"
     name: Text | dict[str, Text] | None = None
@@ -115,7 +115,7 @@ class _Common(Described):
     source: Any = None
     keywords: Any = None
     limits: Limits = Limits()
-    # Written by the tools that contests use; they are about the contest, not about judging.
+    # Written by contest tools; they describe the contest, and do not affect judging.
     label: Any = None
     color: Any = None
     rgb: Any = None
@@ -143,7 +143,7 @@ class NewProblem(_Common):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What problem.yaml says, whatever its version."""
+    """The content of problem.yaml, independent of its version."""
 
     version: Version
     names: Mapping[str, str]
@@ -152,11 +152,11 @@ class Metadata:
     ac_to_time_limit: float
     time_limit_to_tle: float
     custom_validator: bool | None
-    """None: as the folders say."""
+    """None: decided by the folders present."""
     validator_flags: str
     testlib: bool
     custom_score: bool
-    """Whether the validator of an old package may say a score."""
+    """Whether the validator of an old package may award a score."""
     objective: str
     languages: Sequence[str] | None
     constants: Mapping[str, Any]
@@ -231,7 +231,7 @@ Range = tuple[float | None, float | None]
 
 
 def _range(value: object) -> object:
-    """Two numbers in a text; an infinite one is none."""
+    """Two numbers in a text; an infinite one becomes None."""
     parts = str(value).split()
     if len(parts) != 2:
         raise ValueError("must be two numbers, such as 0 100")
@@ -240,7 +240,7 @@ def _range(value: object) -> object:
 
 
 class LegacyGroup(Described):
-    """`testdata.yaml`. What it leaves out comes from the folder above it."""
+    """`testdata.yaml`. Missing keys are inherited from the folder above it."""
 
     on_reject: Literal["break", "continue"] | None = None
     grading: Literal["default", "custom"] | None = None
@@ -281,7 +281,7 @@ class GroupFile(Described):
     input_visualizer_args: Any = None
     output_visualizer_args: Any = None
     full_feedback: bool | None = None
-    # Of drafts: what a test may say, said for all of them.
+    # From drafts: keys of a test, given for all tests of the group.
     hint: Text | None = None
     description: Text | None = None
 
@@ -290,7 +290,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def checked(kind: type[M], name: str, said: Mapping[str, Any]) -> M:
-    """A key left blank counts as left out."""
+    """Validates a document. A key without a value counts as missing."""
     try:
         return kind.model_validate({key: value for key, value in said.items() if value is not None})
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""One door for every form that a problem comes in."""
+"""Reads a problem in any supported form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fencepost_judge.store import Store
 
 @dataclass(frozen=True, slots=True)
 class JurySubmission:
-    """A submission of the package's own, and what is expected of it."""
+    """A submission that belongs to the package, and its expected results."""
 
     name: str
     sources: Mapping[str, bytes]
@@ -39,11 +39,11 @@ class JurySubmission:
 
     @property
     def expected(self) -> frozenset[str]:
-        """The verdicts that would be right."""
+        """The verdicts that meet the expectation."""
         return self.expectations.verdicts
 
     def language(self, *, python: str = "python") -> str:
-        """As the package says, or by the extension; `python` is what a `.py` means here."""
+        """As the package says, or by the extension; `python` is the language of `.py` files."""
         said = self.expectations.language
         if said is None:
             return language_of(self.sources, python=python)
@@ -55,14 +55,15 @@ class ReadProblem:
     problem: Problem
     submissions: tuple[JurySubmission, ...]
     timing: Multipliers | None = None
-    """How to infer the time limit, which the package does not give: until then the problem has none."""
+    """How to infer the time limit, if the package gives none: until then the problem has none."""
     validation: ValidationData = field(default_factory=ValidationData)
 
 
 def read_problem(
     place: Path, store: Store, *, slug: str | None = None, parse: Parse = parse_in_child
 ) -> ReadProblem:
-    """A package, a simple folder, or a zip of one. `parse` reads its YAML, in a process of its own."""
+    """Read a package, a simple folder, or a zip of one. `parse` reads its YAML, by default in a separate
+    process."""
     if place.is_dir():
         return _read(place, store, slug, parse)
     if not place.is_file():
@@ -87,12 +88,12 @@ def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadPro
     except InvalidInput:
         raise
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        # A stranger's YAML may hold anything where a word, a number or a mapping is meant.
+        # Untrusted YAML may hold any type where a text, a number or a mapping is expected.
         raise InvalidInput(f"The package describes no problem: {error}.", field="package") from error
 
 
 def _innermost(folder: Path) -> Path:
-    """Many archives hold one folder with everything in it, some of them twice."""
+    """Many archives hold one folder with everything in it, some of them nested twice."""
     while not is_package(folder) and not (folder / PROBLEM).is_file():
         entries = [path for path in folder.iterdir() if not _is_litter(path)]
         if len(entries) != 1 or not entries[0].is_dir():
@@ -106,7 +107,8 @@ def _is_litter(path: Path) -> bool:
 
 
 def _refuse_hidden_package(folder: Path) -> None:
-    """A folder that holds packages is none: read as a simple one it would lose everything but its tests."""
+    """Refuses a folder that contains packages: read as a simple folder it would lose everything but its
+    tests."""
     found = {path.parent for name in DESCRIBING for path in folder.rglob(name)}
     below = [place for place in sorted(found) if is_package(place)]
     if below:

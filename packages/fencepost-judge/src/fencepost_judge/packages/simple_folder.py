@@ -93,7 +93,7 @@ def _flags(given: object) -> list[str]:
 def _checker(folder: Path, name: object, store: Store) -> ValidatorSpec | None:
     if name is None:
         return None
-    # Looked for among those that are there: a stranger's name may be none that a file can have.
+    # Looked up among the existing files: the untrusted name may not be a valid file name.
     files_here = [path for path in folder.iterdir() if path.is_file()]
     path = next((path for path in files_here if path.name == Path(str(name)).name), None)
     if path is None:

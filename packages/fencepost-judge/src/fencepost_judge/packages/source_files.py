@@ -21,7 +21,7 @@ Fill = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class StoredProgram:
-    """File names to the digests of their contents, and the language of the first that has one."""
+    """File names to the digests of their contents, and the language of the first file that has one."""
 
     name: str
     files: Mapping[str, str]
@@ -36,8 +36,8 @@ def read_program(place: Path, store: Store, fill: Fill = bytes) -> StoredProgram
 def read_programs(
     place: Path, store: Store, fill: Fill = bytes, *, leave_out: Callable[[Path], bool] = lambda _: False
 ) -> list[StoredProgram]:
-    """Every file in a language and every folder is a program of its own. What is in no language, as a header,
-    belongs to each of the files."""
+    """Every source file and every folder is a program of its own. A file in no language, such as a header,
+    belongs to each of the single-file programs."""
     entries = [path for path in _entries(place) if not leave_out(path)]
     if any(path.name in SCRIPTS for path in entries):
         return [read_program(place, store, fill)]
@@ -61,7 +61,7 @@ def _stored(place: Path, sources: Mapping[str, bytes], store: Store, fill: Fill)
 
 
 def read_sources(place: Path) -> dict[str, bytes]:
-    """Names to contents. A folder that holds nothing but one folder is that one."""
+    """Names to contents. A folder that contains only one folder is replaced by that one."""
     if place.is_file():
         return {place.name: place.read_bytes()}
     entries = _entries(place)
@@ -81,7 +81,7 @@ def read_sources(place: Path) -> dict[str, bytes]:
 
 
 def language_of(sources: Mapping[str, bytes] | Sequence[str], *, python: str = "python") -> str:
-    """By the first extension that a language has; `python` is what a `.py` means."""
+    """By the first extension that a language has; `python` is the language of `.py` files."""
     extensions = {ext: spec.name for spec in read_specs() for ext in spec.extensions}
     for name in sources:
         if Path(name).suffix in extensions:
@@ -91,7 +91,7 @@ def language_of(sources: Mapping[str, bytes] | Sequence[str], *, python: str = "
 
 
 def is_source(name: str) -> bool:
-    """Whether some language calls a file of this name its own."""
+    """Whether a file of this name is source of a known language."""
     return any(Path(name).suffix in spec.extensions for spec in read_specs())
 
 

@@ -1,4 +1,4 @@
-"""The tests of a package: which there are, in which groups, and what each of them is worth."""
+"""Reads the tests of a package: their names, their groups, and their scores."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OLD_FILE, NEW_FILE = "testdata.yaml", "test_group.yaml"
 FILES_MAX = 10
 _NOT_TESTS = (".statement.in", ".download.in")
 _HANDED_ON = ("output_validator_args", "input_validator_args", "args")
-"""What a group of the new format says for the tests below it."""
+"""The keys that a group of the new format passes on to the tests below it."""
 
 
 def check_tests(data: Path) -> None:
-    """No test may be left out in silence."""
+    """Refuses test files that would be ignored silently."""
     for path in sorted(data.rglob("*")):
         where = path.relative_to(data)
         if any(part.startswith(".") for part in where.parts) or not path.is_file():
@@ -54,7 +54,7 @@ def read_tests(root: Path, store: Store, documents: Documents, metadata: Metadat
             field=NEW_FILE,
         )
     reader = _Reader(root, store, documents, metadata, tuple(shlex.split(metadata.validator_flags)))
-    # A draft of the new format with the old one's files: its usual tools grade it as the old one.
+    # A draft of the new format with files of the old one: its usual tools grade it as the old one.
     if metadata.version is Version.LEGACY or (old_files and not new_files):
         return _OldReader(reader).data()
     return _NewReader(reader, {}).data()
@@ -67,10 +67,10 @@ class _Reader:
     documents: Documents
     metadata: Metadata
     flags: Sequence[str]
-    """Of problem.yaml: what a group adds comes behind them."""
+    """The flags of problem.yaml; those of a group are appended."""
 
     def inputs(self, folder: Path) -> list[Path]:
-        """By the name of the test, not of its file."""
+        """Sorted by the name of the test, not of its file."""
         found = [
             path for path in folder.glob("*.in") if path.is_file() and not path.name.endswith(_NOT_TESTS)
         ]
@@ -98,7 +98,7 @@ class _Reader:
             return {}
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
         contents = {path.name: path.read_bytes() for path in entries if path.is_file()}
-        # A bind of the sandbox leads from one stored content to one name.
+        # A bind of the sandbox maps one stored content to one name.
         if len(contents) != len(entries) or len(set(contents.values())) != len(contents):
             raise unsupported(folder.name, "a folder in it, or two files with one content,")
         if len(contents) > FILES_MAX:
@@ -122,7 +122,7 @@ def _answer(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _OldReader:
-    """The old format: what `testdata.yaml` says holds for all folders below, and graders grade."""
+    """The old format: `testdata.yaml` applies to all folders below, and graders grade."""
 
     reader: _Reader
 
@@ -156,7 +156,7 @@ class _OldReader:
 
 
 def _old_flags(name: str, said: Any) -> tuple[list[str] | None, str | None]:
-    """Arguments of all validators, or the name of one of them and its own."""
+    """Arguments of all validators, or the name of one validator and its arguments."""
     if said is None:
         return None, None
     if isinstance(said, str):
@@ -187,7 +187,7 @@ def _rules(name: str, described: Mapping[str, Any]) -> Rules:
         "most": most,
     }
     for word in [] if custom else words:
-        # Of several modes the last one counts.
+        # If there are several modes, the last one counts.
         if word in _SCORES:
             made["score"] = _SCORES[word]
         elif word in _VERDICTS:
@@ -195,7 +195,7 @@ def _rules(name: str, described: Mapping[str, Any]) -> Rules:
         elif word == "accept_if_any_accepted":
             made["accept_if_any"] = True
         elif word == "ignore_sample":
-            # Inherited like everything else, and meant for the root alone.
+            # Inherited like everything else, but it applies to the root only.
             made["ignore_sample"] = name == "data"
         else:
             raise InvalidInput(f"{name}: the default grader has no flag {word[:40]!r}.", field="grader_flags")
@@ -204,7 +204,7 @@ def _rules(name: str, described: Mapping[str, Any]) -> Rules:
 
 @dataclass(frozen=True, slots=True)
 class _NewReader:
-    """The new format: groups are what has a `test_group.yaml`, and hand on only arguments."""
+    """The new format: folders with a `test_group.yaml` are groups, and pass on only arguments."""
 
     reader: _Reader
     secret: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -250,7 +250,7 @@ class _NewReader:
     def _below(
         self, folder: Path, name: str, described: Mapping[str, Any]
     ) -> tuple[list[TestCase], list[Group]]:
-        """A folder without a file of its own belongs to the group that it lies in."""
+        """A folder without a file of its own belongs to the group that contains it."""
         cases, groups = self._cases(folder, described), list[Group]()
         for path in self.reader.folders(folder):
             inner = f"{name}/{path.name}"
@@ -270,7 +270,8 @@ class _NewReader:
         return made
 
     def _scores(self, name: str, described: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """What a group is worth, and whether its tests share that. Unbounded: only what a validator says."""
+        """The score of a group, and whether its tests share it. If unbounded, only the validator awards
+        points."""
         whole = name == "secret"
         mode = described.get("score_aggregation", "sum" if whole else "pass-fail")
         most: Any = described.get("max_score", 100 if whole else "unbounded")

@@ -1,4 +1,4 @@
-"""The refusal of what a package asks for and the judge does not do."""
+"""The error for a feature of a package that the judge does not support."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a package checks itself with: input validators, and data that validators must reject or accept.
+"""A package's own checks: input validators, and data that validators must reject or accept.
 
-Nothing of it is needed to judge. `fencepost judge verify` runs it.
+Judging needs none of it. `fencepost judge verify` runs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost_judge.store import Store
 INVALID_INPUT, INVALID_OUTPUT, VALID_OUTPUT = KNOWN_DATA[2:]
 PLACES = ("input_validators", "input_format_validators")
 OTHER_TOOLS = (".ctd", ".viva")
-"""Written for programs that we do not have."""
+"""Extensions of validators that need tools which the judge does not have."""
 Args = Sequence[str] | Mapping[str, Sequence[str]]
 
 
@@ -43,7 +43,7 @@ class InputCheck:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """An output, and what the output validator must say of it."""
+    """An output, and the verdict that the output validator must give."""
 
     case: TestCase
     output: bytes
@@ -54,7 +54,7 @@ class OutputCheck:
 class ValidationData:
     validators: Sequence[ProgramSpec] = ()
     not_run: Sequence[str] = ()
-    """Validators in languages of other tools."""
+    """Validators that need other tools."""
     inputs: Sequence[InputCheck] = ()
     outputs: Sequence[OutputCheck] = ()
 
@@ -137,7 +137,7 @@ class _Reader:
         return sorted(path for path in folder.rglob("*.in") if path.is_file()) if folder.is_dir() else []
 
     def _said(self, path: Path) -> dict[str, Any]:
-        """By the folders above the test, from the outermost, and by the test itself."""
+        """The keys of the folders above the test, from the outermost, and of the test itself."""
         above = [one for one in path.parents if one.is_relative_to(self.root / "data")]
         files = [one / name for one in reversed(above) for name in (OLD_FILE, NEW_FILE)]
         said: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class _Reader:
 
 
 def _args(path: Path, said: Any) -> Args:
-    """A text of words, a list, words by the validator's name, or the old format's name and flags."""
+    """Accepts a text of words, a list, words by the validator's name, or the old format's name and flags."""
     if said is None:
         return []
     if isinstance(said, str):

@@ -1,8 +1,8 @@
-"""The process that reads a package's YAML: it bounds itself, reads texts from its input, answers values.
+"""The process that parses a package's YAML: it limits itself, reads texts from its input, and prints values.
 
-It is called with CPU_SECONDS and MEMORY_BYTES, has `{"name": "text"}` on its input, and answers
-`{"documents": {...}}` or `{"refused": name, "why": ...}`. The loader refuses what could cost more than its
-length; should it be wrong about that, this process dies of it, alone.
+It is called with CPU_SECONDS and MEMORY_BYTES, reads `{"name": "text"}` from its input, and prints
+`{"documents": {...}}` or `{"refused": name, "why": ...}`. The loader refuses texts that could cost more than
+their length; if a costly text gets past it, only this process dies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def bound(cpu_seconds: int, memory_bytes: int) -> None:
-    """Before the first byte is read. What is written goes to a pipe, so no file may grow."""
+    """Sets the limits before the first byte is read. Output goes to a pipe, so no file may grow."""
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -42,7 +42,7 @@ def parsed(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Keys are text, dates are text: what a package means by them is said by who reads it."""
+    """Keys and dates become text: their reader decides what they mean."""
     if isinstance(value, dict):
         return {_word(key): as_json(one) for key, one in cast("dict[object, object]", value).items()}
     if isinstance(value, list):

@@ -1,1 +1,1 @@
-"""The judge's pages: what the API tells, for people, in the look of the console."""
+"""The judge's pages: the content of the API for a browser, in the style of the console."""

@@ -45,7 +45,7 @@ def _add_users(desk: PageRouter, passwords: Passwords) -> None:
 
     @desk.router.post(HOME)
     async def set_user(request: Request, who: Who) -> Response:
-        """Made or changed, and the password with it: both or neither."""
+        """Creates or changes a user together with its password: both or neither."""
         wanted = filled(UserForm, await form_of(request))
         hashed = (
             None if wanted.password is None else await asyncio.to_thread(passwords.hashed, wanted.password)

@@ -1,4 +1,4 @@
-"""Contests: their problems, scoreboards and clarifications; and the form that makes one."""
+"""Contests: their problems, scoreboards and clarifications; and the form that creates one."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _add_clarifications(desk: PageRouter) -> None:
 
 
 def _moment(name: str, text: str) -> datetime | None:
-    """What a browser's field for a date and a time sends, which has no zone: the form says UTC."""
+    """The value of a browser's date and time field, which has no zone: the form says UTC."""
     if not text:
         return None
     try:

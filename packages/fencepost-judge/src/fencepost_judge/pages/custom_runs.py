@@ -1,4 +1,4 @@
-"""Trials: a run on one's own input, with the program still on the workbench."""
+"""Custom runs: a run on the visitor's own input; the submit form keeps the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(desk: PageRouter) -> None:
         fields = sent(await form_of(request))
         slug, contest = fields.get("problem_id", ""), fields.get("contest") or None
         try:
-            # An empty input is one: a program that reads nothing is run too.
+            # An empty input is an input: a program that reads nothing is run too.
             wanted = filled(CustomRunRequest, fields).model_copy(update={"input": fields.get("input", "")})
             job_id = await try_as(who, desk.judging, wanted)
         except FencepostError as error:

@@ -21,11 +21,11 @@ from fencepost_server.web.settings import WebSettings
 
 class ImportForm(BaseModel):
     slug: Annotated[Slug | None, BeforeValidator(lambda value: None if value == "" else value)] = None
-    """Another name than the file's."""
+    """A slug that replaces the file's name."""
     time_limit: Annotated[
         float | None, Field(ge=0.01, le=600), BeforeValidator(lambda value: None if value == "" else value)
     ] = None
-    """In seconds, in the place of the package's."""
+    """In seconds; overrides the package's."""
 
 
 def add(desk: PageRouter) -> None:

@@ -1,4 +1,4 @@
-"""The entrance: login with a password or a token, logout, and one's own account."""
+"""Login with a password or a token, logout, and the visitor's own account."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def _add_login(desk: PageRouter, passwords: Passwords) -> None:
         name, wanted = readable(fields.get("name", ""))[:NAME_MAX], local_path(fields.get("next"), PAGES_ROOT)
         if not name:
             return form(request, wanted, "Enter a name and a password, or a token.", 400)
-        # A stranger who guesses at a name locks out other strangers, not the browser of its owner.
+        # A client that guesses at a name locks out other unknown clients, but not a browser that its owner
+        # has used.
         known = desk.page_sessions.cookies.known(request, KNOWN_COOKIE, name)
         if known is None:
             begin = sessions.begin_login(name, address_of(request), window_seconds=WINDOW_SECONDS)
@@ -75,7 +76,7 @@ def _add_login(desk: PageRouter, passwords: Passwords) -> None:
 
 
 async def _is_right(desk: PageRouter, passwords: Passwords, name: str, given: str, kept: str | None) -> bool:
-    """A token is as good as a password: who has one could make submissions with it anyway."""
+    """A token is accepted as a password: its owner could make submissions with it anyway."""
     if given.startswith(accounts.TOKEN_PREFIX) and given.isascii():
         owner = await desk.fp.run(accounts.use_token(accounts.digest_of(given)))
         right, rehashed = owner is not None and owner.name == name, None
@@ -94,7 +95,7 @@ def _add_account(desk: PageRouter, passwords: Passwords) -> None:
 
     @desk.router.post(f"{PAGES_ROOT}/account/password")
     async def change_password(request: Request, who: Who) -> Response:
-        """Whoever finds an open browser does not take the account over: the old one is asked for."""
+        """Requires the old password, so that an unattended browser is not enough to take over the account."""
         if not who.is_user:
             raise InvalidInput("The operator has no password: he is known by where he is.", field="password")
         fields = await form_of(request)

@@ -1,4 +1,4 @@
-"""The desk: makes the routes of pages, each by its line in the table, and gives pages out."""
+"""Creates the routes of pages, each by its entry in the access table, and renders pages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PageRouter:
         return response
 
     def done(self, request: Request, back: str, message: str) -> Response:
-        """After a form: on to a page that can be loaded again, with one sentence."""
+        """After a form: redirects to a page that can be reloaded, with a one-sentence notice."""
         response = RedirectResponse(back, 303, headers=dict(HEADERS))
         self.page_sessions.cookies.leave_notice(request, response, message)
         return response
@@ -102,7 +102,7 @@ class PageRouter:
                         with reasons_withheld(request):
                             return await handle(request)
                     finally:
-                        # The files of a form, which may lie on the disk.
+                        # Closes the files of a form, which may be on the disk.
                         await request.close()
 
                 async def guarded(request: Request) -> Response:

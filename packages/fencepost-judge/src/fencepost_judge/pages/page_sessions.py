@@ -1,7 +1,7 @@
-"""The reception: who is at the browser, and is the form one of ours.
+"""Browser sessions: identifies the visitor, and checks that a form comes from one of our pages.
 
-A user is known by his session. Whoever the house lets in unasked (see `doors.py`) is the operator here too.
-A form is bound to the session; where there is none, as at the login, to a cookie that the page has left.
+A session identifies a user. A visitor that needs no authentication (see `authentication.py`) is the operator
+here too. A form is bound to the session; without one, as at the login, to a cookie that the page has set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sessions:
         return self._cookies
 
     async def look_up(self, request: Request) -> None:
-        """Who it is, if anybody."""
+        """Identifies the visitor, if there is one."""
         if self._cookies is None:
             key = await self._fp.run(sessions.key())
             self._cookies = Cookies(Signer(key), NOTICE_COOKIE, self._settings.secure_cookies)
@@ -50,7 +50,8 @@ class Sessions:
         request.state.visitor = await self._visitor(request)
 
     def admit(self, request: Request, access: Access | None) -> Request:
-        """The request of somebody who may, or it ends here. Without an access the page is for everybody."""
+        """The request, if the visitor may make it; otherwise raises. Without an access the page is open to
+        everyone."""
         visitor: JudgeVisitor | None = request.state.visitor
         if access is None:
             return request
@@ -59,7 +60,8 @@ class Sessions:
         return self._doors.admit(request, visitor, access)
 
     async def check_form(self, request: Request) -> None:
-        """A cookie is sent by whatever page asks; only our own pages know the form's token."""
+        """Checks the form's token: browsers send cookies with requests from any page, but only our pages
+        know the token."""
         if request.method in SAFE_METHODS:
             return
         given = request.headers.get(FORM_HEADER) or (await form_of(request)).get(FORM_FIELD, "")
@@ -70,7 +72,7 @@ class Sessions:
         return self.cookies.signer.form_token(_bond(request))
 
     def leave_visit(self, request: Request, response: Response) -> None:
-        """What the next form is bound to, where no session is."""
+        """Sets the cookie that the next form is bound to if there is no session."""
         if request.state.is_new:
             signed = self.cookies.signer.signed(request.state.visit, purpose="visit")
             self.cookies.set(request, response, VISIT_COOKIE, signed, self._lifetime_seconds)
@@ -106,7 +108,7 @@ class Sessions:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; of one with a file only those that are words."""
+    """The fields of a form; of one with a file, only the text fields."""
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         return await fields_of(request)
     form = await request.form(max_files=FILES_MAX, max_fields=FIELDS_MAX)

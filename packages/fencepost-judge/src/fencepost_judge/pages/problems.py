@@ -1,4 +1,4 @@
-"""Problems: the list, and a statement with its workbench."""
+"""Problems: the list, and a statement with its submit form."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add(desk: PageRouter) -> None:
         contest: Slug | None = None,
         origin: Annotated[Id | None, Query(alias="from")] = None,
     ) -> Response:
-        """`from` is a submission to begin with."""
+        """`from` is a submission whose program fills the form."""
         begun = await _beginning(desk, who, origin)
         return await show_problem(desk, request, slug, {"contest": contest, **begun})
 
@@ -61,7 +61,7 @@ async def show_problem(
     bench: Mapping[str, Any],
     refused: FencepostError | None = None,
 ) -> Response:
-    """The statement; with the reason and what was written, when a form was refused."""
+    """The statement; after a refused form, with the reason and what was written."""
     judging, who = desk.judging, _visitor(request)
     found = await visibility.problem(judging, who, slug)
     contest = bench.get("contest")
@@ -81,12 +81,13 @@ async def show_problem(
 
 
 def _timing(problem: Problem, who: JudgeVisitor) -> Timing | None:
-    """For juries, where there is something to say: the names of solutions tell what goes wrong."""
+    """For juries only, and if the limit is not the package's: the names of solutions reveal typical
+    mistakes."""
     return problem.timing if who.may(JudgeRole.JURY) and problem.timing.origin != "package" else None
 
 
 async def _beginning(desk: PageRouter, who: JudgeVisitor, origin: int | None) -> dict[str, str]:
-    """An older submission, or nothing in the language that one used last."""
+    """The program of an older submission; otherwise an empty one in the language used last."""
     if origin is None:
         past = await desk.judging.history(author_of(who, None), None, 1)
         return {"language": past[0].language} if past else {}

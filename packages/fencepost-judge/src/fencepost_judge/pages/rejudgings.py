@@ -1,4 +1,4 @@
-"""Rejudging: look who is meant, judge beside what stands, compare, then apply or drop."""
+"""Rejudging: preview the selection, judge beside the standing results, compare, then apply or drop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOME = f"{PAGES_ROOT}/rejudgings"
 
 
 def _unless_empty(value: object) -> object:
-    """A form sends every field; one that was left empty asks for nothing."""
+    """A form sends every field; an empty one counts as missing."""
     return None if value == "" else value
 
 
@@ -31,7 +31,7 @@ Word = Annotated[str | None, BeforeValidator(_unless_empty)]
 
 
 class RejudgeForm(BaseModel):
-    """As in the API; submissions are ids with spaces or commas."""
+    """As in the API; submissions are ids separated by spaces or commas."""
 
     submissions: Word = None
     problem_id: Word = None
@@ -64,7 +64,7 @@ def _add_choosing(desk: PageRouter) -> None:
 
     @desk.router.get(f"{PAGES_ROOT}/rejudge")
     async def preview(request: Request, query: Annotated[RejudgeForm, Query()]) -> Response:
-        """How many are meant. Changes nothing."""
+        """How many submissions are selected. Changes nothing."""
         wanted = query.wanted()
         meant = await fp.run(rejudging.find(wanted.filter(), REJUDGE_MAX + 1))
         if len(meant) > REJUDGE_MAX:

@@ -1,4 +1,4 @@
-"""Every page, and nothing else."""
+"""Every page of the judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fencepost_server.web.passwords import Passwords
 def make_pages(
     judging: Judging, *, app_token: str | None = None, passwords: Passwords | None = None
 ) -> APIRouter:
-    """What the table of pages names, and what is open to all."""
+    """The pages in the access table, and those that are open to all."""
     doors = Authentication(
         judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes
     )

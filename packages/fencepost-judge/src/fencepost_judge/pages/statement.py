@@ -1,7 +1,7 @@
-"""Statements: Markdown with formulas, as markup that can do nothing.
+"""Renders statements: Markdown with formulas, as HTML without active content.
 
-Tags in a statement are text. Of a formula only the elements and attributes below go through: what LaTeX can
-say about links, styles and classes stays behind. A formula that is not understood is shown as it was written.
+Tags in a statement are text. From a formula only the elements and attributes below are kept: links, styles
+and classes from LaTeX are removed. A formula that cannot be parsed is shown as it was written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 FORMULA_MAX = 2000
 KEPT_STATEMENTS = 128
-# A definition that uses another twice, ten deep, would fill the memory.
+# A definition that uses another one twice, nested ten deep, would exhaust the memory.
 MACROS = (r"\def", r"\newcommand", r"\renewcommand", r"\let")
 ELEMENTS = frozenset(
     [
@@ -91,7 +91,8 @@ ATTRIBUTES = frozenset(
 
 
 def render(statement: str, title: str) -> Markup:
-    """As HTML. A heading that repeats the page's title is left out; another one of its rank goes below it."""
+    """The statement as HTML. A heading that repeats the page's title is removed; other headings of level 1
+    become level 2."""
     return Markup(_rendered(statement, title))  # noqa: S704 - Made by us, from what the parser has escaped.
 
 
@@ -124,7 +125,7 @@ def _below_the_title(state: StateCore) -> None:
 def _described(
     self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
 ) -> str:
-    """A picture's words: packages bring no pictures here, and other hosts are not asked for any."""
+    """The text of an image: packages contain no images here, and none are loaded from other hosts."""
     words = self.renderInlineAsText(tokens[index].children, options, env)
     return f'<span class="picture">{html.escape(words or "picture")}</span>'
 
@@ -135,7 +136,7 @@ def _link(self: RendererHTML, tokens: Sequence[Token], index: int, options: Opti
 
 
 def _scrolling(*_: Any) -> str:
-    """A wide table moves inside its own frame, with the keyboard too."""
+    """A wide table scrolls inside its own frame, also with the keyboard."""
     return '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>\n'
 
 
@@ -150,7 +151,7 @@ def _formula(source: str, options: Mapping[str, Any]) -> str:
         tree = convert_to_element(source, display="block" if options["display_mode"] else "inline")
         return _written(tree)
     except Exception:
-        # Whatever somebody's formula makes of the library.
+        # An untrusted formula can raise anything in the library.
         return _as_written(source)
 
 
@@ -169,5 +170,5 @@ def _written(element: Element) -> str:
 
 
 def _words(text: str | None) -> str:
-    """The library writes characters as references; one of the statement's own means no more than text."""
+    """The library writes characters as references; a reference in the statement itself is only text."""
     return html.escape(html.unescape(text or ""), quote=False)

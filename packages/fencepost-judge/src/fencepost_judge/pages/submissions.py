@@ -1,4 +1,4 @@
-"""Submissions: send one, watch its verdict arrive, and what one has sent before."""
+"""Submissions: send one, watch its verdict arrive, and list earlier ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fencepost_server.web.templating import HEADERS
 PAGE_ROWS = 50
 KEY_MAX = 100
 STREAM_SECONDS = 300.0
-"""Then the browser comes again, and shows anew who it is."""
+"""After this time the browser reconnects, and is authenticated again."""
 Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
 
 
@@ -39,7 +39,7 @@ def add(desk: PageRouter) -> None:
 def _add_sending(desk: PageRouter) -> None:
     @desk.router.post(f"{PAGES_ROOT}/submissions")
     async def submit(request: Request, who: Who) -> Response:
-        """Refused, it comes back with the program: nobody writes it twice."""
+        """A refused form is shown again with the program, so that it is not lost."""
         fields = sent(await form_of(request))
         try:
             wanted = filled(SubmitRequest, fields)
@@ -60,7 +60,7 @@ def _add_reading(desk: PageRouter) -> None:
     async def history(
         request: Request, who: Who, author: Author = None, before: Id | None = None
     ) -> Response:
-        """One's own; a jury sees everybody's, or those of whom it names."""
+        """The visitor's own submissions; a jury sees those of all authors, or of the one it names."""
         rows: list[Any]
         if who.may(JudgeRole.JURY) and not author:
             rows = await desk.fp.run(judge_calls.get_recent(before, PAGE_ROWS))
@@ -95,7 +95,7 @@ def _add_reading(desk: PageRouter) -> None:
 
 
 def _key(fields: Mapping[str, str]) -> str | None:
-    """A form that is sent twice is one submission; after a step back and a change it is another."""
+    """A form that is sent twice is one submission; after going back and changing it, it is another."""
     given = fields.get("key", "")[:KEY_MAX]
     content = "\0".join(fields.get(name, "") for name in ("problem_id", "contest", "language", "code"))
     return f"{given}-{hashlib.sha256(content.encode()).hexdigest()}" if given else None

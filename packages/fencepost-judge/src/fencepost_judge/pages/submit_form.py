@@ -1,4 +1,5 @@
-"""The workbench: where a program is written, tried out and sent. Below a statement, and after a trial."""
+"""The form in which a program is written, tried out and submitted. Below a statement, and after a custom
+run."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from fencepost_server.web.signing import new_secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitForm:
-    """What lies on it. `key` makes a second click on the same form the same submission."""
+    """The content of the form. `key` makes a second click on the same form the same submission."""
 
     problem: str | None
     contest: str | None = None
@@ -24,16 +25,16 @@ class SubmitForm:
 
 
 def offered(judging: Judging, allowed: Sequence[str] | None = None) -> dict[str, str]:
-    """The languages by name, with their titles; of a problem that allows only some, those."""
+    """The languages by name, with their titles; only the allowed ones if the problem restricts them."""
     here = set(judging.languages) & set(judging.languages if allowed is None else allowed)
     return {spec.name: spec.title for spec in read_specs() if spec.name in here}
 
 
 def sent(fields: Mapping[str, str]) -> dict[str, str]:
-    """A form's fields; browsers end the lines of a text area as in a mail."""
+    """A form's fields; browsers end the lines of a text area with CRLF, which becomes LF."""
     return {name: value.replace("\r\n", "\n") for name, value in fields.items()}
 
 
 def only_source(sources: Mapping[str, str]) -> str:
-    """What an editor of one file can show."""
+    """The program's only file; empty for several files, since the editor shows one."""
     return next(iter(sources.values())) if len(sources) == 1 else ""

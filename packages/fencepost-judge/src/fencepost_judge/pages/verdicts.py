@@ -1,4 +1,4 @@
-"""How a verdict is put for people: a word, a shape, and what it means."""
+"""How a verdict is displayed: a word, a shape, and an explanation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Shown:
     code: str
     words: str
     kind: str
-    """good, part, bad, ours or open: what the style sheet draws it by, besides the word."""
+    """good, part, bad, ours or open: selects the style, besides the word."""
 
 
 _KNOWN = {
@@ -38,7 +38,7 @@ _KNOWN = {
 
 
 def verdict_of(code: str | None) -> Shown:
-    """A verdict, or the state of what has none yet."""
+    """A verdict, or the state of a submission that has none yet."""
     if code is None:
         return _KNOWN["PENDING"]
     return _KNOWN.get(code, Shown(code, code.lower(), "open"))

@@ -1,4 +1,4 @@
-"""Who judges, how loaded they are, and what could not be judged."""
+"""Which workers judge, their load, and what could not be judged."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def add(desk: PageRouter) -> None:
         try:
             facts["workers"] = await desk.judging.workers()
         except FencepostError as error:
-            # A directory that is away costs the list, and nothing else.
+            # If the directory is unavailable, only the list is missing.
             facts["complaint"] = str(error)
         return desk.show(request, "workers.html", "Workers", facts)

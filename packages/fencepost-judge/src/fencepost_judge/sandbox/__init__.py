@@ -1,1 +1,1 @@
-"""Running one program that nobody trusts: `box/` is the C program, the modules beside it drive it."""
+"""Runs one untrusted program: `box/` is the C program, the modules beside it control it."""

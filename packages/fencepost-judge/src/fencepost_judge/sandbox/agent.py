@@ -1,4 +1,4 @@
-"""A resident box: one process that keeps its namespaces, and serves one run at a time."""
+"""A resident box: one process that keeps its namespaces, and executes one run at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost_judge.sandbox.run_spec import RunSpec, Site
 
 START_SECONDS = 20.0
 CEILING = 10
-"""The box gives a starved program up to this many times its wall limit."""
+"""The box lets a starved program run for up to this many times its wall limit."""
 
 
 class AgentFailed(Exception):
@@ -27,7 +27,7 @@ class AgentFailed(Exception):
 
 
 class Agent:
-    """Started once, asked often. After a failure it is closed, and another one is started."""
+    """Started once, used for many runs. After a failure it is closed, and another one is started."""
 
     def __init__(self, program: Path, site: Site) -> None:
         self._program = program
@@ -62,11 +62,12 @@ class Agent:
             )
         self._socket = ours
         try:
-            # Who was cancelled at the start hears it here: a greeting that is there already is no wait.
+            # A cancellation during the start is raised here: receiving a greeting that is already there would
+            # not suspend.
             await asyncio.sleep(0)
             line = await self._answer(START_SECONDS)
         except asyncio.CancelledError:
-            # Its greeting would be read as a run's answer.
+            # Otherwise its greeting would be read as a run's answer.
             await self.close()
             raise
         try:
@@ -88,7 +89,7 @@ class Agent:
         try:
             line = await self._answer(order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)
         except asyncio.CancelledError:
-            # Its answer would be read as the next run's.
+            # Otherwise its answer would be read as the next run's.
             await self.close()
             raise
         return parse(line)
@@ -102,7 +103,7 @@ class Agent:
             await self.close()
             raise AgentFailed("silent", "The agent does not answer.") from error
         except OSError:
-            # It died with an order unread; otherwise its end reads as an empty answer.
+            # The agent died with an unread request; in other cases its end reads as an empty answer.
             line = b""
         if not line:
             await self.close()
@@ -110,7 +111,7 @@ class Agent:
         return line
 
     async def close(self) -> None:
-        """The end of the socket ends the agent, its run and its cgroups; one that hangs is killed."""
+        """Closing the socket ends the agent, its run and its cgroups; an agent that hangs is killed."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()

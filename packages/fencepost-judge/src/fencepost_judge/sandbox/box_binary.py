@@ -1,8 +1,9 @@
-"""Where the compiled fencepost-box is, and making it.
+"""Locates the compiled fencepost-box, and compiles it.
 
-It is compiled when the package is installed; an installation from another machine, or changed sources,
-compile it at first use into the user's cache. Its name carries the digest of its sources, so that an old one
-is never taken for the present one. Imports nothing of ours: the build hook loads this file alone.
+It is compiled when the package is installed. If the installation comes from another machine, or the sources
+changed, it is compiled at first use into the user's cache. Its name contains the digest of its sources, so an
+old binary is never used for newer sources. Imports no other module of Fencepost: the build hook loads this
+file alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FLAGS = (
     "-nostdlib",
     "-Wl,-z,nopack-relative-relocs",
 )
-"""Whole in itself, without a C library, whose start is a sixth of a run in a virtual machine (ground.c)."""
+"""Static, without a C library, whose startup is a sixth of a run's time in a virtual machine (ground.c)."""
 COMPILE_SECONDS = 120
 
 
@@ -47,18 +48,18 @@ def file_name() -> str:
 
 
 def find() -> Path:
-    """The compiled program. Raises CannotCompile when there is none and none can be made."""
+    """The compiled program. Raises CannotCompile when there is none and it cannot be compiled."""
     return compiled() or compile_into(_cache())
 
 
 def compiled() -> Path | None:
-    """The program, if it is there already."""
+    """The program, if it is compiled already."""
     places = (folder / file_name() for folder in (PACKAGED, _cache()))
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def compile_into(folder: Path) -> Path:
-    """Compile, and put into place in one step: two processes may do this at once."""
+    """Compile, then rename into place atomically: two processes may do this at once."""
     compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if compiler is None:
         raise CannotCompile(
@@ -79,7 +80,7 @@ def compile_into(folder: Path) -> Path:
 
 
 def _compile(compiler: str, target: str) -> str:
-    """What the compiler complains of; nothing when the program is there."""
+    """The compiler's error message; empty when it succeeded."""
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
     done = subprocess.run(
         [compiler, *FLAGS, "-o", target, *sources],
@@ -92,6 +93,7 @@ def _compile(compiler: str, target: str) -> str:
 
 
 def _cache() -> Path:
-    """The user's cache; a folder that others may write to would let them choose what we run as root."""
+    """The user's cache. In a folder that others can write to, they could choose what the judge runs as
+    root."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "fencepost"

@@ -13,7 +13,7 @@ class BoxFiles:
     """Descriptors that the caller owns.
 
     `pipes` says that stdin and stdout lead to another program. They are closed as soon as the box has them:
-    as long as we held an end, the other program would never see its end.
+    while this process held an end, the other program would never see the end of file.
     """
 
     stdin: int
@@ -25,7 +25,7 @@ class BoxFiles:
         return [self.stdin, self.stdout, self.stderr]
 
     def hand_over(self) -> None:
-        """The box has its own copies now. Can be repeated."""
+        """Close the pipes: the box has its own copies now. Can be repeated."""
         if self.pipes and self.stdin >= 0:
             os.close(self.stdin)
             os.close(self.stdout)
@@ -34,7 +34,7 @@ class BoxFiles:
 
 @contextmanager
 def nothing_and_nowhere() -> Generator[BoxFiles]:
-    """No input, and output that nobody reads."""
+    """Empty input, and output that is discarded."""
     descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         yield BoxFiles(descriptor, descriptor, descriptor)

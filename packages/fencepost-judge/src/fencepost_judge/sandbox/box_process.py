@@ -1,4 +1,4 @@
-"""The process of a box: started whole or not at all, and seen to its end."""
+"""The process of a box: started completely or not at all, and waited for until it ends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ MARGIN_SECONDS = 20.0
 
 
 async def start_box(*words: Any, **options: Any) -> asyncio.subprocess.Process:
-    """The process; who is cancelled meanwhile is so at his next wait, when he can end what he has started.
+    """Start the process. A cancellation meanwhile is delayed to the caller's next await, where it can end the
+    process.
 
-    A start that is cancelled itself kills the process, which then leaves the cgroups that it has made.
+    Cancelling the start itself would kill the process, which then leaves behind the cgroups that it created.
     """
     task = asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"
@@ -21,7 +22,8 @@ async def start_box(*words: Any, **options: Any) -> asyncio.subprocess.Process:
         try:
             await asyncio.wait([starting])
         except asyncio.CancelledError:
-            # Counted once: whoever cancelled, as a timeout does, looks whether somebody else did too.
+            # Keeps the cancellation count right: a timeout, for example, checks whether another cancellation
+            # is pending.
             task.uncancel()
             was_cancelled = True
     if was_cancelled:
@@ -30,7 +32,8 @@ async def start_box(*words: Any, **options: Any) -> asyncio.subprocess.Process:
 
 
 async def see_off(process: asyncio.subprocess.Process) -> None:
-    """It was told to end. What it still says is read, so that it cannot hang on that."""
+    """Wait for a process that was told to end. Its remaining output is read, so that it cannot block on
+    writing."""
     try:
         async with asyncio.timeout(MARGIN_SECONDS):
             await process.communicate()

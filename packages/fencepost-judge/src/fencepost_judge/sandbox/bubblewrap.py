@@ -1,7 +1,8 @@
-"""A box by bubblewrap, where nobody could compile fencepost-box. It holds, but it measures less well.
+"""A sandbox by bubblewrap, for machines where fencepost-box could not be compiled. It isolates, but measures
+less precisely.
 
-The same namespaces, root, user id, filter and limits of processes; what is missing for lack of a cgroup and
-of a supervisor in C stands in DEGRADED, and is said wherever the judge says what it is.
+It has the same namespaces, root, user id, filter and process limits. What is missing without a cgroup and a
+supervisor in C is listed in DEGRADED, and shown wherever the judge describes its sandbox.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ SHELL = "/bin/sh"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"/box": "/w/box", "/tmp": "/w/tmp", "/dev/shm": "/w/shm", "/dev/fd": "/proc/self/fd"}  # noqa: S108
 MERGED = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")
-"""Links on a merged system, and folders on others."""
-# The shell is process 1, under the same filter as the program: bubblewrap's own would have none, and its
-# memory can be written to through /proc. What the shell has to say of signals is nobody's. bash calls the
-# number of processes -u, the other shells -p.
+"""Links on a merged system, folders on others."""
+# The shell is process 1, under the same filter as the program: bubblewrap's own process 1 would have none,
+# and its memory can be written to through /proc. The shell's messages about signals are discarded. bash calls
+# the limit on processes -u, other shells -p.
 LIMITING = (
     "ulimit -c 0; ulimit -t {seconds}; ulimit -f {blocks}; ulimit -n {files}; ulimit -s {stack_kb};"
     " ulimit -u {processes} 2>/dev/null || ulimit -p {processes};"
@@ -59,7 +60,7 @@ def find() -> Path | None:
 
 
 def probe(program: Path) -> str:
-    """What is wrong with it here, found by making a box; nothing when one was made."""
+    """Creates a box to test bubblewrap here; returns the error, or an empty text."""
     shown = [word for path in ("/usr", *MERGED) if Path(path).exists() for word in ("--ro-bind", path, path)]
     command = [str(program), "--unshare-all", "--unshare-user", *shown, SHELL, "-c", ":"]
     try:
@@ -72,7 +73,8 @@ def probe(program: Path) -> str:
 
 
 def reaches(path: str) -> bool:
-    """Whether the programs' user can go there: as root we become him before there is a box."""
+    """Whether the programs' user can reach the path: as root, the judge switches to that user before it
+    creates the box."""
     if os.geteuid() != 0:
         return True
     place = Path(path).resolve()
@@ -80,7 +82,7 @@ def reaches(path: str) -> bool:
 
 
 async def run_in_bubblewrap(program: Path, site: Site, order: RunSpec, files: BoxFiles) -> RunOutcome:
-    """One run. What is wrong with bubblewrap itself is a sandbox failure, and never the program's."""
+    """One run. A fault of bubblewrap itself is a sandbox failure, and never the program's."""
     with ExitStack() as closing:
         try:
             out = closing.enter_context(_scratch(site, order)) if order.out is not None else None
@@ -103,18 +105,18 @@ async def run_in_bubblewrap(program: Path, site: Site, order: RunSpec, files: Bo
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run came to its end. `by` is the limit for which it was ended, empty when it ended itself."""
+    """How a run ended. `by` is the limit for which it was killed, empty when it ended by itself."""
 
     by: str
     code: int | None
-    """The exit code as bubblewrap tells it: a signal is above 128; None when there was no run."""
+    """The exit code as bubblewrap reports it: a signal is above 128; None when there was no run."""
     cpu_ms: int
     wall_ms: int
     peak_kb: int
 
 
 def judge_run(order: RunSpec, ended: Ended, stdout_bytes: int, stderr_bytes: int) -> RunOutcome:
-    """The verdict, without I/O. The order of the questions is that of `supervise.c`."""
+    """The verdict, without I/O. The checks are in the same order as in `supervise.c`."""
     if ended.code is None and not ended.by:
         return sandbox_failure("bubblewrap: no run")
     if ended.by == "starved":
@@ -157,8 +159,8 @@ async def _run(program: Path, site: Site, order: RunSpec, files: BoxFiles, out: 
         words = _words(site, order, out, status=tells, rules=rules.fileno())
         is_root = os.geteuid() == 0
         try:
-            # Not through asyncio, which would reap it without asking what it used. In the loop's own thread:
-            # bubblewrap dies with the thread that started it.
+            # Not through asyncio, which would reap it without reading its resource usage. In the loop's own
+            # thread: bubblewrap dies with the thread that started it.
             process = subprocess.Popen(  # noqa: ASYNC220
                 [str(program), *words],
                 stdin=files.stdin,
@@ -167,7 +169,7 @@ async def _run(program: Path, site: Site, order: RunSpec, files: BoxFiles, out: 
                 pass_fds=[tells, rules.fileno()],
                 env={},
                 start_new_session=True,
-                # As root: become the programs' user first, who owns nothing outside either.
+                # As root: switch first to the programs' user, which owns nothing outside the box either.
                 user=site.outer_uid if is_root else None,
                 group=site.outer_uid if is_root else None,
                 extra_groups=[] if is_root else None,
@@ -178,7 +180,7 @@ async def _run(program: Path, site: Site, order: RunSpec, files: BoxFiles, out: 
         try:
             return await watch.until_the_end(told)
         finally:
-            # Also when we are cancelled.
+            # Also when this task is cancelled.
             await watch.end()
 
 
@@ -210,19 +212,19 @@ def _limiting(order: RunSpec) -> str:
     limits = order.limits
     return LIMITING.format(
         seconds=-(-limits.cpu_ms // 1000) + 1,
-        # In blocks of 512 bytes, as POSIX has it.
+        # In blocks of 512 bytes, as POSIX defines.
         blocks=limits.output_kb * 2,
         files=limits.open_files,
         stack_kb=limits.memory_kb if limits.stack_kb is None else limits.stack_kb,
-        # And the shell.
+        # One more for the shell.
         processes=limits.processes + 1,
-        # The machine's protection, not the verdict's: that comes from the resident size.
+        # Protects the machine and does not decide the verdict, which depends on the resident size.
         address_kb=limits.memory_kb * 4 + (1 << 21),
     )
 
 
 class _Watch:
-    """Looks at the processes of one run, and ends it for what it uses."""
+    """Polls the processes of one run, and kills it when it exceeds a limit."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], order: RunSpec, files: BoxFiles, out: Path | None
@@ -278,14 +280,14 @@ class _Watch:
         elif wall_ms > limits.wall_ms * CEILING:
             self._end("starved")
         elif wall_ms > limits.wall_ms and not self._seen.is_runnable:
-            # Who wants a processor and gets none has not slept.
+            # Not for a runnable process: one that waits for a processor has not slept.
             self._end("wall")
 
     def _has_left_too_much(self) -> bool:
         return self._out is not None and bytes_below(self._out) > self._order.out_kb * 1024
 
     def _programs(self) -> Sequence[int]:
-        """Everything below process 1 of the box, which is the shell."""
+        """All processes below process 1 of the box, which is the shell."""
         return [pid for first in children_of(self._process.pid) for pid in children_of(first)]
 
     def _end(self, by: str) -> None:
@@ -293,21 +295,22 @@ class _Watch:
         self.kill()
 
     async def end(self) -> None:
-        """Nothing of it is left when this returns. Can be repeated."""
+        """Nothing of the run is left when this returns. Can be repeated."""
         if not self._reaped:
             self.kill()
             await asyncio.to_thread(self._process.wait)
             self._reaped = True
 
     def kill(self) -> None:
-        """Process 1 of the box first: with it goes everything inside, and bubblewrap still counts it."""
+        """Kills process 1 of the box first: everything inside ends with it, and bubblewrap still accounts
+        for it."""
         for pid in children_of(self._process.pid) or [self._process.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
 
 
 def _exit_code(told: bytes) -> int | None:
-    """Said only when the box was whole, so that a failure of bubblewrap is never taken for the program's."""
+    """Reported only if the box was complete, so a failure of bubblewrap is never taken for the program's."""
     for line in told.splitlines():
         with suppress(ValueError, RecursionError):
             said: Any = json.loads(line)
@@ -319,7 +322,7 @@ def _exit_code(told: bytes) -> int | None:
 
 @contextmanager
 def _scratch(site: Site, order: RunSpec) -> Generator[Path]:
-    """What the program may write to in /out; it is copied from there when nobody writes any more."""
+    """The folder that the program may write to as /out; it is copied after all processes have ended."""
     folder = Path(tempfile.mkdtemp(dir=site.workspace, prefix="out-"))
     try:
         if order.out_from is not None:

@@ -1,4 +1,5 @@
-"""A box for one run: the same program as a command. Slower to start, and nothing is kept that could break."""
+"""A box for one run: the same program as a command. Slower to start, but it keeps no state that could
+break."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the command printed, cut to its bounds."""
+    """The command's output, cut to its bounds."""
 
     stdout: bytes
     stderr: bytes
@@ -36,7 +37,7 @@ class Said:
 async def run_once(
     program: Path, site: Site, order: RunSpec, files: BoxFiles, bounds: Bounds
 ) -> tuple[RunOutcome, Said]:
-    """Raises ProtocolError when the command says anything else than one line."""
+    """Raises ProtocolError when the command prints anything else than one line."""
     words = [f"fd{number}={descriptor}" for number, descriptor in enumerate(files.all())]
     process: asyncio.subprocess.Process | None = None
     watched, held = os.pipe()
@@ -60,8 +61,8 @@ async def run_once(
         watched = -1
         said = await _listen(process, bounds, order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)
     finally:
-        # The end of the lifeline ends the run, also when we are cancelled here. Then it is seen to its end:
-        # the caller may close its loop at once, and nobody would be left to reap it.
+        # Closing this pipe ends the run, also when this task is cancelled. Then the process is waited for:
+        # the caller may close its loop immediately, and nothing would be left to reap it.
         os.close(held)
         if watched >= 0:
             os.close(watched)
@@ -87,7 +88,7 @@ async def _listen(process: asyncio.subprocess.Process, bounds: Bounds, seconds: 
 
 
 async def drain(stream: asyncio.StreamReader, bytes_max: int) -> tuple[bytes, bool]:
-    """Read to the end and keep the beginning: a writer must not wait for us, however much it writes."""
+    """Read to the end and keep the beginning: the writer must not block, however much it writes."""
     kept = bytearray()
     total = 0
     while block := await stream.read(BLOCK_BYTES):

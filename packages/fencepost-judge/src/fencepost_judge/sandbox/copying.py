@@ -1,4 +1,4 @@
-"""Taking files out of a box by hand, as `box/copyout.c` does it: step by step, following nothing."""
+"""Copies files out of a box in Python, as `box/copyout.c` does: step by step, following no links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK_BYTES = 65_536
 
 
 class OutputRefused(Exception):
-    """What the program left is no plain tree of files, or too much. `reason` is said to its author."""
+    """The program's output is not a plain tree of files, or is too large. `reason` is shown to its author."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class _Budget:
 
 
 def copy_out(source: Path, target: Path, *, bytes_max: int, files_max: int = FILES_MAX) -> None:
-    """Every process of the box is dead by now, but names and kinds are what it left."""
+    """Every process of the box has ended by now, but the names and types of files are still untrusted."""
     budget = _Budget(bytes_max, files_max)
     origin = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     place = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -48,7 +48,7 @@ def copy_out(source: Path, target: Path, *, bytes_max: int, files_max: int = FIL
 
 
 def bytes_below(folder: Path) -> int:
-    """How much lies there; what goes away while one looks is not there."""
+    """The total size of the files; a file that disappears meanwhile counts as absent."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

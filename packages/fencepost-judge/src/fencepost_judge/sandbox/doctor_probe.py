@@ -1,4 +1,4 @@
-"""Whether programs that nobody trusts can be run here: bubblewrap, user namespaces, cgroups."""
+"""Checks whether untrusted programs can be run here: bubblewrap, user namespaces, cgroups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def probe_judge(machine: Machine) -> list[Finding]:
 
 
 def _store_folder() -> Path | None:
-    """The folder of the judge's test data, unless a bucket has them."""
+    """The folder of the judge's test data, unless they are in a bucket."""
     place = str(JudgeSettings.load().store)
     return None if "://" in place else Path(place)
 
@@ -34,7 +34,7 @@ def probe_sandbox(machine: Machine) -> list[Finding]:
 
 
 def probe_box(machine: Machine) -> Finding:
-    """The judge's own sandbox: compiled already, or a compiler to do it with."""
+    """The judge's own sandbox: compiled already, or a compiler is available."""
     compiled = box_binary.compiled()
     if compiled is not None:
         return Finding(AREA, "fencepost-box", FindingState.OK, f"compiled  {compiled}")
@@ -64,7 +64,7 @@ def probe_bubblewrap(machine: Machine) -> Finding:
 
 
 def probe_user_namespaces(machine: Machine) -> Finding:
-    """Made for real: a limit above zero does not mean that a hardened container allows one."""
+    """Creates one: a limit above zero does not mean that a hardened container allows it."""
     name = "user namespaces"
     limit = (machine.text("/proc/sys/user/max_user_namespaces") or "0").strip()
     remedy = (
@@ -106,7 +106,7 @@ def probe_cgroups(machine: Machine) -> Finding:
 
 
 def own_place(mounted: str, memberships: str) -> str:
-    """Where this process is in the tree of v2: what is delegated is there, and as a rule not at its root."""
+    """The cgroup of this process in the v2 tree: delegation applies there, and usually not at the root."""
     lines = (line.removeprefix("0::") for line in memberships.splitlines() if line.startswith("0::"))
     return mounted + next(lines, "/").rstrip("/")
 

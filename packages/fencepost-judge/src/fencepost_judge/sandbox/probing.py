@@ -1,4 +1,4 @@
-"""What the sandbox can do here, found by doing it: `fencepost judge probe` says it, and so does the start."""
+"""What the sandbox can do here, found by trying it; reported by `fencepost judge probe` and at startup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ NO_CGROUP = (
     "Run as root, or delegate a cgroup with the memory and pids controllers."
 )
 COUNTED_BY_NAMESPACE = (5, 14)
-"""The kernel since which RLIMIT_NPROC counts a user's processes for each user namespace apart."""
+"""The kernel version since which RLIMIT_NPROC counts a user's processes separately for each user
+namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,11 @@ class Report:
     error: str = ""
     remedy: str = ""
     bubblewrap: Path | None = None
-    """What holds programs here, where fencepost-box could not be compiled."""
+    """The bubblewrap program, if it is used because fencepost-box could not be compiled."""
 
     @property
     def kind(self) -> str:
-        """In a word or two: what holds programs here."""
+        """A short name of the sandbox in use."""
         return "bubblewrap" if self.bubblewrap else f"box, cgroup {self.facts['cgroup']}"
 
     @property
@@ -85,12 +86,12 @@ class Report:
 
 
 def probe_machine(*, cgroup: bool = True) -> Report:
-    """Start a box's holder for real: a limit above zero does not mean that a container allows it."""
+    """Starts a box's holder: a limit above zero does not mean that a container allows it."""
     try:
         box = box_binary.find()
     except (box_binary.CannotCompile, OSError) as error:
         return _probe_bubblewrap(str(error))
-    # Any folder will do, as nothing runs: one of its own would stay for ever where a kill meets the probe.
+    # Any folder will do, as nothing runs: a temporary one would remain for ever if the probe were killed.
     words = Site(box.parent, cgroup=cgroup).words()
     try:
         done = subprocess.run(
@@ -110,7 +111,7 @@ def _kernel(release: str) -> tuple[int, ...]:
 
 
 def _probe_bubblewrap(why: str) -> Report:
-    """Nobody could compile fencepost-box: the next best, if it is there and works."""
+    """The fallback when fencepost-box could not be compiled: bubblewrap, if it is installed and works."""
     found = bubblewrap.find()
     wrong = bubblewrap.probe(found) if found else ""
     if found is None or wrong:

@@ -1,4 +1,4 @@
-"""What processes use, as /proc tells it while they run."""
+"""The resource usage of running processes, from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The most of each that was seen, and whether somebody wanted a processor at the last look."""
+    """The maxima seen so far, and whether a process was runnable at the last poll."""
 
     cpu_ms: int = 0
     peak_kb: int = 0
@@ -22,7 +22,7 @@ class Seen:
 
 
 def children_of(pid: int) -> Sequence[int]:
-    """Of all its threads; nothing for a process that is gone."""
+    """The children of all its threads; empty for a process that is gone."""
     found: list[int] = []
     with suppress(OSError, ValueError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -31,7 +31,7 @@ def children_of(pid: int) -> Sequence[int]:
 
 
 def look_at(pids: Iterable[int], before: Seen) -> Seen:
-    """These and all below them. CPU time includes children that are gone and were waited for."""
+    """These processes and all below them. CPU time includes children that are gone and were waited for."""
     ticks, peak_kb, runnable = 0, before.peak_kb, False
     todo = list(pids)
     while todo:
@@ -46,7 +46,7 @@ def look_at(pids: Iterable[int], before: Seen) -> Seen:
 
 
 def _stat(pid: int | str) -> list[str]:
-    """The fields behind the name, which may hold anything: state first."""
+    """The fields after the process name, which may contain anything: state first."""
     with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         return text.rpartition(")")[2].split()
@@ -54,7 +54,7 @@ def _stat(pid: int | str) -> list[str]:
 
 
 def states_of(pid: int) -> set[str]:
-    """Of all its threads, by the kernel's letters; nothing for a process that is gone."""
+    """The states of all its threads, by the kernel's letters; empty for a process that is gone."""
     with suppress(OSError):
         stats = (_stat(f"{pid}/task/{task.name}") for task in Path(f"/proc/{pid}/task").iterdir())
         return {fields[0] for fields in stats if fields}

@@ -1,4 +1,4 @@
-"""What a run may do and use, as a value, and as the words that fencepost-box reads."""
+"""What a run may do and use, as a value, and as the arguments that fencepost-box reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one run. Time is CPU time; the wall clock only ends what sleeps."""
+    """Limits of one run. Time is CPU time; the wall clock only ends programs that sleep."""
 
     cpu_ms: int = 1000
     wall_ms: int = 10_000
@@ -23,7 +23,7 @@ class Limits:
     inodes: int = 4096
 
     def words(self) -> list[str]:
-        # A stack bounded by the memory alone: a deep recursion then ends as what it is, too much memory.
+        # By default only the memory limit bounds the stack: a deep recursion then ends with a memory verdict.
         stack_kb = self.memory_kb if self.stack_kb is None else self.stack_kb
         return [
             f"cpu_ms={self.cpu_ms}",
@@ -43,11 +43,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """One run: what to start, with what around it.
+    """One run: what to start, and its environment.
 
     `binds` maps a path below the workspace to its place in the box, read-only. `out` is a host folder, new
-    and empty, that receives what the program left in /out; `out_from`, below the workspace, is what /out
-    begins with.
+    and empty, that receives what the program left in /out; `out_from`, below the workspace, is the initial
+    content of /out.
     """
 
     args: Sequence[str]

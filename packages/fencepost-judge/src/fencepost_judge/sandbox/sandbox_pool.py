@@ -1,4 +1,5 @@
-"""The boxes of one judge: as many at once as there are slots, agents first, a command when an agent fails."""
+"""The boxes of one judge: at most one run for each slot, by agents first, by a command when an agent
+fails."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ _log = get_logger(__name__)
 Attend = Callable[[asyncio.Task[RunOutcome], asyncio.Task[RunOutcome]], Awaitable[None]]
 """Returns when both have ended."""
 TRIES = 3
-"""A sandbox error is tried again this often before it is believed."""
+"""How often a run with a sandbox error is tried before the error is reported."""
 
 
 class SandboxPool:
-    """Runs orders. Use as a context; at its end nothing of any run is left."""
+    """Executes runs. Use as a context manager; at its end nothing of any run is left."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class SandboxPool:
         box_program: Path | None = None,
         bubblewrap: Path | None = None,
     ) -> None:
-        """With `bubblewrap` every run goes there: it is for machines on which there is no program of ours."""
+        """With `bubblewrap` every run uses it: it is for machines without fencepost-box."""
         self.site = site
         self._metrics = metrics
         self._slots = slots
@@ -57,7 +58,7 @@ class SandboxPool:
 
     @property
     def busy(self) -> int:
-        """How many of them are in use."""
+        """How many boxes are in use."""
         return len(self._agents) - self._idle.qsize()
 
     async def __aenter__(self) -> SandboxPool:
@@ -72,7 +73,7 @@ class SandboxPool:
         await self._sweep()
 
     async def run(self, order: RunSpec, files: BoxFiles) -> RunOutcome:
-        """One run, as the attempt that the order names. A sandbox error comes back as one, after retries."""
+        """One run, as the attempt that the order names. A sandbox error is returned after retries."""
         async with self._getting:
             agent = await self._idle.get()
         return await self._run_in(agent, order, files)
@@ -80,8 +81,8 @@ class SandboxPool:
     async def run_pair(
         self, first: tuple[RunSpec, BoxFiles], second: tuple[RunSpec, BoxFiles], attend: Attend
     ) -> tuple[RunOutcome, RunOutcome]:
-        """Two programs that talk to each other: both or none, or two pairs would wait with one box each.
-        `attend` is there while they run."""
+        """Runs two connected programs. Takes both boxes or none, or two pairs could wait with one box
+        each. `attend` runs beside them."""
         if self._slots < 2:
             raise InvalidInput("Programs that talk to each other need two slots.", field="JUDGE_SLOTS")
         async with self._getting:
@@ -101,7 +102,7 @@ class SandboxPool:
         finally:
             for run in running:
                 run.cancel()
-            # Each gives its box back, whatever has happened.
+            # Each run returns its box, whatever has happened.
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_in(self, agent: Agent, order: RunSpec, files: BoxFiles) -> RunOutcome:
@@ -110,9 +111,10 @@ class SandboxPool:
             for left in reversed(range(TRIES)):
                 outcome = await self._counted(agent, order, files)
                 if outcome.verdict is Verdict.SE:
-                    # A resident root is the machine as it was: a library that was upgraded is gone from it.
+                    # A resident root shows the machine as it was: a library that was upgraded since is
+                    # missing from it.
                     await agent.close()
-                # What the program wrote cannot be taken back from a pipe: such a run is not repeated.
+                # What the program wrote to a pipe cannot be taken back: such a run is not repeated.
                 if outcome.verdict is not Verdict.SE or not left or files.pipes:
                     break
                 _rewind(files)
@@ -131,7 +133,7 @@ class SandboxPool:
         except ProtocolError as error:
             self._metrics.protocol_errors.labels(reason=error.reason).inc()
             _log.error("protocol_error", reason=error.reason, job_id=order.job_id)
-            # An answer that is not understood leaves the conversation nowhere.
+            # After an invalid answer the state of the connection is unknown.
             await agent.close()
             outcome = sandbox_failure(f"protocol: {error.reason}")
         finally:
@@ -165,7 +167,7 @@ class SandboxPool:
         return outcome
 
     def _of_this_attempt(self, order: RunSpec, outcome: RunOutcome) -> RunOutcome:
-        """What is written is the claim's own attempt, whatever the answer says."""
+        """Always records the claimed attempt, whatever the answer says."""
         if (outcome.job_id, outcome.attempt_id) != (order.job_id, order.attempt_id) and (
             outcome.verdict is not Verdict.SE
         ):
@@ -179,7 +181,7 @@ class SandboxPool:
         return outcome.of(order.job_id, order.attempt_id)
 
     async def _sweep(self) -> None:
-        """Remove what a judge that was killed left in the cgroup tree."""
+        """Remove what a killed judge left in the cgroup tree."""
         if self._bubblewrap is not None:
             return
         with suppress(OSError):
@@ -188,7 +190,7 @@ class SandboxPool:
 
 
 def _rewind(files: BoxFiles) -> None:
-    """A run that was cut off has read some of its input and written some output."""
+    """Rewinds the files: a run that was cut off has read some of its input and written some output."""
     for descriptor in files.all():
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.lseek(descriptor, 0, os.SEEK_SET)

@@ -1,7 +1,7 @@
-"""The filter of `box/guard.c` once more, for bubblewrap: which system calls a stranger may not make.
+"""The filter of `box/guard.c` again, for bubblewrap: the system calls that an untrusted program may not make.
 
-As a program for the kernel, made without a compiler. A test holds both lists against each other, and these
-numbers against the kernel's own headers.
+It is generated as a BPF program, without a compiler. A test compares both lists with each other, and these
+numbers with the kernel's own headers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Calls above this one did not exist when this was written: nobody has judged them.
+# Calls above this one did not exist when this was written: they have not been reviewed.
 NEWEST_CALL = 462
 
 REFUSED: Mapping[str, tuple[int | None, int | None]] = {
@@ -102,7 +102,7 @@ WEIGHED: Mapping[str, tuple[int, int]] = {
     "prlimit64": (302, 261),
     "personality": (135, 92),
 }
-"""Refused by their arguments. All numbers are those of x86_64 and of aarch64."""
+"""Calls that are refused by their arguments. All numbers are those of x86_64 and of aarch64."""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NEW_NAMESPACES = 0x7E020000
@@ -115,7 +115,7 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One instruction; the jumps are counted from the next one."""
+    """One instruction; jumps are relative to the next one."""
 
     code: int
     value: int
@@ -131,14 +131,14 @@ def is_known_machine() -> bool:
 
 
 def filter_program(machine: str | None = None) -> bytes:
-    """As seccomp takes it, and `bwrap --seccomp` reads it."""
+    """In the form that seccomp takes and `bwrap --seccomp` reads."""
     column, architecture = _ARCHITECTURES[machine or platform.machine()]
     steps = [
         _Step(_LOAD, _ARCHITECTURE_AT),
         _Step(_EQUALS, architecture, 1, 0),
         _Step(_ANSWER, _KILL),
         _Step(_LOAD, _NUMBER_AT),
-        # The x32 calls of x86_64 have a bit that lies above this too.
+        # The x32 calls of x86_64 have a bit set that is also above this number.
         *_refused(_Step(_ABOVE, NEWEST_CALL, 0, 1), errno.ENOSYS),
     ]
     for name, numbers in REFUSED.items():
@@ -158,16 +158,16 @@ def _refused(test: _Step, error: int) -> list[_Step]:
 
 
 def _weighed() -> Mapping[str, list[_Step]]:
-    """What decides about a call by its argument: ends with an answer either way."""
+    """The instructions that decide about a call by its argument: each list ends with an answer either way."""
     allow, deny = _Step(_ANSWER, _ALLOW), _Step(_ANSWER, _REFUSE | errno.EPERM)
 
     def argument(number: int) -> _Step:
         return _Step(_LOAD, _ARGUMENTS_AT + 8 * number)
 
     return {
-        # A thread and a process are fine; a namespace is not.
+        # A thread and a process are allowed; a namespace is not.
         "clone": [argument(0), _Step(_HAS_BITS, _NEW_NAMESPACES, 0, 1), deny, allow],
-        # A FIFO is fine; a device is not.
+        # A FIFO is allowed; a device is not.
         "mknodat": [
             argument(2),
             _Step(_AND, 0o170000),
@@ -175,10 +175,10 @@ def _weighed() -> Mapping[str, list[_Step]]:
             deny,
             allow,
         ],
-        # Typing into a terminal.
+        # Injecting input into a terminal.
         "ioctl": [argument(1), _Step(_EQUALS, _TIOCSTI, 0, 1), deny, allow],
-        # One's own limits only: process 1 has the same user id as the program.
+        # Only the caller's own limits: process 1 has the same user id as the program.
         "prlimit64": [argument(0), _Step(_EQUALS, 0, 1, 0), deny, allow],
-        # Only to ask for the personality.
+        # Only to read the personality.
         "personality": [argument(0), _Step(_EQUALS, 0xFFFFFFFF, 1, 0), deny, allow],
     }

@@ -1,4 +1,4 @@
-"""What the commands of nonces and transactions share: a house, a node for one question, a table."""
+"""What the commands of nonces and transactions share: a client, a short-lived node, a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def with_client(ask: Callable[[KernelClient], Awaitable[T]]) -> T:
-    import asyncio  # noqa: PLC0415 - No help needs it.
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     from fencepost.app import Fencepost  # noqa: PLC0415
 
@@ -28,9 +28,9 @@ def with_client(ask: Callable[[KernelClient], Awaitable[T]]) -> T:
 
 
 def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitable[T]]) -> T:
-    """A node for one question: it asks the owner to hand over, writes under its own fence, and goes.
+    """Run `ask` on a short-lived node: it asks the owner to hand over, and writes under its own fence.
 
-    No member: for the time of a command it would be the home of signers, and nobody could reach it.
+    It does not join as a member: signers would be assigned to it, and no other node could reach it.
     """
     from fencepost_nonces.http_service import first_nonce_of  # noqa: PLC0415
     from fencepost_nonces.node import Node  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`fencepost nonces`: look at signers and their nonces, and settle one by hand."""
+"""`fencepost nonces`: inspect signers and their nonces, and settle a nonce by hand."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ app.command("resume")(recovery.resume)
 
 @app.command("signers")
 def signers(json_output: JsonOption = False) -> None:
-    """Every signer: who holds it, where its sequence stands, what is under way."""
-    from fencepost_nonces import queries  # noqa: PLC0415 - Loads what --help need not.
+    """List every signer: its holder, the position of its sequence, and the nonces in flight."""
+    from fencepost_nonces import queries  # noqa: PLC0415 - Not needed by --help.
 
     rows = with_client(lambda fp: fp.run(queries.signers()))
     if json_output:
@@ -72,7 +72,7 @@ def show(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many nonces at most.")] = 20,
     json_output: JsonOption = False,
 ) -> None:
-    """One signer, and its newest nonces."""
+    """Show one signer and its newest nonces."""
     from fencepost_nonces import queries  # noqa: PLC0415
     from fencepost_nonces.signer import Signer  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ def show(
 
 @app.command("nodes")
 def nodes(json_output: JsonOption = False) -> None:
-    """The nodes that are alive, by the leases on their addresses."""
+    """List the live nodes, by the leases on their addresses."""
     from fencepost_nonces import nonce_calls  # noqa: PLC0415
 
     seen = with_client(lambda fp: fp.run(nonce_calls.nodes()))
@@ -111,7 +111,7 @@ def reserve(
     request_ids: Annotated[list[str], typer.Argument(metavar="REQUEST", help="One id for each nonce.")],
     json_output: JsonOption = False,
 ) -> None:
-    """A nonce for each request; the same request gets the same again. Only you can give it back."""
+    """Reserve a nonce for each request; the same request gets the same nonce. Only you can release it."""
     rows = with_node(chain_id, signer, lambda node, one: node.reserve(one, request_ids))
     if json_output:
         answer_json(
@@ -132,21 +132,21 @@ def used(
         str | None, typer.Option("--tx-hash", help="By this transaction.", show_default=False)
     ] = None,
 ) -> None:
-    """The nonce was used: CONSUMED."""
+    """Mark a nonce as used: CONSUMED."""
     with_node(chain_id, signer, lambda node, one: node.mark_used(one, nonce, hold, tx_hash))
     answer(f"{nonce}: CONSUMED")
 
 
 @app.command("release")
 def release(chain_id: ChainId, signer: SignerName, nonce: Nonce, hold: Hold) -> None:
-    """The nonce was not used and nobody has signed it: RELEASED. Refused from SIGNING on."""
+    """Release a nonce that was neither used nor signed: RELEASED. Refused from SIGNING on."""
     with_node(chain_id, signer, lambda node, one: node.mark_recyclable(one, nonce, hold))
     answer(f"{nonce}: RELEASED")
 
 
 @app.command("sync")
 def sync(chain_id: ChainId, signer: SignerName) -> None:
-    """Lift the sequence to the chain: when the key was used elsewhere."""
+    """Raise the sequence to the chain's count, after the key was used elsewhere."""
     from fencepost_nonces import nonce_calls  # noqa: PLC0415
     from fencepost_nonces.sending.rpc import Chain  # noqa: PLC0415
     from fencepost_nonces.settings import NoncesSettings  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""After `fencepost recover`: a person says where a signer goes on, and what became of a transaction.
+"""After `fencepost recover`: an operator sets a signer's next nonce, and the outcome of a transaction.
 
-A restored backup does not know what was given out and sent after it was made. The chain knows what is mined
-and what its pool holds; what is held or signed elsewhere only people know.
+A restored backup does not contain what was issued and sent after it was made. The chain knows what is mined
+and what its pool holds; only people know what is held or signed elsewhere.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def resume(
         ),
     ] = None,
 ) -> None:
-    """After a restored backup: where the signer goes on. Without arguments, every signer that waits.
+    """After a restored backup: set where a signer continues. Without arguments, every signer that waits.
 
-    What lies between what the chain counts and --next may have been given out in the lost time: it is held
-    for whoever has it, as `fencepost nonces show` tells, until he or the chain says that it was used.
+    Nonces between the chain's count and --next may have been issued in the lost time. They are held for their
+    owner, as `fencepost nonces show` lists, until the owner or the chain says that they were used.
     """
     if chain_id is not None and signer is not None:
         _resume_one(chain_id, signer, next_nonce)
         return
     if chain_id is not None or next_nonce is not None:
         raise UserError("Name the chain and the signer, or nothing at all.", ExitCode.USAGE)
-    from fencepost_nonces import nonce_calls, queries  # noqa: PLC0415 - Loads what --help need not.
+    from fencepost_nonces import nonce_calls, queries  # noqa: PLC0415 - Not needed by --help.
 
     for row in with_client(lambda fp: fp.run(queries.recovering())):
         _resume_one(row["chain_id"], row["signer"], None)
@@ -75,10 +75,10 @@ def _resume_one(chain_id: int, signer: str, next_nonce: int | None) -> None:
 
 
 async def _counted(one: Signer) -> tuple[int, int] | None:
-    """What the newest block counts, and what the pool goes up to; None when there is no chain to ask.
+    """The transaction counts at the newest block and with the pool; None when there is no chain to ask.
 
-    The highest of several looks: an endpoint that lags behind counts less, and what it does not count would
-    be given out once more.
+    The highest of several reads: an endpoint that lags behind counts less, and the nonces that it does not
+    count would be issued again.
     """
     chain = _chain(one.chain_id)
     if chain is None or not one.name.startswith("0x"):
@@ -91,7 +91,7 @@ async def _counted(one: Signer) -> tuple[int, int] | None:
 
 
 def vouch(transaction_id: TransactionId) -> None:
-    """Nothing of it was mined, neither in the time that a backup has lost nor with its nonce: it is sent."""
+    """Confirm that it was mined neither in the time that the backup lost nor with its nonce: it is sent."""
     from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     facts = _in_doubt(transaction_id)
@@ -107,7 +107,7 @@ def close(
     transaction_id: TransactionId,
     tx_hash: Annotated[str, typer.Option("--tx-hash", help="As which it was mined.")],
 ) -> None:
-    """It was mined as this hash, which is not written down here. It will not be sent again."""
+    """Confirm that it was mined as this hash, which is not recorded here. It is not sent again."""
     from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     facts = _in_doubt(transaction_id)
@@ -121,9 +121,9 @@ def close(
 
 
 async def _receipt(one: Signer, tx_hash: str) -> dict[str, Any]:
-    """What is kept of the receipt; a hash that the chain does not know, or of another sender, is refused.
+    """The stored part of the receipt. Refuses a hash that the chain does not know, or of another sender.
 
-    So is one whose block the chain does not have at its number: it is of a fork, or an endpoint lags behind.
+    Also refuses one whose block the chain does not have at its number: a fork, or an endpoint lags behind.
     """
     chain = _chain(one.chain_id)
     if chain is None:

@@ -48,8 +48,8 @@ def send(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Take a transaction in. The same key again answers the same transaction."""
-    from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415 - Loads what --help need not.
+    """Submit a transaction. The same key again returns the same transaction."""
+    from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415 - Slow to load.
     from fencepost_nonces.sending.transaction_calls import TransactionRequest  # noqa: PLC0415
     from fencepost_nonces.settings import NoncesSettings  # noqa: PLC0415
     from fencepost_nonces.signer import Signer, address  # noqa: PLC0415
@@ -77,7 +77,7 @@ def send(
 
 @app.command("show")
 def show(transaction_id: TransactionId, json_output: JsonOption = False) -> None:
-    """Everything about one transaction."""
+    """Show everything about one transaction."""
     from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     found = with_client(lambda fp: fp.run(tx_calls.find(transaction_id)))
@@ -94,7 +94,7 @@ def list_transactions(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
-    """The newest transactions."""
+    """List the newest transactions."""
     from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     rows = with_client(lambda fp: fp.run(tx_calls.newest(limit)))
@@ -109,7 +109,7 @@ def list_transactions(
 
 @app.command("cancel")
 def cancel(transaction_id: TransactionId) -> None:
-    """Cancel it: at once if it waits; otherwise a no-op takes its nonce, and the chain decides."""
+    """Cancel a transaction: at once if it waits; otherwise a no-op takes its nonce, and the chain decides."""
     from fencepost_nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     state = with_client(lambda fp: fp.run(tx_calls.cancel(transaction_id)))
@@ -120,7 +120,7 @@ def cancel(transaction_id: TransactionId) -> None:
 
 @app.command("keys")
 def keys(json_output: JsonOption = False) -> None:
-    """The addresses that can be signed for here. Never a key."""
+    """List the addresses whose keys are configured here. Never shows a key."""
     from fencepost_nonces.signer import checksummed  # noqa: PLC0415
 
     known = sorted(checksummed(address) for address in _addresses())
@@ -131,7 +131,7 @@ def keys(json_output: JsonOption = False) -> None:
 
 
 def _addresses() -> frozenset[str]:
-    import asyncio  # noqa: PLC0415 - No help needs it.
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     from fencepost_nonces.sending.keys import keys_of  # noqa: PLC0415
     from fencepost_nonces.settings import NoncesSettings  # noqa: PLC0415

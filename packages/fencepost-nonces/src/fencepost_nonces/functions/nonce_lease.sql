@@ -1,7 +1,8 @@
--- The signer's lease: who may write, and what the last one left.
+-- The signer's lease: which node may write, and what the last owner left.
 --
--- The lease is the kernel's, under the name signer:<chain>:<signer>. Acquiring it settles in the same transaction what the
--- last owner left, so that there is no moment at which a new owner has the token and not yet the house in order.
+-- The lease is the kernel's, under the name signer:<chain>:<signer>. Acquiring it settles in the same
+-- transaction what the last owner left, so a new owner never has the token before the old owner's
+-- reservations are settled.
 --
 -- Locks, in this order everywhere: the lease, the signer, its transactions, its allocations in order of nonce.
 
@@ -24,8 +25,8 @@ begin
   end if;
 end $$;
 
--- The fence of every write: the lease's row is locked against a takeover, and owner and token are compared, in one
--- statement. p_op is what was attempted, for the record. Answers the signer's id.
+-- The fence of every write: locks the lease's row against a takeover and compares owner and token, in one
+-- statement. p_op names the attempted operation, for the record. Returns the signer's id.
 create or replace function fencepost._nonce_fence(
   p_op text, p_chain_id bigint, p_signer text, p_owner text, p_token bigint
 ) returns bigint
@@ -51,7 +52,7 @@ begin
   select s.signer_id, s.fencing_token into v_id, v_highest from fencepost.nonce_signer s
   where s.chain_id = p_chain_id and s.signer = p_signer;
   if v_refusal is null and v_highest is distinct from p_token then
-    -- The lease's row was deleted and made again: its token says nothing.
+    -- The lease's row was deleted and made again: its token proves nothing.
     v_refusal := 'not_owner';
   end if;
   if v_refusal is not null then
@@ -63,9 +64,10 @@ begin
   return v_id;
 end $$;
 
--- What the last owner left, by what we know of it. Reserved for our own signing and never handed to it: nobody can have
--- signed it, so it is a gap again. From SIGNING on it may have been signed: adopted, to be sent on as it is. Reserved for
--- a caller who signs himself: left alone, he or the chain will tell.
+-- Settle what the last owner left, by its state. Reserved for managed signing and never passed to the signer:
+-- it cannot have been signed, so it is a gap again. From SIGNING on it may have been signed: adopted, to be
+-- sent as it is. Reserved for a caller that signs itself: left alone until the caller reports or the chain
+-- proves its use.
 create or replace function fencepost._nonce_settle(
   p_signer_id bigint, p_token bigint, p_now timestamptz, out released bigint, out adopted bigint
 ) language plpgsql volatile
@@ -89,9 +91,9 @@ begin
   select count(*) into adopted from kept;
 end $$;
 
--- Acquire the signer, or renew it, and settle what the last owner left. Answers and does not refuse: that somebody else
--- holds it is an everyday matter here, and his name is the answer (owner differs from p_owner). A signer that is seen
--- for the first time begins at p_first_nonce: where the chain is.
+-- Acquire the signer, or renew it, and settle what the last owner left. Does not refuse when another node
+-- holds it, which is a normal case here: then the returned owner differs from p_owner. A signer that is seen
+-- for the first time starts at p_first_nonce: the chain's count.
 create or replace function fencepost.nonce_acquire(
   p_chain_id bigint, p_signer text, p_owner text, p_ttl interval, p_first_nonce bigint default 0
 ) returns table (owner text, token bigint, outcome text, acquired_at timestamptz, renewed_at timestamptz,
@@ -128,10 +130,11 @@ begin
   select * into v_signer from fencepost.nonce_signer s
   where s.chain_id = p_chain_id and s.signer = p_signer for no key update;
   if v_held.token <= v_signer.fencing_token then
-    -- Only after somebody deleted the lease's row, which nobody may: the token goes on where it was.
+    -- Only after the lease's row was deleted, which is never allowed: the token continues from its last
+    -- value.
     update fencepost.lease l set token = v_signer.fencing_token + 1 where l.resource = v_resource returning * into v_held;
   end if;
-  -- A transaction may have named the signer before anybody held it: it begins where the chain is as well.
+  -- A transaction may have named the signer before any node held it: it starts at the chain's count as well.
   update fencepost.nonce_signer s
   set fencing_token = v_held.token, updated_at = v_now,
       next_nonce = case when s.fencing_token = 0 then greatest(s.next_nonce, p_first_nonce) else s.next_nonce end
@@ -145,7 +148,7 @@ begin
                       v_left.released, v_left.adopted;
 end $$;
 
--- Hand the signer over: the lease is free at once, and whoever waits for it is told.
+-- Hand the signer over: the lease is free at once, and the nodes that wait for it are notified.
 create or replace function fencepost.nonce_hand_over(p_chain_id bigint, p_signer text, p_owner text, p_token bigint)
 returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -157,7 +160,7 @@ begin
   perform fencepost.wake_up('nonces.free:' || fencepost._nonce_resource(p_chain_id, p_signer));
 end $$;
 
--- Ask the owner to hand over: he does so when he is idle, or when his turn is over. A wish, no right.
+-- Ask the owner to hand over: it does so when it is idle, or when its turn is over. A request, not a right.
 create or replace function fencepost.nonce_want(p_chain_id bigint, p_signer text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -167,7 +170,8 @@ begin
   perform pg_notify('fencepost', 'nonces.wanted:' || fencepost._nonce_resource(p_chain_id, p_signer));
 end $$;
 
--- The nodes that are alive, by the leases they keep on their own addresses. Served by the lease's primary key.
+-- The nodes that are alive, by the leases they keep on their own addresses. Served by the lease's primary
+-- key.
 create or replace function fencepost.nonce_nodes() returns table (address text, owner text, expires_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,4 +1,4 @@
--- What becomes of one nonce. The table of moves, which the reference and a test know too:
+-- The state changes of one nonce. This is the table of moves, which the reference and a test contain too:
 --
 --   event        from                                to         else
 --   signing      HELD                                SIGNING
@@ -7,10 +7,11 @@
 --   used         everything but CONSUMED             CONSUMED   also RELEASED, by its last holder: used is used
 --   recyclable   HELD                                RELEASED   from SIGNING on it may have been signed: refused
 --
--- An event that has happened already, by the same hold and with the same hash, is answered as if it happened now. When the chain
--- has proved it used before its holder spoke, nobody knew the hash: his word adds it.
+-- An event that has happened already, by the same hold and with the same hash, has the same result again.
+-- When the chain has proved the nonce used before its holder reported, the hash was unknown: the holder's
+-- report adds it.
 
--- The move, or why not. Never raises a refusal; locks the allocation's row.
+-- The move, or the reason against it. Never raises a refusal; locks the allocation's row.
 create or replace function fencepost._nonce_move(
   p_signer_id bigint, p_token bigint, p_nonce bigint, p_hold bigint, p_event text, p_tx_hash text,
   out refusal text, out seen jsonb
@@ -41,7 +42,7 @@ begin
     return;
   end if;
   if v_row.status = v_to and p_event <> 'signed' then
-    -- Again; another hash is another claim.
+    -- A repeat; another hash is another claim.
     refusal := case when p_event = 'used' and p_tx_hash is distinct from v_row.tx_hash then 'already_finished' end;
     return;
   end if;
@@ -63,7 +64,7 @@ begin
   where a.signer_id = p_signer_id and a.nonce = p_nonce;
 end $$;
 
--- Fence, move, and raise what speaks against it.
+-- Fence, move, and raise the reason against it.
 create or replace function fencepost._nonce_mark(
   p_event text, p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text
 ) returns bigint
@@ -88,9 +89,10 @@ begin
   return v_id;
 end $$;
 
--- The nonce of a managed transaction is that transaction's to sign and to settle: it is cancelled, or the chain tells. Given back from
--- outside, the gap could be taken by nobody, for the transaction would still be bound to it. Bytes stored from outside would be sent
--- in its name, and would count as its own when they are mined. Counted and raised as mismatch.
+-- Only the managed transaction that holds a nonce may sign and settle it: it is cancelled, or the chain
+-- decides. If it were given back from outside, the gap could not be taken, because the transaction would
+-- still be bound to it. Bytes stored from outside would be sent in its name, and would count as its own when
+-- they are mined. Counted and raised as mismatch.
 create or replace function fencepost._nonce_refuse_bound(p_op text, p_chain_id bigint, p_signer text, p_nonce bigint, p_hold bigint)
 returns void
 language plpgsql volatile
@@ -107,7 +109,7 @@ begin
   end if;
 end $$;
 
--- The nonce was used: CONSUMED, by the transaction of this hash if it is known. Not of a managed transaction.
+-- The nonce was used: CONSUMED, by the transaction of this hash if it is known. Not for managed transactions.
 create or replace function fencepost.nonce_mark_used(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text default null
 ) returns void
@@ -118,7 +120,8 @@ begin
   perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);
 end $$;
 
--- The nonce was not used, and nobody has signed it: RELEASED, a gap that the next reservation takes. Not of a managed transaction.
+-- The nonce was not used and not signed: RELEASED, a gap that the next reservation takes. Not for managed
+-- transactions.
 create or replace function fencepost.nonce_mark_recyclable(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint
 ) returns void
@@ -129,7 +132,8 @@ begin
   perform fencepost._nonce_mark('recyclable', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
--- The signer is about to be asked: from here on the nonce may have been signed, and is never given back. Not of a managed transaction.
+-- Signing is about to begin: from here on the nonce may have been signed, and is never given back. Not for
+-- managed transactions.
 create or replace function fencepost.nonce_mark_signing(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint
 ) returns void
@@ -140,7 +144,8 @@ begin
   perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
--- Fence, mark as signed, and store the bytes. The same hash again is nothing new; another one is a replacement, and a version of its own.
+-- Fence, mark as signed, and store the bytes. The same hash again changes nothing; another hash is a
+-- replacement, stored as its own version.
 create or replace function fencepost._nonce_store(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text, p_raw bytea,
   p_purpose text
@@ -163,7 +168,8 @@ begin
   on conflict (signer_id, nonce, tx_hash) do nothing;
 end $$;
 
--- The signed bytes, stored under the fence before they leave the house. Not of a managed transaction (nonce_tx_signed).
+-- Store the signed bytes under the fence before they are sent. Not for managed transactions
+-- (nonce_tx_signed).
 create or replace function fencepost.nonce_mark_signed(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text, p_raw bytea,
   p_purpose text default 'send'
@@ -175,7 +181,7 @@ begin
   perform fencepost._nonce_store(p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash, p_raw, p_purpose);
 end $$;
 
--- The bytes were handed to a node of the chain. Not of a managed transaction (nonce_tx_broadcast).
+-- The bytes were handed to a node of the chain. Not for managed transactions (nonce_tx_broadcast).
 create or replace function fencepost.nonce_mark_broadcast(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint
 ) returns void
@@ -186,8 +192,8 @@ begin
   perform fencepost._nonce_mark('broadcast', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
--- Many ends at once, used or recyclable, in order of nonce; answers for each. A fence that fails is raised: it speaks
--- against all of them.
+-- Mark many nonces at once, used or recyclable, in order of nonce; returns a result for each. A fence that
+-- fails is raised: it applies to all of them.
 create or replace function fencepost.nonce_mark_many(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonces bigint[], p_holds bigint[], p_events text[],
   p_tx_hashes text[] default null

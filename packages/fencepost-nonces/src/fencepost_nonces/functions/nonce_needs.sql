@@ -1,7 +1,7 @@
--- What waits for a person among the signers and their transactions.
+-- What needs attention among the signers and their transactions.
 
--- Each need with how many there are. Counted up to a bound: a million is as urgent as ten thousand. Served by a small table and the
--- partial indexes nonce_transaction_in_doubt and nonce_transaction_unproved.
+-- Each need with its count. Counted up to a limit: a million is as urgent as ten thousand. Served by a small
+-- table and the partial indexes nonce_transaction_in_doubt and nonce_transaction_unproved.
 create or replace function fencepost.nonce_needs() returns table (need text, name text, things bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

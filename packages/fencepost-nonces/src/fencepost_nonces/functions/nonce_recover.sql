@@ -1,18 +1,23 @@
--- After a restore from a backup: what was given out and sent in the lost time is not written down here, and went on outside.
+-- After a restore from a backup: what was given out and sent in the lost time is not recorded here, and had
+-- its effect outside.
 --
--- So every nonce that may have been given out in the lost time is treated as the reservation of somebody outside: it waits for his
--- word, or for the chain's proof, and is given to nobody else. How many there were above the end of the sequence only the chain and
--- people know: until they have said it (nonce_resume), the signer gives out none.
+-- So every nonce that may have been given out in the lost time is treated as the reservation of an outside
+-- caller: it waits for that caller's report, or for the chain's proof, and is given to no other caller. Only
+-- the chain and operators know how many there were above the end of the sequence: until they have stated it
+-- (nonce_resume), the signer gives out none.
 --
 -- What the lost time may have done to a transaction, and what becomes of it here:
 --
 --   in the backup            may have been              here
---   QUEUED                   sent, with any nonce       in doubt: takes no nonce until a person vouches that it was not sent
---   BOUND, HELD              sent, with any nonce       its nonce is somebody's outside; QUEUED, and in doubt
---   BOUND, SIGNING or later  sent, with this nonce;     goes on with the same nonce, which can be mined once. Counted past without a
---                            replaced; mined            receipt that we know: in doubt, where it would else take another nonce
+--   QUEUED                   sent, with any nonce       in doubt: takes no nonce until an operator vouches that it
+--                                                       was not sent
+--   BOUND, HELD              sent, with any nonce       its nonce is an outside caller's; QUEUED, and in doubt
+--   BOUND, SIGNING or later  sent, with this nonce;     goes on with the same nonce, which can be mined once. Counted
+--                            replaced; mined            past without a known receipt: in doubt, where it would
+--                                                       otherwise take another nonce
 
--- Every nonce of ours that is free or unsigned becomes somebody's outside; transactions and holds of the lost time name nothing. Runs before the leases jump, in their transaction; locks in the order of all others.
+-- Every free or unsigned nonce becomes the reservation of an outside caller; transaction ids and holds of the
+-- lost time match nothing. Runs before the leases jump, in their transaction; takes locks in the usual order.
 create or replace function fencepost._recover_nonces(p_actor text) returns jsonb
 language plpgsql volatile
 as $$
@@ -22,7 +27,7 @@ declare
   v_nonces       bigint;
   v_transactions bigint;
 begin
-  -- For update: whoever has fenced a write ends it first.
+  -- For update: a transaction that has fenced a write ends first.
   perform 1 from fencepost.lease l where l.resource >= 'signer:' and l.resource < 'signer;' order by l.resource for update;
   perform 1 from fencepost.nonce_signer s order by s.signer_id for update;
   insert into fencepost.nonce_recovery (opened_at, actor) values (v_now, p_actor)
@@ -39,8 +44,9 @@ begin
         where o.state in ('QUEUED', 'BOUND', 'MINED')) u
   where t.transaction_id = u.transaction_id;
   get diagnostics v_transactions = row_count;
-  -- Also the reservations of callers: what one of them gave back in the lost time may be another's since, so a word about his old hold
-  -- must not give it back once more. He asks again with the same request, and gets the same nonce under a new hold.
+  -- Also the reservations of callers: a nonce that one of them gave back in the lost time may belong to
+  -- another since, so a report under the old hold must not give it back once more. The caller repeats the
+  -- same request, and gets the same nonce under a new hold.
   update fencepost.nonce_allocation a
   set status = 'HELD', caller_signs = true, hold = a.hold + fencepost._recover_jump(), locked_until = v_now, updated_at = v_now,
       request_id = case when a.status = 'HELD' and a.caller_signs then a.request_id
@@ -56,7 +62,7 @@ create or replace function fencepost._nonce_recovering() returns timestamptz
 language sql stable
 as $$ select r.opened_at from fencepost.nonce_recovery r $$;
 
--- Nobody has said yet where the signer goes on: counted and raised as not_running, with what to do.
+-- The signer's next nonce is not set yet: counted and raised as not_running, with what to do.
 create or replace function fencepost._nonce_refuse_recovering(p_signer fencepost.nonce_signer) returns void
 language plpgsql volatile
 as $$
@@ -71,8 +77,9 @@ begin
             'seen', jsonb_build_object('recovering_since', p_signer.recovering_since, 'next_nonce', p_signer.next_nonce));
 end $$;
 
--- Go on, at p_next_nonce or wherever the sequence stands above it. What lies between what the newest block counts and that was given
--- out in the lost time: reservations of somebody outside. Fenced. Answers the next nonce, and how many such there are.
+-- Go on at p_next_nonce, or where the sequence is if that is higher. The nonces from the newest block's count
+-- up to that were given out in the lost time: reservations of outside callers. Fenced. Returns the next
+-- nonce, and how many such reservations there are.
 create or replace function fencepost.nonce_resume(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_latest_count bigint, p_next_nonce bigint
 ) returns table (next_nonce bigint, outside bigint)
@@ -108,7 +115,8 @@ begin
   return next;
 end $$;
 
--- The recovery is over: a signer that is seen for the first time from now on is a new one. Refused while a known one still waits.
+-- End the recovery: a signer that is seen for the first time from now on is a new one. Refused while a known
+-- one still waits.
 create or replace function fencepost.nonce_recovery_close() returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -123,8 +131,9 @@ begin
   delete from fencepost.nonce_recovery;
 end $$;
 
--- A person vouches that nothing of it was mined but what is written down here: it may take a nonce again. One whose nonce is counted as
--- used, without a proof of who used it, gives that nonce up and takes another; only when the chain has counted past it for good. Fenced.
+-- An operator states that nothing of it was mined except what is recorded here: it may take a nonce again. A
+-- transaction whose nonce is counted as used, without a proof of what used it, gives that nonce up and takes
+-- another; only when the chain's final count is past it. Fenced.
 create or replace function fencepost.nonce_tx_vouch(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint
 ) returns void
@@ -148,8 +157,9 @@ begin
   perform fencepost._wake('nonces.transactions');
 end $$;
 
--- It was mined as p_tx_hash, in the lost time or as a version that was signed elsewhere: its end, told by the outbox. Only of what is in
--- doubt or unproved; and if it has a nonce, only when the chain has counted past that for good. Fenced.
+-- It was mined as p_tx_hash, in the lost time or as a version that was signed elsewhere: it ends, with a
+-- message in the outbox. Only for a transaction that is in doubt or unproved; and if it has a nonce, only
+-- when the chain's final count is past that. Fenced.
 create or replace function fencepost.nonce_tx_close(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
 ) returns void

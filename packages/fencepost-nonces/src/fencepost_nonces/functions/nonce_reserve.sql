@@ -1,8 +1,10 @@
--- Reserving: the lowest gaps first, then the end of the sequence. One request has one nonce, by a unique key.
+-- Reserves nonces: the lowest gaps first, then the end of the sequence. One request has one nonce, by a
+-- unique key.
 
--- Reserve for all of p_request_ids under one row lock of the signer; the arrays' order is the order of the nonces. Who
--- asks again gets his nonce again. The signer is locked before anything is looked at, so that what is found stays true. Answers the
--- first nonce and the time if all of them are new ones at the end of the sequence, one after another; else null: look each up.
+-- Reserve for all of p_request_ids under one row lock of the signer; the arrays' order is the order of the
+-- nonces. A repeated request gets its nonce again. The signer is locked before anything is read, so that what
+-- is found stays true. Returns the first nonce and the time if all of them are new ones at the end of the
+-- sequence, one after another; else null: look each up.
 create or replace function fencepost._nonce_reserve(
   p_signer_id bigint, p_token bigint, p_request_ids text[], p_locked_for interval, p_caller_signs boolean,
   out first_nonce bigint, out locked_until timestamptz
@@ -20,8 +22,8 @@ begin
   select * into strict v_signer from fencepost.nonce_signer s where s.signer_id = p_signer_id for no key update;
   v_next := v_signer.next_nonce;
   v_now := fencepost.clock();
-  -- "is not null" aloud: the planner cannot conclude it from an array that might be empty, and without it the index of the
-  -- requests is not for this query. It would walk the signer's whole history instead.
+  -- An explicit "is not null": the planner cannot infer it from an array that might be empty, and without it
+  -- cannot use the index of the requests. It would scan the signer's whole history instead.
   v_known := array(select a.request_id from fencepost.nonce_allocation a
                    where a.signer_id = p_signer_id and a.request_id = any (p_request_ids) and a.request_id is not null);
   if cardinality(v_known) = 0 and cardinality(p_request_ids) = 1 then
@@ -61,8 +63,9 @@ begin
   end if;
 end $$;
 
--- A caller's request id. Two beginnings are not his: a transaction's nonce is reserved as tx:ID, and what a recovery holds for somebody
--- outside as recovered:NONCE:HOLD. Under such an id he would be given another's nonce, or another his.
+-- Check a caller's request id. Two prefixes are reserved: a managed transaction's nonce is reserved as tx:ID,
+-- and what a recovery holds for outside callers as recovered:NONCE:HOLD. Under such an id a caller would get
+-- another's nonce, or another would get the caller's.
 create or replace function fencepost._nonce_check_request_id(p_id text) returns void
 language plpgsql immutable
 as $$
@@ -74,9 +77,9 @@ begin
   end if;
 end $$;
 
--- Reserve a nonce for each request, one statement for all; answers in the order of the requests. Fenced. With
--- p_caller_signs the nonce leaves the house: only its caller, or the chain, can give it back. Served by the primary key,
--- nonce_allocation_request and nonce_allocation_gaps.
+-- Reserve a nonce for each request, one statement for all; returns them in the order of the requests. Fenced.
+-- With p_caller_signs the nonce is signed outside: only its caller, or the chain, can settle it. Served by
+-- the primary key, nonce_allocation_request and nonce_allocation_gaps.
 create or replace function fencepost.nonce_reserve(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_request_ids text[],
   p_locked_for interval default '60 seconds', p_caller_signs boolean default true
@@ -94,13 +97,14 @@ begin
   if p_request_ids is null or p_caller_signs is null then
     raise exception 'request_ids and caller_signs must not be null.' using errcode = 'ZF100', detail = '{"field": "request_ids"}';
   end if;
-  -- Only what will be refused: calling it for each of five hundred takes a sixth of the whole statement.
+  -- Only for ids that will be refused: calling it for each of five hundred takes a sixth of the whole
+  -- statement.
   perform fencepost._nonce_check_request_id(r.id) from unnest(p_request_ids) r (id)
   where r.id is null or r.id = '' or octet_length(r.id) > 200 or r.id ^@ 'tx:' or r.id ^@ 'recovered:';
   v_id := fencepost._nonce_fence('reserve', p_chain_id, p_signer, p_owner, p_token);
   select * into v_all from fencepost._nonce_reserve(v_id, p_token, p_request_ids, p_locked_for, p_caller_signs);
   if v_all.first_nonce is not null then
-    -- What was just written need not be read again.
+    -- Rows that were just written need not be read again.
     return query
     select r.id, v_all.first_nonce + r.place - 1, 1::bigint, 'HELD', p_token, v_all.locked_until, null::text
     from unnest(p_request_ids) with ordinality r (id, place) order by r.place;
@@ -109,14 +113,14 @@ begin
   return query
   select a.request_id, a.nonce, a.hold, a.status, a.fencing_token, a.locked_until, a.tx_hash
   from unnest(p_request_ids) with ordinality r (id, place)
-  -- With a limit, so that each is looked up by its key: as a plain join, planned on the first day, it compares each request
-  -- with the signer's whole history.
+  -- With a limit, so that each is looked up by its key: a plain join, planned while the tables are almost
+  -- empty, compares each request with the signer's whole history.
   cross join lateral (select * from fencepost.nonce_allocation o where o.signer_id = v_id and o.request_id = r.id limit 1) a
   order by r.place;
 end $$;
 
--- Give back what was reserved for our own signing and not signed in its time. Fenced: only the owner cleans. What a caller
--- signs himself is never given back by time. Served by nonce_allocation_open.
+-- Give back nonces that were reserved for managed signing and not signed in time. Fenced: only the owner does
+-- this. A nonce that a caller signs itself is never given back by time. Served by nonce_allocation_open.
 create or replace function fencepost.nonce_recycle(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_limit integer default 1000
 ) returns setof bigint
@@ -144,10 +148,11 @@ begin
   returning a.nonce;
 end $$;
 
--- What the chain has counted for good is a floor, never a ceiling: the sequence is lifted to it and never lowered. Below it
--- a gap, and whatever a caller signs himself, is used: by him or by somebody with the same key. What we signed ourselves
--- is left to whoever follows it: he knows which of its versions was mined. p_latest_count is what the newest block counts: it
--- may be taken back, so it lifts the sequence and consumes nothing. Fenced.
+-- The chain's final count is a floor, never a ceiling: the sequence is raised to it and never lowered. Below
+-- it a gap, and any nonce that a caller signs itself, is used: by that caller or by another holder of the
+-- key. Nonces of managed transactions are left to the node that follows them: it knows which version was
+-- mined. p_latest_count is the count at the newest block: that block may be reverted, so it raises the
+-- sequence and consumes nothing. Fenced.
 create or replace function fencepost.nonce_floor(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_chain_count bigint,
   p_latest_count bigint default 0
@@ -178,7 +183,8 @@ begin
     where a.signer_id = v_id and a.status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST') and a.nonce < p_chain_count
       and (a.caller_signs or a.status = 'HELD')
     order by 1);
-  -- Our own transaction that had only reserved has lost its nonce to a stranger with the same key: it takes another.
+  -- A managed transaction that had only reserved has lost its nonce to a foreign transaction with the same
+  -- key: it takes another.
   perform fencepost._nonce_tx_unbind(v_id, v_nonces, v_now);
   update fencepost.nonce_allocation a
   set status = 'CONSUMED', locked_until = null, fencing_token = p_token, updated_at = v_now,

@@ -1,20 +1,20 @@
--- Managed transactions: taken in on any node, moved by the owner of the signer alone.
+-- Managed transactions: accepted on any node, advanced only by the owner of the signer.
 --
 --   event      from            to          what becomes of the nonce, in the same transaction
 --   submit                     QUEUED
 --   take       QUEUED          BOUND       reserved (HELD, we sign)
---   unbind     BOUND           QUEUED      was HELD and unsigned: given back, or taken by a stranger
---   mined      BOUND, MINED    MINED       stays BROADCAST: a block can be taken back
---   unmined    MINED           BOUND       a reorganisation took the block back
+--   unbind     BOUND           QUEUED      was HELD and unsigned: given back, or used by a foreign transaction
+--   mined      BOUND, MINED    MINED       stays BROADCAST: a block can be reverted
+--   unmined    MINED           BOUND       a reorganisation removed the block
 --   confirm    BOUND, MINED    CONFIRMED   CONSUMED; CANCELLED or REJECTED when the no-op was mined, by why it was made
 --   cancel     QUEUED          CANCELLED   a bound one is only marked: the owner replaces it with a no-op
 --   reject     QUEUED, BOUND   CANCELLED   given back if HELD; or REJECTED. From SIGNING on a REJECTED one is only marked, for a no-op
---   note       BOUND           BOUND       what stands in its way at present
+--   note       BOUND           BOUND       what blocks it at present
 --   unproved   BOUND           BOUND       stays as it is: the chain counts it as used, and by which transaction is not proved
---   lost       BOUND           QUEUED      CONSUMED, by the transaction of somebody else that the caller names
+--   lost       BOUND           QUEUED      CONSUMED, by the foreign transaction that the caller names
 --
--- Signing and sending are the allocation's moves (nonce_mark.sql), made here for the nonces of transactions. A crash between any two of
--- them leaves a state from which the next owner goes on: nothing is kept anywhere else.
+-- Signing and sending are the allocation's moves (nonce_mark.sql), made here for the nonces of transactions.
+-- A crash between any two of them leaves a state from which the next owner goes on: no other state exists.
 
 create or replace function fencepost._nonce_tx_seen(p_tx fencepost.nonce_transaction) returns jsonb
 language sql immutable
@@ -43,8 +43,9 @@ as $$
          where a.signer_id = t.signer_id and a.nonce = t.nonce)
 $$;
 
--- Take a transaction in. Adds a row and needs no lease: which node hears of it does not matter. The same key again is
--- answered with what is there; with another content it is refused. The signer must be known: nothing is reserved here.
+-- Accept a transaction. Adds a row and needs no lease: any node may do it. The same key again returns the
+-- existing transaction; with different content it is refused. The signer must be known: nothing is reserved
+-- here.
 create or replace function fencepost.nonce_tx_submit(
   p_chain_id bigint, p_signer text, p_idempotency_key text, p_digest text, p_recipient text, p_value numeric, p_data bytea,
   p_gas_limit bigint, p_webhook text default null
@@ -94,8 +95,8 @@ begin
   return query select v_tx.transaction_id, v_tx.state, true;
 end $$;
 
--- Bind the transactions that wait longest to nonces. Fenced. At most p_open_max are under way at once: a pool takes only
--- so many of one sender. Served by nonce_transaction_queued and nonce_transaction_open.
+-- Bind the transactions that wait longest to nonces. Fenced. At most p_open_max are under way at once: a pool
+-- accepts only a limited number per sender. Served by nonce_transaction_queued and nonce_transaction_open.
 create or replace function fencepost.nonce_tx_take(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_limit integer, p_open_max integer,
   p_locked_for interval default '60 seconds'
@@ -135,7 +136,7 @@ begin
   return v_taken;
 end $$;
 
--- Lock the transaction and fence the signer; raises what speaks against p_event.
+-- Lock the transaction and fence the signer; raises the reason against p_event.
 create or replace function fencepost._nonce_tx_own(
   p_event text, p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_states text[]
 ) returns fencepost.nonce_transaction
@@ -159,8 +160,8 @@ begin
   return v_tx;
 end $$;
 
--- Choose the fees and mark the nonce SIGNING: whoever signs, now or after a takeover, signs these. p_hold is the one that the
--- caller saw: if the transaction has another nonce by now, he is late.
+-- Choose the fees and mark the nonce SIGNING: every signing, now or after a takeover, uses these fees. p_hold
+-- is the one that the caller saw: if the transaction has another nonce by now, the caller is late.
 create or replace function fencepost.nonce_tx_signing(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_hold bigint,
   p_max_fee numeric, p_max_priority numeric
@@ -204,7 +205,7 @@ begin
   perform fencepost._nonce_mark('broadcast', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, p_hold, null);
 end $$;
 
--- A block holds one of its versions; null for block and hash: a reorganisation took it back.
+-- A block contains one of its versions; null for block and hash: a reorganisation removed it.
 create or replace function fencepost.nonce_tx_mined(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text,
   p_block_number bigint, p_block_hash text
@@ -220,7 +221,8 @@ begin
   where t.transaction_id = p_transaction_id;
 end $$;
 
--- Tell whoever asked to be told, in the transaction that decided it: `webhook` names the channel of the outbox.
+-- Send the result to the requested webhook, in the transaction that decided it: `webhook` names the channel
+-- of the outbox.
 create or replace function fencepost._nonce_tx_tell(p_tx fencepost.nonce_transaction) returns void
 language plpgsql volatile
 as $$
@@ -233,9 +235,9 @@ begin
   end if;
 end $$;
 
--- Deep enough: the nonce is CONSUMED and the transaction has its end, told by the outbox in the same commit. Which end, the
--- mined version says: the transaction itself, or the no-op that cancels it. What stood in its way on the way there is past, and nobody is
--- asked about it any more.
+-- Its block is deep enough: the nonce is CONSUMED and the transaction ends, with a message in the outbox in
+-- the same commit. The mined version determines the end state: the transaction itself, or the no-op that
+-- cancels it. Whatever blocked it before is cleared, and needs no attention any more.
 create or replace function fencepost.nonce_tx_confirm(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
 ) returns text
@@ -265,8 +267,8 @@ begin
   return v_tx.state;
 end $$;
 
--- Take the nonce away from a signed transaction: CONSUMED, by p_used_by if it is known, and the transaction waits for another one. Fenced
--- by the callers, who have locked the transaction.
+-- Take the nonce away from a signed transaction: CONSUMED, by p_used_by if it is known, and the transaction
+-- waits for another one. Fenced by the callers, which have locked the transaction.
 create or replace function fencepost._nonce_tx_give_up(p_tx fencepost.nonce_transaction, p_token bigint, p_used_by text, p_error text)
 returns void
 language plpgsql volatile
@@ -282,9 +284,10 @@ begin
   where t.transaction_id = p_tx.transaction_id;
 end $$;
 
--- The signed bytes can never be mined: the transaction p_used_by of somebody else with the same key has used the nonce, in a block that
--- the caller has proved to be deep enough. The nonce is CONSUMED, and the transaction waits for another one. Refused without that hash,
--- for a hash that was ever signed here for the nonce, and while the chain has not counted past it for good.
+-- The signed bytes can never be mined: the foreign transaction p_used_by with the same key has used the
+-- nonce, in a block that the caller has proved to be deep enough. The nonce is CONSUMED, and the transaction
+-- waits for another one. Refused without that hash, for a hash that was ever signed here for the nonce, and
+-- while the chain's final count is not past it.
 create or replace function fencepost.nonce_tx_lost(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_used_by text default null,
   p_block_number bigint default null, p_block_hash text default null
@@ -313,8 +316,8 @@ begin
                        'block_hash', p_block_hash));
 end $$;
 
--- The chain counts its nonce as used, and no read has proved by which transaction. Nothing moves: it keeps its nonce, and people see it
--- (nonce_measures) until a read proves one or the other. Fenced.
+-- The chain counts its nonce as used, and no read has proved by which transaction. No state changes: it keeps
+-- its nonce, and is reported (nonce_measures) until a read proves one or the other. Fenced.
 create or replace function fencepost.nonce_tx_unproved(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_error text
 ) returns void
@@ -329,9 +332,10 @@ begin
   where t.transaction_id = p_transaction_id;
 end $$;
 
--- It shall not be sent, and will end as p_state, with p_error. While nothing of it was signed with its nonce, that is given back and this
--- is its end. Signed, it can only be REJECTED here, and its nonce is not given back: the owner replaces it with a no-op, as for a
--- cancellation, and its end comes when that is mined. Who has asked to cancel it before gets that.
+-- It must not be sent, and will end as p_state, with p_error. While nothing of it was signed with its nonce,
+-- the nonce is given back and the transaction ends. Signed, it can only be REJECTED here, and its nonce is
+-- not given back: the owner replaces it with a no-op, as for a cancellation, and it ends when that is mined.
+-- An earlier request to cancel it takes precedence.
 create or replace function fencepost.nonce_tx_reject(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_state text, p_error text
 ) returns void
@@ -363,7 +367,7 @@ begin
   perform fencepost._nonce_tx_tell(v_tx);
 end $$;
 
--- What stands in its way at present, for whoever looks; null when nothing does.
+-- Record what blocks it at present; null when nothing does.
 create or replace function fencepost.nonce_tx_note(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_error text
 ) returns void
@@ -378,8 +382,8 @@ begin
   where t.transaction_id = p_transaction_id and t.rejected_at is null;
 end $$;
 
--- A person or a program wants it cancelled. What waits is cancelled at once; what has its nonce is marked, and the owner
--- replaces it with a no-op: whichever of the two is mined decides. Answers the state.
+-- Cancel on request. A queued transaction is cancelled at once; one that has its nonce is marked, and the
+-- owner replaces it with a no-op: whichever of the two is mined decides. Returns the state.
 create or replace function fencepost.nonce_tx_cancel(p_transaction_id bigint) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -411,7 +415,8 @@ begin
   return v_tx.state;
 end $$;
 
--- What is under way for one signer, in order of nonce, with the newest signed bytes: all that a new owner needs to go on.
+-- The transactions under way for one signer, in order of nonce, with the newest signed bytes: all that a new
+-- owner needs to go on.
 create or replace function fencepost.nonce_tx_open(p_chain_id bigint, p_signer text, p_limit integer)
 returns table (transaction_id bigint, state text, nonce bigint, hold bigint, status text, recipient text, value text, data bytea,
                gas_limit bigint, max_fee text, max_priority text, tx_hash text, block_hash text, raw bytea, version integer,
@@ -439,8 +444,8 @@ begin
   order by t.nonce limit p_limit;
 end $$;
 
--- The signers that have transactions to move, and for how long nobody has held them although there was something to move: 0 for
--- one that is held. Served by the partial indexes, and by the lease's primary key.
+-- The signers that have transactions to advance, and for how long no node has held them although there were
+-- some: 0 for a signer that is held. Served by the partial indexes, and by the lease's primary key.
 create or replace function fencepost.nonce_tx_signers() returns table (chain_id bigint, signer text, free_seconds double precision)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

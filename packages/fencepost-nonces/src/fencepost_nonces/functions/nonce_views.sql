@@ -1,4 +1,4 @@
--- What people and programs may read of signers and nonces.
+-- The views of signers and nonces, for operators and programs.
 
 create or replace view fencepost.signer_lease as
   select s.signer, l.owner as owner_node, s.fencing_token, l.acquired_at, l.expires_at, l.renewed_at as updated_at, s.chain_id,
@@ -11,7 +11,7 @@ create or replace view fencepost.signer_nonce_allocation as
          a.request_id, a.hold, a.caller_signs
   from fencepost.nonce_allocation a join fencepost.nonce_signer s on s.signer_id = a.signer_id;
 
--- One row a signer, with what is under way. The counts read only what is open, and the gaps.
+-- One row per signer, with what is under way. The counts read only open nonces, and the gaps.
 create or replace view fencepost.nonce_signers as
   select s.chain_id, s.signer, s.next_nonce, s.chain_count, s.fencing_token, l.owner as owner_node, l.expires_at,
          l.owner is not null and l.expires_at > fencepost.clock() as held, g.gaps, o.held_count, o.signing, o.signed, o.broadcast,
@@ -27,7 +27,7 @@ create or replace view fencepost.nonce_signers as
     from fencepost.nonce_allocation a
     where a.signer_id = s.signer_id and a.status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST')) o;
 
--- The transactions by the names of their document; the signed bytes are in no view.
+-- The transactions under the names of their document; the signed bytes are in no view.
 create or replace view fencepost.managed_transaction as
   select t.transaction_id, s.chain_id, s.signer, t.idempotency_key, t.state, a.status as nonce_status, t.nonce, t.recipient, t.value,
          t.gas_limit, t.max_fee, t.max_priority, coalesce(t.tx_hash, a.tx_hash) as tx_hash, t.block_number, t.receipt, t.error,
@@ -37,8 +37,8 @@ create or replace view fencepost.managed_transaction as
   join fencepost.nonce_signer s on s.signer_id = t.signer_id
   left join fencepost.nonce_allocation a on a.signer_id = t.signer_id and a.nonce = t.nonce;
 
--- The ids of one page of a signer's transactions, newest first, as above. Served by the primary key: no index knows the transactions
--- of one signer that are over.
+-- The ids of one page of a signer's transactions, newest first, as above. Served by the primary key: no index
+-- covers the finished transactions of one signer.
 create or replace function fencepost.console_transaction_page(
   p_chain bigint, p_signer text, p_before bigint, p_limit integer, p_scan integer
 ) returns table (ids bigint[], next_before bigint)

@@ -1,16 +1,19 @@
--- What is watched, whose word is missing, and what is forgotten: the chores of a node. Of all signers, whoever holds them.
+-- The maintenance of a node: measurements, overdue reports, and deletion of old data. For all signers,
+-- whichever node holds them.
 
--- What wants somebody's eye, read from what is open: no count grows with the history. Counts stop at 10,000.
+-- What needs attention, read from open rows only: no count grows with the history. Counts stop at 10,000.
 --
---   gaps             RELEASED, and nobody has taken them since
+--   gaps             RELEASED, and not reserved since
 --   jamming          gaps below something that is under way: the chain mines nothing above them
---   overdue          a caller signs himself, his time is over, and he has not said what became of it
---   recovering       signers of a restored backup for which nobody has said where they go on
+--   overdue          a caller signs itself, its time is over, and it has not reported whether the nonce was used
+--   recovering       signers of a restored backup whose next nonce is not set yet
 --   in_doubt         transactions of a restored backup that may have been sent since
---   unproved         signed transactions whose nonce the chain has counted as used for a minute without a proof of who used it;
+--   unproved         signed transactions whose nonce the chain has counted as used for a minute without a proof
+--                    of what used it;
 --                    endpoints that only lag behind have caught up by then
---   stuck_seconds    since the oldest transaction that is not mined was first signed; a replacement does not make it younger
---   waiting_seconds  since the oldest transaction that was never signed was taken in
+--   stuck_seconds    since the oldest transaction that is not mined was first signed; a replacement does not
+--                    reset it
+--   waiting_seconds  since the oldest transaction that was never signed was accepted
 create or replace function fencepost.nonce_measures()
 returns table (gaps bigint, jamming bigint, overdue bigint, recovering bigint, in_doubt bigint, stuck_seconds double precision,
                waiting_seconds double precision, unproved bigint)
@@ -47,9 +50,9 @@ begin
   return next;
 end $$;
 
--- Signers of these chains whose callers have not said what became of a nonce although its time is over: what the chain has counted may
--- tell. Each with its lowest such nonce. Which of them, when there are more than p_limit, is left to chance: none is passed over for
--- ever. Served by nonce_allocation_open.
+-- Signers of these chains whose callers have not reported a nonce although its time is over: the chain's
+-- count may settle it. Each with its lowest such nonce. When there are more than p_limit, the choice is
+-- random, so that none is left out forever. Served by nonce_allocation_open.
 create or replace function fencepost.nonce_unanswered(p_chain_ids bigint[], p_limit integer)
 returns table (chain_id bigint, signer text, nonce bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -67,9 +70,10 @@ begin
   group by s.chain_id, s.signer order by random() limit p_limit;
 end $$;
 
--- Forget what is large and has had its time, at most p_limit of each: the signed bytes of nonces that were used longer ago than p_keep,
--- and the data of transactions that ended before. The nonces, their requests, and the keys and digests of transactions stay for ever: a
--- repeat is a repeat however late it comes. Answers how many. Served by nonce_signature_old and nonce_transaction_old.
+-- Delete large data that has expired, at most p_limit of each: the signed bytes of nonces that were used
+-- longer ago than p_keep, and the data of transactions that ended before. The nonces, their requests, and the
+-- keys and digests of transactions stay forever: a repeat is recognised however late it comes. Returns how
+-- many. Served by nonce_signature_old and nonce_transaction_old.
 create or replace function fencepost.nonce_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -78,8 +82,9 @@ declare
   v_signatures bigint;
   v_data       bigint;
 begin
-  -- Each nonce is looked up by its key: as a join, planned on the first day, it walks the whole history of nonces. Not of a
-  -- transaction that is still followed: whose nonce somebody marked used by hand, say.
+  -- Each nonce is looked up by its key: a join, planned while the tables are almost empty, scans the whole
+  -- history of nonces. Not for a transaction that is still followed: for example one whose nonce was marked
+  -- used by hand.
   delete from fencepost.nonce_signature n where n.ctid = any (array(
     select o.ctid from fencepost.nonce_signature o
     where o.created_at < v_before

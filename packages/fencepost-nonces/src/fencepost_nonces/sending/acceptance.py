@@ -1,4 +1,4 @@
-"""Taking a transaction in: everything that can be known to be wrong is said before anything is reserved."""
+"""Accepts transactions: every error that can be detected is raised before anything is reserved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost_nonces.signer import Signer
 
 
 class Acceptance:
-    """Any node takes any transaction in; the owner of its signer will send it."""
+    """Any node accepts any transaction; the owner of its signer will send it."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Acceptance:
         gas_max: int,
         hooks: Collection[str],
     ) -> None:
-        """Only names in `hooks` are taken as webhooks: a stranger must not write to whichever channel."""
+        """Only names in `hooks` are accepted as webhooks: a caller must not write to arbitrary channels."""
         self._fp = fp
         self._chains = chains
         self._keys = keys
@@ -42,7 +42,7 @@ class Acceptance:
     async def submit(
         self, signer: Signer, key: str, order: TransactionRequest, *, webhook: str | None = None
     ) -> Submitted:
-        """The same key again answers the same transaction; another content under it is a mismatch."""
+        """The same key again returns the same transaction; different content under it is a mismatch."""
         order.check(self._gas_max)
         if webhook is not None and webhook not in self._hooks:
             known = ", ".join(sorted(self._hooks)) or "none"
@@ -70,7 +70,7 @@ class Acceptance:
         return await self._fp.run(tx_calls.newest(limit, below))
 
     async def cancel(self, transaction_id: int) -> dict[str, Any]:
-        """At once if it waits; otherwise its owner replaces it with a no-op, and the chain decides."""
+        """Cancel at once if queued; otherwise its owner replaces it with a no-op, and the chain decides."""
         before = (await self.show(transaction_id))["state"]
         state = await self._fp.run(tx_calls.cancel(transaction_id))
         if state == "CANCELLED" and before != state:

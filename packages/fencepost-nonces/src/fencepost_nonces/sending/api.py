@@ -14,7 +14,7 @@ from fencepost_nonces.sending.transaction_calls import TransactionRequest
 from fencepost_nonces.signer import Signer, address
 
 TransactionId = Annotated[int, Path(ge=1, le=2**63 - 1)]
-# A text, because JSON's numbers end at 2^53 in many languages.
+# A string, because JSON numbers above 2^53 lose digits in many languages.
 Wei = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
 
 
@@ -26,7 +26,7 @@ class TransactionBody(Strict):
     data: HexBytes = "0x"
     gas: Annotated[int, Field(ge=1)] = 21_000
     webhook: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """The channel of the outbox on which its end is told, in the transaction that decides it."""
+    """The outbox channel that gets a message when it ends, in the transaction that decides the end."""
 
     def order(self) -> TransactionRequest:
         to = None if self.to is None else address(self.to, field="to")
@@ -42,7 +42,7 @@ def make_transactions_router(intake: Acceptance) -> APIRouter:
         response: Response,
         idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
     ) -> dict[str, Any]:
-        """Send a transaction once. The header Idempotency-Key names it; the same key answers the same one."""
+        """Send a transaction once. The header Idempotency-Key names it; the same key returns the same one."""
         if idempotency_key is None:
             raise InvalidInput("The header Idempotency-Key is missing.", field="Idempotency-Key")
         signer = Signer.of(body.chain_id, body.signer)
@@ -56,7 +56,7 @@ def make_transactions_router(intake: Acceptance) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         below: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     ) -> list[dict[str, Any]]:
-        """The newest transactions first; `below` turns the page."""
+        """The newest transactions first; `below` selects the next page."""
         return await intake.newest(limit, below)
 
     @router.get("/{transaction_id}")

@@ -1,8 +1,8 @@
-"""What a node of a chain means by its error: one table for the nodes that there are.
+"""Classifies the errors of a chain's nodes: one table for all node implementations.
 
-A wrong reading costs money: an error that is taken for final gives a nonce away that is used, and one that
-is taken for passing sends the same bytes for ever. What no row knows is passing: the same bytes again do no
-harm.
+A wrong classification costs money: a temporary error taken for final gives away a nonce that is used, and a
+final one taken for temporary sends the same bytes forever. An error that no row matches is temporary: sending
+the same bytes again does no harm.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from enum import StrEnum
 
 
 class Meaning(StrEnum):
-    """What to do follows from it."""
+    """The meaning of an error; it decides what to do."""
 
     KNOWN = "known"
     """The node has it already: as good as sent."""
     NONCE_TOO_LOW = "nonce_too_low"
-    """The nonce is used: by one of our versions, or by a stranger with the key. The receipts tell."""
+    """The nonce is used: by a version signed here, or by another holder of the key. Receipts show which."""
     NONCE_TOO_HIGH = "nonce_too_high"
-    """An earlier one is missing: send that first."""
+    """An earlier transaction is missing: send that first."""
     UNDERPRICED = "underpriced"
-    """It would replace another one for too little: raise the fee."""
+    """It would replace another transaction at too low a fee: raise the fee."""
     FEE_TOO_LOW = "fee_too_low"
-    """Below what a block, or the pool, takes at present: raise the fee."""
+    """Below what a block, or the pool, accepts at present: raise the fee."""
     INSUFFICIENT_FUNDS = "insufficient_funds"
-    """The sender cannot pay. It waits until he can."""
+    """The sender cannot pay. The transaction waits until it can."""
     INVALID = "invalid"
-    """No block will ever take it: a no-op takes its nonce."""
+    """No block will ever accept it: a no-op takes its nonce."""
     POOL_FULL = "pool_full"
-    """Later."""
+    """The pool is full: the same bytes again, later."""
     PASSING = "passing"
     """Unknown: the same bytes again, later."""
 
 
-# What is told to whoever sent it. Our own words: what a node says may hold anything, and has no end.
+# The texts for the caller. Fixed texts: a node's own message may contain anything, and be of any length.
 _TOLD = {
     Meaning.NONCE_TOO_LOW: "its nonce is used already. The receipts will tell by which transaction.",
     Meaning.NONCE_TOO_HIGH: "the node misses an earlier one of this signer. It is sent again.",
@@ -50,13 +50,13 @@ _TOLD = {
 
 
 def told(meaning: Meaning | None) -> str | None:
-    """What stands in the way of a transaction, or None when nothing does."""
+    """What blocks a transaction, or None when nothing does."""
     return None if meaning is None or meaning is Meaning.KNOWN else f"{meaning}: {_TOLD[meaning]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A text, whose it is, and what it means."""
+    """A text, the nodes that use it, and its meaning."""
 
     meaning: Meaning
     text: re.Pattern[str]
@@ -67,7 +67,7 @@ def _row(meaning: Meaning, text: str, nodes: str) -> Pattern:
     return Pattern(meaning, re.compile(text, re.IGNORECASE), nodes)
 
 
-# The first that fits speaks: "replacement … underpriced" stands before "underpriced".
+# The first match decides: "replacement … underpriced" comes before "underpriced".
 PATTERNS: Sequence[Pattern] = (
     _row(Meaning.KNOWN, r"already ?known", "geth, erigon, reth; nethermind: AlreadyKnown"),
     _row(Meaning.KNOWN, r"known transaction", "besu, hardhat, older geth"),

@@ -1,4 +1,4 @@
-"""Signed bytes, read back: what they offer, and what they say."""
+"""Decodes signed bytes: their fees, and their fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXTS = ("to", "data")
 
 
 def fields_of(raw: bytes) -> Mapping[str, Any]:
-    """The fields of a signed transaction, by the names under which they were asked for."""
+    """The fields of a signed transaction, by the names of the signing request."""
     if not raw or raw[0] < LIST_HEAD_MIN:
         decoded: Mapping[str, Any] = typed_transactions().from_bytes(HexBytes(raw)).as_dict()
         return decoded
@@ -32,7 +32,7 @@ def fields_of(raw: bytes) -> Mapping[str, Any]:
 
 
 def fees_of(raw: bytes) -> Fees:
-    """What signed bytes offer: a replacement must offer a tenth more than exactly this."""
+    """The fees of signed bytes: a replacement must offer a tenth more than exactly these."""
     fields = fields_of(raw)
     if "gasPrice" in fields:
         return Fees(int(fields["gasPrice"]), None)

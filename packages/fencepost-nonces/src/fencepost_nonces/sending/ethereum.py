@@ -1,8 +1,8 @@
-"""eth-account, loaded when it is needed, without what importing it does to the whole process.
+"""Loads eth-account when it is needed, without its side effect on the process.
 
-It takes longer to load than all of ours, and who signs nothing here does without it. A package below it
-raises the recursion limit a hundredfold, for computations that nobody makes here. With that a deeply nested
-document in a request does not raise an error any more: it ends the process.
+It takes longer to load than all of Fencepost, and a process that signs nothing does not need it. One of its
+dependencies raises the recursion limit a hundredfold, for computations that are not used here. With that
+limit a deeply nested document in a request no longer raises an error: it crashes the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def _harmless(load: Callable[P, T]) -> Callable[P, T]:
-    """Puts the recursion limit back."""
+    """Restores the recursion limit after loading."""
 
     @wraps(load)
     def loaded(*args: P.args, **kwargs: P.kwargs) -> T:

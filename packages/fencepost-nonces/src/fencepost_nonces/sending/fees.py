@@ -1,17 +1,17 @@
-"""What a transaction offers, and by how much it is raised when it is stuck. Wei, and whole numbers only."""
+"""The fees of a transaction, and how they are raised when it is stuck. Wei, in whole numbers only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 GWEI = 10**9
-# Nodes ask for a tenth more, of both; a little over it, because some round.
+# Nodes require a tenth more, for both fees; this is a little over it, because some nodes round.
 BUMP_PERCENT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """As EIP-1559 has them; without a priority fee, one gas price, as chains before it have it."""
+    """The fees of EIP-1559; without a priority fee, one gas price, as on chains before it."""
 
     max_fee: int
     max_priority: int | None
@@ -19,7 +19,7 @@ class Fees:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What the chain asks for at present. Without a base fee, `tip` is the whole gas price."""
+    """The fees that the chain requires at present. Without a base fee, `tip` is the whole gas price."""
 
     base_fee: int | None
     tip: int
@@ -30,7 +30,7 @@ class Market:
 
 
 def suggested(market: Market, cap: int) -> Fees | None:
-    """What is usual; None when even the least that a block takes now is above the cap: wait."""
+    """The usual fees; None when even the least that a block accepts now is above the cap: wait."""
     if market.base_fee is None:
         return None if market.tip > cap else Fees(market.tip, None)
     if market.base_fee + 1 > cap:
@@ -40,9 +40,9 @@ def suggested(market: Market, cap: int) -> Fees | None:
 
 
 def raised(old: Fees, market: Market, cap: int) -> Fees | None:
-    """At least a tenth above the old ones, and not below what is usual now; None when the cap forbids it.
+    """At least a tenth above the old fees, and not below the usual ones now; None when the cap forbids it.
 
-    A gas price is replaced by a gas price: every chain goes on taking those.
+    A gas price is replaced by a gas price: every chain still accepts those.
     """
     least = _bumped(old.max_fee)
     if least > cap:

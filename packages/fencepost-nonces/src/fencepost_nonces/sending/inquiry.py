@@ -1,7 +1,7 @@
 """Asks the chain which transaction used a nonce: the reads that `nonce_use` decides from.
 
-Each read names its block, so it does not matter which backend answers it. A backend that does not know the
-block says so, and the same is asked again, a few times: the next answer may be another backend's.
+Each read names its block, so it does not matter which backend answers it. When a backend does not know the
+block, the read is repeated a few times: the next answer may come from another backend.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRIES = 6
 
 
 class Inquiry:
-    """For one signer and one turn: what was read of a block is not read again."""
+    """The reads for one signer and one turn: nothing about a block is read twice."""
 
     def __init__(self, chain: Chain, address: str, counts: Counts, confirmations: int) -> None:
         self._chain = chain
@@ -40,12 +40,12 @@ class Inquiry:
         self._full: dict[int, tuple[Block, Block | None]] = {}
 
     async def block_hash(self, number: int) -> str | None:
-        """The hash of the block that the chain has at this number; None when no backend shows one."""
+        """The hash of the chain's block at this number; None when no backend returns one."""
         block = await self._header(number)
         return None if block is None else block.block_hash
 
     async def who_used(self, tx: Open) -> Finding:
-        """Who used the transaction's nonce, as far as the chain proves it."""
+        """Which transaction used the nonce, as far as the chain proves it."""
         try:
             number = await self._search(tx.nonce)
         except Contradiction as contradiction:
@@ -68,11 +68,11 @@ class Inquiry:
 
     @staticmethod
     def _is_ours(tx: Open, block: Block) -> bool:
-        """Then nobody asks how deep it is: the receipt will be looked for."""
+        """Whether a version signed here is in the block: then its depth is not read, but its receipt is."""
         return bool({one.tx_hash for one in block.transactions} & {one.lower() for one in tx.hashes})
 
     async def _search(self, nonce: int) -> int | None:
-        """The block in which the count passed the nonce; None when a count on the way cannot be had."""
+        """The block in which the count passed the nonce; None when a count on the way cannot be read."""
         search = passing_block(nonce, max(0, self._head - self._confirmations))
         number = next(search)
         while True:
@@ -101,7 +101,7 @@ class Inquiry:
         return self._headers[number]
 
     async def _block(self, number: int) -> tuple[Block | None, Block | None]:
-        """With its transactions, by its number and once more by its hash."""
+        """The block with its transactions, read by its number and once more by its hash."""
         if number not in self._full:
             block = await _insist(lambda: self._chain.block(number, full=True))
             if block is None:
@@ -114,7 +114,7 @@ class Inquiry:
 
 
 async def _insist(read: Callable[[], Awaitable[T | None]]) -> T | None:
-    """The first answer among a few that is one; None when there is none."""
+    """The first result of a few reads that is not None; None when there is none."""
     for _ in range(TRIES):
         try:
             found = await read()

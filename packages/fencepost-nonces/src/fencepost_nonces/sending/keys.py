@@ -1,4 +1,4 @@
-"""Who has the keys: an encrypted keystore here, or a signer elsewhere. A key is in no log, error or repr."""
+"""Key stores: a local encrypted keystore, or a remote signer. A key is in no log, error or repr."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Keys(Protocol):
 
 
 class NoKeys:
-    """Nothing was configured: nonces are served, and no transaction is taken."""
+    """Nothing was configured: nonces are served, and no transaction is accepted."""
 
     async def addresses(self) -> frozenset[str]:
         return frozenset()
@@ -55,7 +55,7 @@ class NoKeys:
 
 
 class LateKeys:
-    """Keys that are read when the service starts, and not when its parts are put together."""
+    """Keys that are read when the service starts, and not when it is composed."""
 
     def __init__(self, keys: Keys | None = None) -> None:
         self.missing = keys is None
@@ -75,7 +75,7 @@ class LateKeys:
 
 
 class Keystore:
-    """Keys of a directory of encrypted files (Web3 Secret Storage), decrypted once, in memory only."""
+    """Keys from a directory of encrypted files (Web3 Secret Storage), decrypted once, in memory only."""
 
     def __init__(self, accounts: Mapping[str, LocalAccount]) -> None:
         self._accounts = dict(accounts)
@@ -97,8 +97,8 @@ class Keystore:
                     f"NONCES_KEYSTORE: {file.name} cannot be read: {error.strerror}."
                 ) from None
             except Exception:
-                # Whatever a file that is none does to the decoder. Not the error's own text: it may quote
-                # what it could not read.
+                # Catches whatever the decoder raises for a file that is no keystore. The error's own text is
+                # left out: it may quote what it could not read.
                 raise SettingsError(
                     f"NONCES_KEYSTORE: {file.name} is no keystore file, or NONCES_KEYSTORE_PASSWORD is wrong."
                 ) from None
@@ -120,7 +120,7 @@ class Keystore:
 
 
 class RemoteSigner:
-    """A signer by URL with eth_signTransaction (Web3Signer, Clef). Its answer is checked, not believed."""
+    """A remote signer with eth_signTransaction (Web3Signer, Clef). Its answer is verified, not trusted."""
 
     def __init__(self, url: str, *, seconds: float = 10.0) -> None:
         self._url = url
@@ -129,7 +129,7 @@ class RemoteSigner:
         self._known: frozenset[str] = frozenset()
 
     async def addresses(self) -> frozenset[str]:
-        """What it named last, while it does not answer: what is signed is sent and followed without it."""
+        """The last known ones while it does not answer: signed transactions are sent and followed anyway."""
         try:
             named = await self._ask("eth_accounts")
         except SigningFailed:
@@ -168,25 +168,25 @@ def result_of(text: bytes) -> Any:
         raise SigningFailed(f"The remote signer does not answer: {type(error).__name__}.") from None
     reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
     if reply.get("result") is None:
-        # Not what it says: that may quote what it was asked to keep.
+        # Without its message: that may quote a secret.
         raise SigningFailed("The remote signer refused; its own log says why.")
     return reply["result"]
 
 
 def addresses_of(named: object) -> frozenset[str]:
-    """Those that it says it signs for."""
+    """The addresses that the remote signer says it signs for."""
     if not isinstance(named, list):
         raise SigningFailed("The remote signer does not name the addresses that it signs for.")
     return frozenset(str(address).lower() for address in cast("list[object]", named))
 
 
 def verified(address: str, fields: Fields, raw: bytes) -> Signed:
-    """The bytes are signed by this address, and say what was asked: a signer may be wrong, or another's."""
+    """Verify that this address signed the bytes, and that they match the request: a signer may be wrong."""
     try:
         decoded = fields_of(raw)
         signer = eth_accounts().recover_transaction(raw).lower()
     except Exception:
-        # Whatever a stranger's bytes do to the decoder, they are not what was asked for.
+        # Whatever the decoder raises for untrusted bytes, they are not what was requested.
         raise SigningFailed(
             "The remote signer answered with something that is no signed transaction."
         ) from None
@@ -203,7 +203,7 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
 
 
 def bytes_of(answer: Any) -> bytes:
-    """What a remote signer calls bytes; nothing that can be read is no signed transaction."""
+    """The bytes of a remote signer's answer; an unreadable answer is no signed transaction."""
     raw: Any = cast("dict[str, Any]", answer).get("raw") if isinstance(answer, dict) else answer
     try:
         return bytes(HexBytes(raw)) if isinstance(raw, str) else b""
@@ -212,19 +212,19 @@ def bytes_of(answer: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Addresses and data in one spelling."""
+    """Normalises addresses and data to one spelling."""
     if isinstance(value, bytes):
         return "0x" + value.hex()
     return value.lower() if isinstance(value, str) else value
 
 
 async def keys_of(settings: NoncesSettings) -> Keys:
-    """What the settings name: the remote signer, the keystore, or nothing."""
+    """The keys that the settings name: the remote signer, the keystore, or none."""
     if settings.remote_signer is not None:
         return RemoteSigner(settings.remote_signer)
     if settings.keystore is None:
         return NoKeys()
     if settings.keystore_password is None:
         raise SettingsError("NONCES_KEYSTORE is set and NONCES_KEYSTORE_PASSWORD is not.")
-    # The key derivation takes its time on purpose: not on the event loop.
+    # Key derivation is slow on purpose: not on the event loop.
     return await asyncio.to_thread(Keystore.read, settings.keystore, settings.keystore_password)

@@ -1,4 +1,4 @@
-"""What to do next with a transaction that has its nonce: decided without I/O, from what is known of it."""
+"""Decides the next step of a transaction that has its nonce: without I/O, from what is known of it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ Receipt = Mapping[str, Any]
 
 
 class NextStep(Enum):
-    """One row of the table below."""
+    """The steps that the functions below decide on."""
 
     GIVE_UP = auto()  # Cancelled before it was signed: the nonce is free again.
     SIGN = auto()
-    SEND = auto()  # Its bytes are stored: those, and no other.
-    SEND_AGAIN = auto()  # The node has forgotten them: the same bytes.
+    SEND = auto()  # Its bytes are stored: send those, and no others.
+    SEND_AGAIN = auto()  # The node no longer has them: send the same bytes.
     CANCEL = auto()  # A no-op takes its nonce.
     REPLACE = auto()  # Stuck: the same with a higher fee.
     RECORD_BLOCK = auto()
-    TAKE_BLOCK_BACK = auto()  # A reorganisation: another block has the place of its block.
+    TAKE_BLOCK_BACK = auto()  # A reorganisation: another block has replaced its block.
     CONFIRM = auto()
-    PROVE = auto()  # The nonce is used for good, and no receipt tells by what: find the transaction that did.
+    PROVE = auto()  # The nonce is finally used, and no receipt shows by what: find the transaction.
     WAIT = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
-    """What the chain says of one transaction, and of its sender.
+    """What the chain says about one transaction, and about its sender.
 
     `block_hash` is the hash of the block that the chain has now at the number of the receipt, or of the block
-    that the transaction was in; None when no endpoint shows one.
+    that the transaction was in; None when no endpoint returns one.
     """
 
     head: int
@@ -45,7 +45,7 @@ class ChainView:
     pooled_count: int = 0
 
     def may_be_mined(self, tx: Open) -> bool:
-        """Whether it is worth asking for receipts: below the count one of its versions, or a stranger, is."""
+        """Whether to read receipts: below the count, one of its versions or a foreign one was mined."""
         return self.latest_count > tx.nonce or tx.state == "MINED"
 
 
@@ -73,11 +73,11 @@ def after_sending(tx: Open, sight: ChainView, patience: StuckPolicy) -> NextStep
     if sight.receipt is not None:
         return _of_a_block(tx, sight, sight.receipt, patience)
     if tx.state == "MINED":
-        # A missing receipt is what a backend answers that lags behind. Only another block in its place tells.
+        # A lagging backend has no receipt either. Only another block at its number proves a reorganisation.
         taken_back = sight.block_hash is not None and sight.block_hash != tx.block_hash
         return NextStep.TAKE_BLOCK_BACK if taken_back else NextStep.WAIT
     if sight.latest_count > tx.nonce:
-        # One of its versions has the nonce, or another one: for good, or in a block that may be taken back.
+        # One of its versions or a foreign one has used the nonce, finally or in a block that may be reverted.
         return NextStep.PROVE if sight.final_count > tx.nonce else NextStep.WAIT
     if tx.cancelling and tx.purpose != "cancel":
         return NextStep.CANCEL
@@ -90,7 +90,7 @@ def after_sending(tx: Open, sight: ChainView, patience: StuckPolicy) -> NextStep
 def _of_a_block(tx: Open, sight: ChainView, receipt: Receipt, patience: StuckPolicy) -> NextStep:
     block_hash = str(receipt["blockHash"]).lower()
     if block_hash != sight.block_hash:
-        # The receipt of a block that the chain does not have at its number: of a fork, or one of them lags.
+        # The chain has another block at the receipt's number: the receipt is of a fork, or a backend lags.
         return NextStep.WAIT
     if sight.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
         return NextStep.CONFIRM

@@ -1,10 +1,10 @@
-"""Which transaction used a nonce: decided without I/O, from reads that each name their block.
+"""Decides which transaction used a nonce: without I/O, from reads that each name their block.
 
-One URL may be many backends, and each read may reach another one. A count of one and a missing receipt of
-another prove nothing together. So a nonce counts as used by somebody else only when the transaction that
-used it is seen: in the block in which the account's count passed the nonce, read by its number and by its
-hash, with as many blocks on top of it as the settings ask for, each with the hash of the one before it.
-Answers that cannot all be true mean that the chain is asked again.
+One URL may be many backends, and each read may reach another one. A count from one and a missing receipt from
+another prove nothing together. So a nonce counts as used by a foreign transaction only when that transaction
+is seen: in the block in which the account's count passed the nonce, read by its number and by its hash, with
+as many blocks on top of it as the settings require, each with the hash of the one before it.
+When answers cannot all be true, the chain is asked again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 from fencepost_nonces.sending.transaction_calls import TransactionRequest
 
-# So many links are checked, one read each. What lies deeper is deep by its number.
+# How many links are checked, one read each. A deeper block is checked by its number only.
 LINKS_MAX = 64
 
 
@@ -57,15 +57,15 @@ class Evidence:
 
 
 class Use(Enum):
-    OURS = auto()  # One of our versions is in the block: its receipt is only late.
-    STRANGER = auto()  # Proved: the transaction of somebody else with the same key.
+    OURS = auto()  # A version signed here is in the block: its receipt is only late.
+    STRANGER = auto()  # Proved: a transaction that was signed elsewhere with the same key.
     ASK_AGAIN = auto()  # Reads are missing, contradict each other, or are not deep enough yet.
-    UNPROVED = auto()  # Everything was read, and it proves neither the one nor the other.
+    UNPROVED = auto()  # Everything was read, and it proves neither OURS nor STRANGER.
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Who used the nonce, and why that is known or not."""
+    """Which transaction used the nonce, and why that is known or not."""
 
     use: Use
     why: str
@@ -118,7 +118,7 @@ def judge(
     evidence: Evidence,
     confirmations: int,
 ) -> Finding:
-    """Who used the nonce of `sender`. `ours` are the hashes of every version that was ever signed for it."""
+    """Decide what used the nonce of `sender`. `ours` are the hashes of all versions ever signed for it."""
     unread = _not_read(nonce, evidence)
     if unread is not None:
         return Finding(Use.ASK_AGAIN, unread)
@@ -126,7 +126,7 @@ def judge(
     assert block is not None
     found = next((tx for tx in block.transactions if tx.sender == sender and tx.nonce == nonce), None)
     if found is None:
-        # An authorisation of EIP-7702 counts, and so does a contract that the account delegates to.
+        # An EIP-7702 authorisation raises the count, and so does a contract that the account delegates to.
         why = f"block {block.number} counts the nonce, and no transaction in it has it"
         return Finding(Use.UNPROVED, why, None, block)
     if found.tx_hash in {tx_hash.lower() for tx_hash in ours}:
@@ -135,7 +135,7 @@ def judge(
     if missing is not None:
         return Finding(Use.ASK_AGAIN, missing, found.tx_hash, block)
     if (found.order.to, found.order.value, found.order.data) == (order.to, order.value, order.data):
-        # Sped up from a wallet, say. Whoever signed it, the payment is made.
+        # For example sped up from a wallet. It was signed elsewhere, and the payment is made.
         why = f"{found.tx_hash} in block {block.number} was not signed here and does the same"
         return Finding(Use.UNPROVED, why, found.tx_hash, block)
     return Finding(Use.STRANGER, f"{found.tx_hash} in block {block.number} used it", found.tx_hash, block)
@@ -159,7 +159,7 @@ def _not_read(nonce: int, evidence: Evidence) -> str | None:
 
 
 def _not_deep(block: Block, evidence: Evidence, confirmations: int) -> str | None:
-    """What is missing at the depth; None when nothing is."""
+    """Why the block is not proved deep enough; None when it is."""
     if evidence.head - block.number < confirmations:
         return f"block {block.number} is not {confirmations} blocks deep"
     if len(evidence.on_top) < links(confirmations):

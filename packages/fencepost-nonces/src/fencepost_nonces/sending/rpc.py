@@ -1,4 +1,4 @@
-"""A chain, by the JSON-RPC of its nodes: several endpoints, the next one when one does not answer."""
+"""A chain, through the JSON-RPC of its nodes: several endpoints, the next one when one does not answer."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fencepost_nonces.sending.transaction_calls import TransactionRequest
 
 _log = get_logger(__name__)
 REST_SECONDS = 5.0
-# How an endpoint says that it has no more time for us: by HTTP, or by EIP-1474's "limit exceeded".
+# How an endpoint signals its rate limit: by HTTP, or by EIP-1474's "limit exceeded".
 TOO_MANY_REQUESTS = 429
 LIMIT_EXCEEDED = -32005
-# So often the same is asked when an answer contradicts an earlier one: the next may be another backend's.
+# How often a read is repeated when it contradicts an earlier one: the next may come from another backend.
 TRIES = 8
-# A meaning stands at the beginning of an error; nobody searches through what has no end.
+# The meaning is at the beginning of an error; the rest of a very long one is not searched.
 ERROR_CHARACTERS_MAX = 10_000
 
 
 class RpcError(Exception):
-    """The node answered, and said no."""
+    """The node answered with an error."""
 
     def __init__(self, method: str, message: str) -> None:
         super().__init__(f"{method}: {message[:300]}")
@@ -45,15 +45,15 @@ class WrongChain(Exception):
 
 
 class Unreadable(ValueError):
-    """What an endpoint sent is no answer to the question: the next one may give one."""
+    """The endpoint sent no valid answer to the request: the next endpoint may."""
 
 
 class Overloaded(Exception):
-    """An endpoint that has no time for us says nothing about the chain: the next one may."""
+    """The endpoint is rate limited, which says nothing about the chain: the next endpoint may answer."""
 
 
 class Endpoint:
-    """One node. It rests for a while after it did not answer."""
+    """One node. It is skipped for a while after it did not answer."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -63,7 +63,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the account has sent, by the newest block and by the one that is deep enough to stay."""
+    """The account's transaction counts, at the newest block and at the one deep enough to be final."""
 
     head: int
     latest: int
@@ -71,16 +71,16 @@ class Counts:
 
 
 class Chain:
-    """One chain. Reading may go to any endpoint; sending the same bytes twice does no harm.
+    """One chain. A read may go to any endpoint; sending the same bytes twice does no harm.
 
     Behind one endpoint there may be many backends, and one of them may lag. So a read that decides something
-    names its block, and an answer that contradicts an earlier one is asked for again.
+    names its block, and a read that contradicts an earlier one is repeated.
     """
 
     def __init__(self, chain_id: int, urls: Sequence[str], *, seconds: float = 10.0) -> None:
         self.chain_id = chain_id
         self._highest_head = 0
-        # By account and depth: what is deep enough for one is not for another.
+        # By account and depth: callers may require different depths.
         self._final_counts: dict[tuple[str, int], int] = {}
         self._endpoints = [Endpoint(url) for url in urls]
         self._timeout = aiohttp.ClientTimeout(total=seconds)
@@ -93,9 +93,9 @@ class Chain:
             self._session = None
 
     async def call(self, method: str, *params: Any, wanted: bool = False) -> Any:
-        """The result. RpcError is an answer; ChainUnavailable means that nobody gave one.
+        """The result. RpcError is an answer; ChainUnavailable means that no endpoint answered.
 
-        `wanted`: null is what an endpoint says that lags behind, so the next one is asked too.
+        `wanted`: a lagging endpoint answers null, so after null the next one is asked too.
         """
         said: list[str] = []
         none_known = False
@@ -123,17 +123,17 @@ class Chain:
         return int(await self.call("eth_getTransactionCount", address, place), 16)
 
     async def pooled_count(self, address: str) -> int:
-        """The first nonce that is neither mined nor next in the pool; 0 from a node that does not say."""
+        """The first nonce that is neither mined nor next in the pool; 0 if the node does not report it."""
         try:
             return await self.transaction_count(address, "pending")
         except RpcError:
             return 0
 
     async def counts(self, address: str, depth: int) -> Counts:
-        """What the newest block counts, and the one `depth` blocks below it. Each read names its block.
+        """The counts at the newest block, and at the one `depth` blocks below it. Each read names its block.
 
-        Asked again: a head below one that was seen before, one whose block the endpoint does not know, a
-        count for good that falls. Such answers are those of a backend that lags behind.
+        A read is repeated for a head below one that was seen before, for a head whose block the endpoint does
+        not know, and for a final count that falls. Such answers come from a backend that lags behind.
         """
         for _ in range(TRIES):
             head = await self.block_number()
@@ -143,7 +143,7 @@ class Chain:
                 latest = await self.transaction_count(address, head)
             except RpcError:
                 continue
-            # Only now: a number whose block nobody shows must not hold up everything that follows.
+            # Only now: a number whose block no endpoint returns must not block every later read.
             self._highest_head = head
             final = await self._final_count(address, head, depth)
             if self._final_counts.get((address, depth), 0) <= final <= latest:
@@ -155,7 +155,7 @@ class Chain:
         )
 
     async def _final_count(self, address: str, head: int, depth: int) -> int:
-        """What was counted for good before, when no endpoint has the state of that block."""
+        """The final count; the last known one when no endpoint has the state of that block."""
         known = self._final_counts.get((address, depth), 0)
         if head < depth:
             return known
@@ -171,12 +171,12 @@ class Chain:
         return known
 
     async def receipt(self, tx_hash: str) -> dict[str, Any] | None:
-        """None proves nothing: an endpoint that lags behind has none either."""
+        """None proves nothing: an endpoint that lags behind has no receipt either."""
         found: dict[str, Any] | None = await self.call("eth_getTransactionReceipt", tx_hash, wanted=True)
         return found
 
     async def block(self, number: int, *, full: bool = False) -> Block | None:
-        """The block at this number; `full` with its transactions. None when no endpoint shows it."""
+        """The block at this number; `full` with its transactions. None when no endpoint returns it."""
         return read_block(await self.call("eth_getBlockByNumber", hex(number), full, wanted=True))
 
     async def block_by_hash(self, block_hash: str, *, full: bool = False) -> Block | None:
@@ -186,7 +186,7 @@ class Chain:
         return await self.call("eth_getTransactionByHash", tx_hash) is not None
 
     async def market(self) -> Market:
-        """What a block asks for at present. A chain without a base fee (EIP-1559) has a gas price."""
+        """The fees that a block requires now. A chain without a base fee (EIP-1559) has a gas price."""
         block = await self.call("eth_getBlockByNumber", "latest", False, wanted=True)
         if block is None:
             raise ContradictingAnswers(f"No endpoint of chain {self.chain_id} shows its newest block.")
@@ -199,10 +199,10 @@ class Chain:
         try:
             return int(await self.call("eth_maxPriorityFeePerGas"), 16)
         except RpcError:
-            return GWEI  # Not every node has an opinion.
+            return GWEI  # Not every node suggests a priority fee.
 
     async def send(self, raw: bytes) -> Meaning | None:
-        """Hand the bytes over. None: taken; otherwise what the node thinks of them."""
+        """Send the bytes. None: accepted; otherwise the meaning of the node's error."""
         try:
             await self.call("eth_sendRawTransaction", "0x" + raw.hex())
         except RpcError as error:
@@ -213,7 +213,7 @@ class Chain:
         try:
             served = int(await self._ask(endpoint, "eth_chainId", ()), 16)
         except RpcError as error:
-            # Not the answer to what the caller asked, and not to be taken for one.
+            # This error is not the answer to the caller's request, and must not be taken for one.
             raise WrongChain from error
         if served != self.chain_id:
             raise WrongChain
@@ -227,12 +227,12 @@ class Chain:
             text = await answer.read()
             if answer.status == TOO_MANY_REQUESTS:
                 raise Overloaded
-        # Some nodes answer an error with 400 or 500 and a good body; without one it is no answer.
+        # Some nodes send an error with 400 or 500 and a valid body; without a valid body it is no answer.
         return read_answer(method, text)
 
 
 def read_answer(method: str, text: bytes) -> Any:
-    """The result, of the shape that the method has. RpcError is the node's no; Unreadable is no answer."""
+    """The result, checked for the method's shape. RpcError is the node's error; Unreadable is no answer."""
     try:
         read: Any = json.loads(text)
         reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
@@ -251,7 +251,7 @@ def read_answer(method: str, text: bytes) -> Any:
 
 
 def read_block(found: Mapping[str, Any] | None) -> Block | None:
-    """A block as it was answered; None for one that has no place in the chain, or cannot be read."""
+    """A block from an answer; None for one without a position in the chain, or one that cannot be read."""
     if found is None or not _is_placed(found):
         return None
     return Block(
@@ -282,12 +282,12 @@ def _read_mined(found: Mapping[str, Any]) -> Mined:
 
 
 def _is_number(result: object) -> bool:
-    """A quantity that fits a column of PostgreSQL: an id of a chain, a block, a count."""
+    """A quantity that fits a PostgreSQL column: a chain id, a block number, a count."""
     return _is_quantity(result) and int(cast("str", result), 16) < 1 << 63
 
 
 def _is_quantity(result: object) -> bool:
-    """Up to 256 bits, as EIP-1474 writes them; zeros in front do no harm."""
+    """Up to 256 bits, as in EIP-1474; leading zeros are allowed."""
     return isinstance(result, str) and _QUANTITY.fullmatch(result) is not None
 
 
@@ -296,7 +296,7 @@ def _is_hash(result: object) -> bool:
 
 
 def _is_receipt(result: object) -> bool:
-    """None, or one with a block. Of the rest a chain may say nothing: before Byzantium it has no status."""
+    """None, or a receipt with a block. Other fields may be missing: before Byzantium there is no status."""
     if not isinstance(result, dict):
         return result is None
     fields = cast("dict[str, Any]", result)
@@ -309,7 +309,7 @@ def _is_receipt(result: object) -> bool:
 
 
 def _is_block(result: object) -> bool:
-    """None, or one. What it says beside its fee is looked at by whoever needs it."""
+    """None, or a block. Fields other than its fee are checked where they are used."""
     if not isinstance(result, dict):
         return result is None
     base_fee = cast("dict[str, Any]", result).get("baseFeePerGas")
@@ -317,7 +317,7 @@ def _is_block(result: object) -> bool:
 
 
 def _is_placed(fields: Mapping[str, Any]) -> bool:
-    """Whether it says where it is in the chain, and what is in it."""
+    """Whether it contains its position in the chain, and its transactions."""
     transactions = fields.get("transactions")
     return (
         _is_number(fields.get("number"))
@@ -350,7 +350,7 @@ _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _DATA = re.compile(r"0x([0-9a-fA-F]{2})*")
-# What a result looks like. Checked before it is an answer, so that the next endpoint is asked otherwise.
+# The shape of each result. A result of another shape is no answer, and the next endpoint is asked.
 _SHAPES: Mapping[str, Callable[[object], bool]] = {
     "eth_chainId": _is_number,
     "eth_blockNumber": _is_number,

@@ -1,7 +1,8 @@
-"""Moves the transactions of the signers that this node holds or may take. Remembers nothing between turns.
+"""Advances the transactions of the signers that this node holds or may take. Keeps no state between turns.
 
-In queue mode those whose home is here. If nobody has held a signer for the length of a lease although it had
-something to move, its home cannot: it has not its key, or not its chain. Then whoever can does it.
+In queue mode these are the signers whose home is here. If no node has held a signer for the length of a lease
+although it has transactions to advance, its home cannot serve it: the key or the chain is missing there. Then
+any node that can does it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ AT_ONCE = 8
 
 
 class TransactionSender:
-    """One for a node. `wake` after a submission; otherwise it looks every NONCES_POLL_SEC."""
+    """One for a node. `wake` it after a submission; otherwise it polls every NONCES_POLL_SEC."""
 
     def __init__(
         self, fp: KernelClient, node: Node, chains: Chains, keys: Keys, metrics: NonceMetrics
@@ -58,7 +59,7 @@ class TransactionSender:
             and self._chains.get(waiting.signer.chain_id) is not None
             and (self._is_home(waiting.signer) or waiting.free_seconds >= self._settings.lease_seconds)
         ]
-        # All of them come to their end: a turn must not meet what is left of the last one.
+        # All of them finish: a turn must not overlap with tasks of the last one.
         ended = await asyncio.gather(*(self._guarded(signer) for signer in mine), return_exceptions=True)
         for error in ended:
             if error is not None:
@@ -66,7 +67,7 @@ class TransactionSender:
         return self._settings.poll_seconds
 
     async def _guarded(self, signer: Signer) -> None:
-        """One signer's trouble is not another's."""
+        """An error of one signer does not affect the others."""
         chain = self._chains.get(signer.chain_id)
         assert chain is not None
         away = not self._is_home(signer)
@@ -78,7 +79,7 @@ class TransactionSender:
             except SignerElsewhere:
                 return
             except ContradictingAnswers as error:
-                # An endpoint that lags behind is nothing that failed here: the next turn asks again.
+                # A lagging endpoint is not an error of this node: the next turn asks again.
                 _log.warning("chain_contradicts_itself", signer=signer.resource, error=str(error))
                 self._metrics.contradictions.inc()
             except (ChainUnavailable, SigningFailed, RpcError, Refusal) as error:

@@ -1,4 +1,4 @@
-"""The transactions of one signer: each is moved in order of nonce, as far as it goes in one turn."""
+"""The transactions of one signer: each advances in order of nonce, as far as it can in one turn."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 NO_OP_GAS = 21_000
 UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. It keeps it. "
 FEE_CAP = "fee_cap: the chain asks for more than NONCES_MAX_FEE_GWEI. It waits."
-# After these the rest of the signer's line must wait: what comes later would fail alike.
+# After these the signer's later transactions must wait: they would fail in the same way.
 _STOPPING = frozenset(
     {Meaning.INSUFFICIENT_FUNDS, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL, Meaning.PASSING}
 )
@@ -61,7 +61,7 @@ class SignerPipeline:
         *,
         away: bool = False,
     ) -> None:
-        """`away` from the signer's home, which leaves it alone."""
+        """`away`: this node is not the signer's home, and the home does not serve it."""
         self._away = away
         self._fp = fp
         self._node = node
@@ -75,7 +75,7 @@ class SignerPipeline:
         self._market: Market | None = None
 
     async def advance(self) -> None:
-        """Take what waits, and move each in order of nonce, as far as it goes."""
+        """Bind queued transactions to nonces, and advance each in order of nonce, as far as it can."""
         counts = await self._chain.counts(self._signer.name, self._settings.confirmations)
         sight = await self._look(counts)
         inquiry = Inquiry(self._chain, self._signer.name, counts, self._settings.confirmations)
@@ -99,7 +99,7 @@ class SignerPipeline:
             except FencepostError as error:
                 if not isinstance(error, Refusal) or error.noun == "lease":
                     raise
-                # It has moved on under another owner: the next turn reads how far.
+                # Another owner has advanced it: the next turn reads how far.
                 _log.info("transaction_moved_on", transaction_id=tx.transaction_id, reason=error.reason)
                 continue
             if not going:
@@ -110,7 +110,7 @@ class SignerPipeline:
         return ChainView(counts.head, counts.latest, counts.final, pooled_count=pooled)
 
     async def _move(self, tx: Open, sight: ChainView, inquiry: Inquiry) -> bool:
-        """One step, or several that need no look at the chain between them. False: the line stops here."""
+        """One step, or several that need no read of the chain between them. False: later ones must wait."""
         step = before_sending(tx)
         if step is None:
             sight = await self._sight_of(tx, sight, inquiry)
@@ -138,7 +138,7 @@ class SignerPipeline:
         return True
 
     async def _give_up(self, tx: Open) -> None:
-        """REJECTED, if a stranger took the nonce of one that no block would ever have taken."""
+        """REJECTED, if a foreign transaction used the nonce of one that no block would ever have accepted."""
         state: Literal["REJECTED", "CANCELLED"] = "REJECTED" if tx.rejected else "CANCELLED"
         await self._write(
             lambda lease: tx_calls.reject(self._signer, lease, tx, state, "cancelled before it was signed")
@@ -148,7 +148,7 @@ class SignerPipeline:
     async def _sight_of(self, tx: Open, sight: ChainView, inquiry: Inquiry) -> ChainView:
         """The receipt of whichever version was mined; and whether the newest one is still in the pool."""
         if tx.state == "MINED" and tx.block_number is not None:
-            # While its block is where it was, and not deep enough, its receipt says nothing new.
+            # While its block is unchanged and not deep enough, its receipt has nothing new.
             in_place = await inquiry.block_hash(tx.block_number)
             is_deep = sight.head - tx.block_number >= self._patience.confirmations
             sight = replace(sight, block_hash=in_place)
@@ -160,15 +160,15 @@ class SignerPipeline:
             return replace(sight, receipt=receipt, block_hash=block_hash)
         if tx.state == "MINED" or sight.latest_count > tx.nonce:
             return sight
-        # One count tells it of all that are next in the pool; the others are asked for by name.
+        # One count covers all that are next in the pool; the others are read by hash.
         known = sight.pooled_count > tx.nonce >= sight.latest_count
         return replace(sight, in_pool=known or await self._chain.is_in_pool(tx.hashes[0]))
 
     async def _prove(self, tx: Open, finding: Finding) -> None:
-        """Another nonce is taken only when the transaction that used this one was seen, and is none of ours.
+        """Take another nonce only when the transaction that used this one was seen, and was not signed here.
 
-        With less a transaction that was mined would look lost, take another nonce and be mined twice. What is
-        not proved keeps its nonce, is asked about again every turn, and is shown to a person.
+        With less proof a mined transaction would look lost, take another nonce and be mined twice. Without
+        proof a transaction keeps its nonce, is checked again every turn, and is shown as needing attention.
         """
         facts = {"signer": self._signer.resource, "nonce": tx.nonce, "why": finding.why}
         if finding.use is Use.OURS:
@@ -182,7 +182,7 @@ class SignerPipeline:
             )
             _log.error("nonce_used_by_a_stranger", used_by=used_by, **facts)
         else:
-            # In doubt: a version of the time that a backup has lost may have used it. A person will tell.
+            # In doubt: a version from the time that a backup has lost may have used it. An operator decides.
             _log.warning("nonce_in_doubt", **facts)
             why = UNPROVED + finding.why + "."
             if not tx.unproved or (finding.use is Use.UNPROVED and why != tx.error):
@@ -203,7 +203,7 @@ class SignerPipeline:
         return await self._send(tx, raw)
 
     async def _store(self, tx: Open, order: TransactionRequest, offered: Fees, *, purpose: str) -> bytes:
-        """Sign, and store the bytes under the fence before anybody else sees them."""
+        """Sign, and store the bytes under the fence before they are sent anywhere."""
         signed = await self._keys.sign(self._signer.name, _fields(self._signer, tx.nonce, order, offered))
         crash_point("nonces.before_signed")
         await self._write(
@@ -221,13 +221,13 @@ class SignerPipeline:
             _log.warning("send_refused", signer=self._signer.resource, nonce=tx.nonce, meaning=str(meaning))
             return False
         if tx.status != "BROADCAST":
-            # Also when its nonce is used: the receipts will tell by whom.
+            # Also when its nonce is used: the receipts will show by which transaction.
             await self._write(lambda lease: tx_calls.broadcast(self._signer, lease, tx))
             crash_point("nonces.after_broadcast")
         return True
 
     async def _note(self, tx: Open, why: str | None, *, final: bool = False) -> None:
-        """What stands in its way, for whoever looks; written when it is something new."""
+        """Record what blocks the transaction; written only when it changes."""
         if final and not tx.cancelling:
             _log.error("transaction_invalid", transaction_id=tx.transaction_id, nonce=tx.nonce)
             await self._write(lambda lease: tx_calls.reject(self._signer, lease, tx, "REJECTED", str(why)))
@@ -235,7 +235,7 @@ class SignerPipeline:
             await self._write(lambda lease: tx_calls.note(self._signer, lease, tx, why))
 
     async def _replace(self, tx: Open, *, cancelling: bool) -> None:
-        """A further version at a higher fee. Each is stored; whichever is mined, the nonce is used once."""
+        """Send a new version at a higher fee. Each is stored; whichever is mined, the nonce is used once."""
         offered = fee_rules.raised(fees_of(tx.raw or b""), await self._asked(), self._cap)
         if offered is None:
             _log.warning("fee_cap_reached", transaction_id=tx.transaction_id, nonce=tx.nonce)
@@ -268,7 +268,7 @@ class SignerPipeline:
         crash_point("nonces.after_confirm")
 
     async def _fill_gaps(self) -> None:
-        """A gap below what is sent jams everything above it. Nobody waits who could use it: a no-op does."""
+        """A gap below sent nonces blocks all above it. With no transaction queued to use it, a no-op does."""
         gaps = await self._fp.run(queries.jamming_gaps(self._signer))
         for nonce, hold in gaps:
             no_op = TransactionRequest(self._signer.name, 0, b"", NO_OP_GAS)
@@ -283,18 +283,18 @@ class SignerPipeline:
         return offered
 
     async def _asked(self) -> Market:
-        """What the chain asks for, once a turn."""
+        """The fees that the chain requires, read once a turn."""
         if self._market is None:
             self._market = await self._chain.market()
         return self._market
 
     async def _write(self, call: Callable[[Lease], Call[T]]) -> T:
-        """Fenced, and only while this node holds the signer: nobody is asked to hand over for this."""
+        """Fenced, and only while this node can hold the signer: no other node is asked to hand it over."""
         return await self._node.write(self._signer, call, patient=False, away=self._away)
 
 
 async def _receipt_of(chain: Chain, tx: Open) -> Receipt | None:
-    """Of whichever version was mined."""
+    """The receipt of whichever version was mined."""
     for tx_hash in tx.hashes:
         receipt = await chain.receipt(tx_hash)
         if receipt is not None:
@@ -312,7 +312,7 @@ def _fields(signer: Signer, nonce: int, order: TransactionRequest, offered: Fees
         **_priced(offered),
     }
     if order.to is not None:
-        # Checksummed, as the signing library wants its addresses.
+        # Checksummed, as the signing library requires.
         fields["to"] = checksummed(order.to)
     return fields
 

@@ -1,4 +1,4 @@
-"""Managed transactions in the database: thin calls. `functions/nonce_tx.sql` says what each promises."""
+"""Managed transactions in the database: thin calls. `functions/nonce_tx.sql` says what each guarantees."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fencepost_nonces.signer import Signer
 State = Literal["QUEUED", "BOUND", "MINED", "CONFIRMED", "CANCELLED", "REJECTED"]
 VALUE_MAX = 2**256 - 1
 GAS_MIN = 21_000
-# The keys of no-ops that fill gaps. A caller's own transaction under one would keep its gap open for ever.
+# The keys of no-ops that fill gaps. A caller's own transaction under one would keep its gap open forever.
 FILLS = "fill:"
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
-    """What shall be sent. `to` is None for the creation of a contract."""
+    """The transaction to send. `to` is None for the creation of a contract."""
 
     to: str | None
     value: int
@@ -32,7 +32,7 @@ class TransactionRequest:
     gas: int
 
     def check(self, gas_max: int) -> None:
-        """Whatever no block would take, or our own cap forbids, is refused before anything is reserved."""
+        """Refuse what no block would accept, or the gas cap forbids, before anything is reserved."""
         if not 0 <= self.value <= VALUE_MAX:
             raise InvalidInput("value must be an integer from 0 to 2^256 - 1.", field="value")
         if not GAS_MIN <= self.gas <= gas_max:
@@ -43,7 +43,7 @@ class TransactionRequest:
             raise InvalidInput("Without `to` a contract is created, and that needs data.", field="to")
 
     def digest(self, signer: Signer) -> str:
-        """The same key with another digest is another transaction, and refused."""
+        """The digest of the content: the same key with another digest is refused."""
         content = [signer.chain_id, signer.name, self.to, str(self.value), self.data.hex(), self.gas]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -57,7 +57,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class WaitingTransaction:
-    """A signer with something to move, and for how long nobody has held it all the same."""
+    """A signer with transactions to advance, and for how long no node has held it nevertheless."""
 
     chain_id: int
     name: str
@@ -95,14 +95,14 @@ class Open:
 def submit(
     signer: Signer, key: str, order: TransactionRequest, *, webhook: str | None = None
 ) -> Call[Submitted]:
-    """Take a transaction in; the same key again answers what is there."""
+    """Accept a transaction; the same key again returns the existing one."""
     if key.startswith(FILLS):
         raise InvalidInput(f"The key begins with {FILLS}, as only our own do.", field="idempotency_key")
     return _submit(signer, key, order, webhook)
 
 
 def fill(signer: Signer, nonce: int, hold: int, order: TransactionRequest) -> Call[Submitted]:
-    """Take a no-op in for a gap, once for each time that the nonce was given back."""
+    """Submit a no-op for a gap, once for each time that the nonce was given back."""
     return _submit(signer, f"{FILLS}{signer.resource}:{nonce}:{hold}", order, None)
 
 
@@ -126,7 +126,7 @@ def _submit(signer: Signer, key: str, order: TransactionRequest, webhook: str | 
 
 
 def take(signer: Signer, lease: Lease, limit: int, open_max: int, locked_seconds: float) -> Call[int]:
-    """Bind those that wait longest to nonces; answers how many."""
+    """Bind the transactions that wait longest to nonces; returns how many."""
     return Call(
         "select fencepost.nonce_tx_take(%s::bigint, %s::text, %s::text, %s::bigint, %s::integer, %s::integer,"
         " make_interval(secs => %s::float8))",
@@ -136,7 +136,7 @@ def take(signer: Signer, lease: Lease, limit: int, open_max: int, locked_seconds
 
 
 def open_of(signer: Signer, limit: int) -> Call[list[Open]]:
-    """What is under way, in order of nonce."""
+    """The transactions under way, in order of nonce."""
     return Call(
         "select transaction_id, state, nonce, hold, status, recipient, value, data, gas_limit, max_fee,"
         " max_priority, block_hash, raw, signed_hashes,"
@@ -149,7 +149,7 @@ def open_of(signer: Signer, limit: int) -> Call[list[Open]]:
 
 
 def signers() -> Call[list[WaitingTransaction]]:
-    """The signers that have something to move."""
+    """The signers that have transactions to advance."""
     return Call(
         "select chain_id, signer, free_seconds from fencepost.nonce_tx_signers()",
         (),
@@ -169,7 +169,7 @@ def signing(signer: Signer, lease: Lease, tx: Open, fees: Fees) -> Call[None]:
 def signed(
     signer: Signer, lease: Lease, tx: Open, tx_hash: str, raw: bytes, *, purpose: str = "send"
 ) -> Call[None]:
-    """Its signed bytes, stored before they leave the house."""
+    """Store its signed bytes before they are sent."""
     return Call(
         "select fencepost.nonce_tx_signed(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint,"
         " %s::bigint, %s::text, %s::bytea, %s::text)",
@@ -196,7 +196,7 @@ def mined(
     block_number: int | None,
     block_hash: str | None,
 ) -> Call[None]:
-    """A block holds it; without a block, a reorganisation took it back."""
+    """A block contains it; without a block, a reorganisation removed it."""
     return Call(
         "select fencepost.nonce_tx_mined(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::bigint, %s::text)",
@@ -206,7 +206,7 @@ def mined(
 
 
 def confirm(signer: Signer, lease: Lease, tx: Open, tx_hash: str, receipt: Json) -> Call[State]:
-    """Deep enough: its end."""
+    """Its block is deep enough: the transaction ends."""
     return Call(
         "select fencepost.nonce_tx_confirm(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::jsonb)",
@@ -218,7 +218,7 @@ def confirm(signer: Signer, lease: Lease, tx: Open, tx_hash: str, receipt: Json)
 def lost(
     signer: Signer, lease: Lease, tx: Open, used_by: str, block_number: int, block_hash: str
 ) -> Call[None]:
-    """This transaction of somebody else with the same key used its nonce for good: it takes another one."""
+    """A foreign transaction with the same key has finally used its nonce: it takes another one."""
     return Call(
         "select fencepost.nonce_tx_lost(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::bigint, %s::text)",
@@ -228,7 +228,7 @@ def lost(
 
 
 def unproved(signer: Signer, lease: Lease, tx: Open, why: str) -> Call[None]:
-    """Its nonce is used, and nothing proves by which transaction: it keeps the nonce, and people see it."""
+    """Its nonce is used, and nothing proves by which transaction: it keeps it, and needs attention."""
     return Call(
         "select fencepost.nonce_tx_unproved"
         "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text)",
@@ -240,7 +240,7 @@ def unproved(signer: Signer, lease: Lease, tx: Open, why: str) -> Call[None]:
 def reject(
     signer: Signer, lease: Lease, tx: Open, state: Literal["REJECTED", "CANCELLED"], why: str
 ) -> Call[None]:
-    """It shall not be sent. Unsigned, this is its end; signed, a no-op takes its nonce first."""
+    """It must not be sent. Unsigned, it ends at once; signed, a no-op takes its nonce first."""
     return Call(
         "select fencepost.nonce_tx_reject(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::text)",
@@ -250,7 +250,7 @@ def reject(
 
 
 def note(signer: Signer, lease: Lease, tx: Open, why: str | None) -> Call[None]:
-    """What stands in its way at present, or nothing."""
+    """Record what blocks it at present, or None."""
     return Call(
         "select fencepost.nonce_tx_note(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text)",
         (*_fence(signer, lease), tx.transaction_id, optional_text("error", why)),
@@ -259,7 +259,7 @@ def note(signer: Signer, lease: Lease, tx: Open, why: str | None) -> Call[None]:
 
 
 def vouch(signer: Signer, lease: Lease, transaction_id: int) -> Call[None]:
-    """A person's word: nothing of it was mined. It may take a nonce again."""
+    """An operator states that nothing of it was mined. It may take a nonce again."""
     return Call(
         "select fencepost.nonce_tx_vouch(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint)",
         (*_fence(signer, lease), transaction_id),
@@ -268,7 +268,7 @@ def vouch(signer: Signer, lease: Lease, transaction_id: int) -> Call[None]:
 
 
 def close(signer: Signer, lease: Lease, transaction_id: int, tx_hash: str, receipt: Json) -> Call[None]:
-    """A person's word: it was mined, as this hash."""
+    """An operator states that it was mined, with this hash."""
     return Call(
         "select fencepost.nonce_tx_close(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::jsonb)",
@@ -278,7 +278,7 @@ def close(signer: Signer, lease: Lease, transaction_id: int, tx_hash: str, recei
 
 
 def cancel(transaction_id: int) -> Call[State]:
-    """Cancel it now, or mark it for its owner, who replaces it with a no-op."""
+    """Cancel it now, or mark it for its owner, which replaces it with a no-op."""
     return Call("select fencepost.nonce_tx_cancel(%s::bigint)", (transaction_id,), scalar)
 
 

@@ -1,14 +1,14 @@
 -- Accepting an order: its row, its message, its ledger entry and its first audit line, in the caller's transaction.
 --
--- Answers, never raises for one of them:
---   accepted    this transaction is the one
---   replay      accepted before, with the same content: here is its id
---   mismatch    the key was used with another content
+-- Returns one of these, and raises for none of them:
+--   accepted    this transaction accepted the order
+--   replay      accepted before, with the same content: returns its id
+--   mismatch    the key was used with different content
 --   in_flight   another transaction is accepting the key right now
---   too_old     the key was used, and its time to be repeated is over: it is never used again
+--   too_old     the key was used, and its replay period is over: it can never be used again
 --
--- Locks: the advisory try-lock of the key (as markers have), then the outbox's lock of (channel, order key), which
--- waits for another open accept of the same order key. Served by orders_ledger_pkey.
+-- Locks: the advisory try-lock of the key (as idempotency keys have), then the outbox's lock of (channel, order key), which waits
+-- for another open accept of the same order key. Served by orders_ledger_pkey.
 
 create or replace function fencepost._orders_channel(p_broker text) returns text
 language sql immutable parallel safe
@@ -64,7 +64,7 @@ declare
   v_now   timestamptz;
   v_id    bigint;
 begin
-  -- Asked of a new order only: who repeats one that was accepted in time is told what became of it.
+  -- Checked for a new order only: a repeat of an order that was accepted in time returns its result.
   if p_expires <= fencepost.clock() then
     raise exception 'expires_at has passed: nothing would be sent.' using errcode = 'ZF100', detail = '{"field": "expires_at"}';
   end if;
@@ -80,7 +80,7 @@ begin
   return v_id;
 end $$;
 
--- Accept one order, or say what its key is: see above. p_headers are the message's: the order's place in a trace.
+-- Accept one order, or say what its key is: see above. p_headers are the message's headers: the order's trace context.
 create or replace function fencepost.orders_accept(
   p_key text, p_request jsonb, p_digest text, p_broker text, p_account text, p_symbol text, p_order_key text,
   p_trace text default null, p_expires timestamptz default null, p_keep interval default '30 days', p_headers jsonb default null

@@ -1,17 +1,17 @@
--- What becomes of an order after the broker took it: fills, and its end. The order stays sent; what is moved here is the
--- broker's word, with its digest in the ledger and a line in the audit whenever it changed.
+-- Following an order after the broker accepted it: its fills, and its end. The order stays sent; what changes here is the stored
+-- answer of the broker, with its digest in the ledger and a line in the audit whenever it changed.
 --
--- A follow-up is fenced by its take as everything is: an asker that stood still must not write an older word over a newer
--- one. Locks: the broker's row (to ask), then the rows to follow in order of id, then their orders. Nobody who holds an
--- order waits for its row here: pruning passes over orders that are followed.
+-- A follow-up is fenced by its take, like every settlement: a stalled worker must not overwrite a newer answer with an older one.
+-- Locks: the broker's row (to query), then the rows to follow in order of id, then their orders. No transaction that holds an
+-- order waits for its row here: pruning skips orders that are followed.
 -- Served by orders_following_due and the primary keys.
 
--- How long after the acceptance the broker is asked for the first time.
+-- How long after the acceptance the broker is queried for the first time.
 create or replace function fencepost._orders_follow_first() returns interval
 language sql immutable parallel safe
 as $$ select interval '1 second' $$;
 
--- Orders to ask about, at most half of what the throttle allows: sending goes first.
+-- Orders to query, at most half of what the throttle allows: sending has precedence.
 create or replace function fencepost.orders_follow_take(p_broker text, p_lease interval, p_limit integer)
 returns table (id bigint, take bigint, request jsonb, idempotency_key text, account text, broker_order_id text, asks integer,
                created_at timestamptz, stamped_at timestamptz, asked_at timestamptz)
@@ -26,7 +26,7 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_duration('lease', p_lease, interval '1 day');
   perform fencepost._check_limit(p_limit);
-  -- Looked at first: the broker's row is everybody's, and most of the time nothing is due.
+  -- Checked first without a lock: all workers share the broker's row, and most of the time nothing is due.
   if not exists (select 1 from fencepost.orders_following f where f.broker = p_broker and f.ask_at <= v_now) then
     return;
   end if;
@@ -48,7 +48,7 @@ begin
   perform fencepost._orders_spend(p_broker, v_count, true);
 end $$;
 
--- The broker's present word about one order; whether it is another than the one before.
+-- Store the broker's current answer about one order; returns whether it differs from the one before.
 create or replace function fencepost._orders_hear(p_id bigint, p_result jsonb, p_owner text, p_take bigint, p_now timestamptz)
 returns boolean
 language plpgsql volatile
@@ -68,8 +68,8 @@ begin
   return true;
 end $$;
 
--- End follow-ups. Without a result nothing new is known. p_over says that there is nothing more to be asked; otherwise the
--- order is asked about again after its delay. Answers for each: changed, same, or why it was refused.
+-- Settle follow-ups. Without a result nothing new is known. p_over says that there is nothing more to query; otherwise the order
+-- is queried again after its delay. Returns for each: changed, same, or why it was refused.
 create or replace function fencepost.orders_follow_settle(
   p_broker text, p_owner text, p_ids bigint[], p_takes bigint[], p_results jsonb[], p_overs boolean[], p_delays interval[],
   p_weather text[]
@@ -124,7 +124,7 @@ begin
   perform fencepost._orders_weather(p_broker, p_weather, p_delays);
 end $$;
 
--- How many orders are followed, and by how much the latest question is late: for metrics.
+-- How many orders are followed, and how late the most overdue query is: for metrics.
 create or replace function fencepost.orders_follow_counts() returns table (broker text, orders bigint, late_seconds double precision)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,4 +1,4 @@
--- What waits for a person among the brokers: halts that only a person lifts.
+-- What waits for an operator among the brokers: halts that only an operator lifts.
 
 -- Each halt of a broker and of an account. Small tables.
 create or replace function fencepost.orders_needs() returns table (need text, name text, things bigint)

@@ -1,5 +1,5 @@
--- What a person, or the one who placed the order, may do: cancel what was not sent, decide about what waits for a decision, send
--- again as a new order, and forget what is long over.
+-- What an operator, or the caller that placed the order, may do: cancel an order that was not sent, decide about one that waits
+-- for a decision, resend it as a new order, and delete settled orders.
 
 -- The message of a live order, locked; raises not_found or already_finished.
 create or replace function fencepost._orders_lock_live(p_id bigint, p_attempted jsonb) returns fencepost.outbox
@@ -21,7 +21,7 @@ begin
   return v_message;
 end $$;
 
--- Cancel an order that nobody has sent. One that is being sent, or may have arrived, is in_flight: it can only be cancelled at
+-- Cancel an order that has not been sent. One that is being sent, or may have arrived, is in_flight: it can only be cancelled at
 -- the broker.
 create or replace function fencepost.orders_cancel(p_id bigint, p_actor text, p_reason text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -44,10 +44,10 @@ begin
   perform fencepost._orders_apply(v_message, 'dead', 'unproved', 'CANCELLED', p_reason, null, null, p_actor);
 end $$;
 
--- A person decides about an order, guarded by the state that he saw:
+-- An operator decides about an order, guarded by the state that the operator saw:
 --   sent      the broker has it
---   dead      the broker does not have it, and shall not
---   unknown   ask the broker again
+--   dead      the broker does not have it, and must not get it
+--   unknown   query the broker again
 --   queued    send it again under the same key
 create or replace function fencepost.orders_resolve(
   p_id bigint, p_expected text, p_outcome text, p_actor text, p_reason text, p_result jsonb default null
@@ -68,13 +68,13 @@ begin
   if v_message.state <> p_expected then
     perform fencepost._refuse('mismatch', 'order', p_id::text, v_attempted, fencepost._outbox_seen(v_message));
   end if;
-  -- The take grows: a reconciler that still works on it is refused.
+  -- The take is incremented: a reconciler that still works on it is refused.
   update fencepost.outbox o set take = o.take + 1, owner = null, taken_until = null where o.id = p_id returning * into v_message;
-  -- His word is the proof.
+  -- The operator's decision is the proof.
   perform fencepost._orders_apply(v_message, p_outcome, case when p_outcome in ('dead', 'queued') then 'none' else 'unproved' end,
     'RESOLVED', p_reason, null, p_result, p_actor);
   if p_outcome = 'sent' then
-    -- He saw it there: what becomes of it is asked as of every other.
+    -- The operator saw it at the broker: it is followed like every other order.
     insert into fencepost.orders_following (order_id, broker, ask_at)
     select r.id, r.broker, fencepost.clock() + fencepost._orders_follow_first() from fencepost.orders_order r where r.id = p_id
     on conflict (order_id) do nothing;
@@ -82,8 +82,8 @@ begin
   perform fencepost._wake('outbox:' || v_message.channel);
 end $$;
 
--- Send a dead or parked order again: a new order with a key of its own, linked to the old one. An order is sent again once: two
--- who press the button at the same time make one order, and what comes of that one can itself be sent again.
+-- Send a dead or parked order again: a new order with a key of its own, linked to the old one. An order is resent once: two
+-- concurrent resends make one order, and the new order can itself be resent.
 create or replace function fencepost.orders_resend(
   p_id bigint, p_expected text, p_actor text, p_reason text, p_digest text, p_request jsonb, p_order_key text,
   p_expires timestamptz default null, p_keep interval default '30 days'
@@ -119,7 +119,7 @@ begin
   if v_key = v_order.idempotency_key then
     raise exception 'idempotency_key must be a new one.' using errcode = 'ZF100', detail = '{"field": "idempotency_key"}';
   end if;
-  -- Who held the order until now may hold the key for a moment longer: PostgreSQL lets go of rows first.
+  -- The transaction that held the order until now may hold the key a moment longer: PostgreSQL releases rows first.
   for v_try in 1..20 loop
     exit when fencepost._marker_lock('orders', v_key);
     if v_try = 20 then
@@ -144,7 +144,7 @@ begin
 end $$;
 
 -- After a restore from a backup, or a failover that lost commits: what was being sent may have been sent, and what is queued may
--- have been sent since. Every live order is asked about before anything is sent.
+-- have been sent since. Every live order is queried before anything is sent.
 create or replace function fencepost.orders_recover(p_broker text, p_actor text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -173,8 +173,8 @@ begin
   return v_count;
 end $$;
 
--- Forget orders that were settled longer ago than p_keep, with their results and audits, at most p_limit. Their keys stay in
--- the ledger for ever. An order that the broker is not done with is kept until it is. Served by orders_order_settled.
+-- Delete orders that were settled longer ago than p_keep, with their results and audits, at most p_limit. Their keys stay in the
+-- ledger for ever. An order that the broker has not finished is kept until it has. Served by orders_order_settled.
 create or replace function fencepost.orders_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,9 +1,9 @@
--- Trying a broker that failed or was halted, by a question and never by an order: a question places nothing.
+-- Probing a broker that failed or was halted, by a query and never by an order: a query places nothing.
 --
 -- Locks: the broker's row. Served by the primary key of orders_broker and by orders_order_live.
 
--- The order to ask about, if the broker's time to be tried has come and anything waits for it: one row, or none. Nobody else tries
--- it until the pause is over again.
+-- The order to query, if a probe of the broker is due and any order waits for it: one row, or none. No other worker probes it
+-- until the pause is over again.
 create or replace function fencepost.orders_probe_take(p_broker text)
 returns table (request jsonb, idempotency_key text, account text, broker_order_id text, created_at timestamptz,
                stamped_at timestamptz, open_since timestamptz)
@@ -16,7 +16,7 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('broker', p_broker, 64);
-  -- Looked at first: the broker's row is everybody's, and most of the time nothing is wrong.
+  -- Checked first without a lock: all workers share the broker's row, and most of the time nothing is wrong.
   if not exists (select 1 from fencepost.orders_broker b where b.broker = p_broker and fencepost._orders_probe_is_due(b, v_now)) then
     return;
   end if;
@@ -43,7 +43,7 @@ as $$
          or (p_broker.halted_code is not null and coalesce(p_broker.probe_at <= p_now, true)))
 $$;
 
--- What the answer says about the broker: ok closes the breaker, and tells who would resume it that it answers.
+-- What the answer says about the broker: ok closes the breaker, and tells an operator who would resume it that it answers.
 create or replace function fencepost.orders_probe_tell(p_broker text, p_weather text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

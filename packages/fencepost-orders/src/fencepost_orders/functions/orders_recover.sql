@@ -1,4 +1,4 @@
--- What orders do when the database was restored: every live order is asked about before anything is sent.
+-- What orders do after a restore of the database: every live order is queried before anything is sent.
 create or replace function fencepost._recover_orders(p_actor text) returns jsonb
 language sql volatile
 as $$

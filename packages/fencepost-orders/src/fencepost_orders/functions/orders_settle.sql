@@ -1,15 +1,15 @@
--- How a request, or a question about it, ends. Every settlement is fenced by its take, and moves the message, the order, its
+-- Settling a request, or a query about it. Every settlement is fenced by its take, and updates the message, the order, its
 -- result, its ledger entry and its audit together.
 --
 -- The fate says what is proved about the requests that were made:
 --   unproved      nothing
 --   not_this      the request of this take did not take effect: it did not leave, or it was refused
 --   none          no request so far took effect: the broker was asked when none could arrive any more
--- An order is dead only when nothing is open about it. With an earlier request unaccounted for, a refusal of the last one says
--- nothing of the first: the order becomes unknown instead, and is asked about.
+-- An order is dead only when none of its requests is open. With an earlier request unaccounted for, a refusal of the last one
+-- proves nothing about the first: the order becomes unknown instead, and is queried.
 --
 -- Locks: the messages in order of id, then their orders, then the broker's row; where the broker is halted, its row before the
--- orders, which nobody who has that row and not the message waits for.
+-- orders. No transaction that holds that row, and not the message, waits for the orders.
 
 create or replace function fencepost._orders_check_settle(
   p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_fates text[], p_codes text[], p_details text[],
@@ -41,7 +41,7 @@ begin
   end if;
 end $$;
 
--- The broker has the order: store what it said, and close the ledger's entry.
+-- The broker has the order: store its answer, and close the ledger's entry.
 create or replace function fencepost._orders_store_result(p_order fencepost.orders_order, p_result jsonb, p_now timestamptz)
 returns void
 language plpgsql volatile
@@ -57,7 +57,7 @@ begin
       fills = excluded.fills, body = excluded.body, result_digest = excluded.result_digest, received_at = excluded.received_at;
   update fencepost.orders_ledger l set result_digest = p_result ->> 'digest'
   where l.idempotency_key = p_order.idempotency_key;
-  -- Of what the broker has and is not done with, more will be heard.
+  -- An order that the broker has and has not finished is followed.
   if p_order.final_status = 'sent' and p_result -> 'open' = 'true' then
     insert into fencepost.orders_following (order_id, broker, ask_at)
     values (p_order.id, p_order.broker, p_now + fencepost._orders_follow_first()) on conflict (order_id) do nothing;
@@ -73,7 +73,7 @@ as $$
               else p_order.open_since end
 $$;
 
--- Apply an outcome to a locked message and its order; answers the state that it has now.
+-- Apply an outcome to a locked message and its order; returns its new state.
 create or replace function fencepost._orders_apply(
   p_message fencepost.outbox, p_outcome text, p_fate text, p_code text, p_detail text, p_delay interval, p_result jsonb,
   p_actor text
@@ -92,7 +92,7 @@ begin
     v_outcome := 'unknown';
   end if;
   if p_message.state = 'parked' and v_outcome = 'parked' and p_code is not distinct from v_order.last_error then
-    -- A question that brought nothing new: it is asked again, for as long as it is parked, and no line is written for each.
+    -- A query without a new result: it is repeated for as long as the order is parked, and writes no audit line.
     update fencepost.outbox o
     set not_before = v_now + coalesce(p_delay, interval '0'), owner = null, taken_until = null where o.id = p_message.id;
     return v_outcome;
@@ -102,7 +102,7 @@ begin
   set open_since = v_open, updated_at = v_now, last_error = p_code,
       unknown_since = case when v_outcome <> 'unknown' then null
                            when p_message.state = 'unknown' then coalesce(r.unknown_since, v_now) else v_now end,
-      -- An attempt that the outbox forgives (a 429) is none: what counts here is what counts there.
+      -- An attempt that the outbox does not count (a 429) does not count here either.
       retry_count = coalesce((select greatest(0, o.attempts - 1) from fencepost.outbox o where o.id = r.id), r.retry_count),
       broker_order_id = coalesce(p_result ->> 'broker_order_id', r.broker_order_id),
       final_status = case when v_outcome in ('sent', 'dead') then v_outcome end,
@@ -115,7 +115,7 @@ begin
   return v_outcome;
 end $$;
 
--- The common case in one statement: orders that the broker has taken. Answers their ids.
+-- The common case in one statement: orders that the broker has accepted. Returns their ids.
 create or replace function fencepost._orders_settle_sent(
   p_channel text, p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_codes text[], p_details text[],
   p_results jsonb[]
@@ -173,8 +173,8 @@ begin
   )
   select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.key) filter (where g.key is not null)
   into v_sent, v_keys from gone g;
-  -- Each key's next order. Most keys have none: they are locked in one statement and looked at in the next, which sees whatever was
-  -- put before the lock was free. The kernel does the others, in order of the key.
+  -- Each key's next order. Most keys have none: they are locked in one statement and read in the next, which sees whatever was
+  -- inserted before the lock was free. The kernel handles the others, in order of the key.
   v_held := array(select k from unnest(v_keys) k
                   where not pg_try_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, k)));
   for v_key in
@@ -189,7 +189,7 @@ begin
   return v_sent;
 end $$;
 
--- Settle many requests or questions of one broker; answers for each: the state it has now, or why it was refused.
+-- Settle many requests or queries of one broker; returns for each its new state, or why it was refused.
 create or replace function fencepost.orders_settle(
   p_broker text, p_owner text, p_ids bigint[], p_takes bigint[], p_outcomes text[], p_fates text[], p_codes text[],
   p_details text[], p_delays interval[], p_results jsonb[], p_weather text[]
@@ -226,7 +226,7 @@ begin
     if v_refusal is null then
       v_outcome := v_asked.outcome;
       if v_asked.weather = 'unauthorized' then
-        -- One order ends by refused credentials. Those that were under way with it placed nothing either: they wait.
+        -- One order ends by refused credentials. Those that were in flight with it placed nothing either: they wait.
         if not fencepost._orders_halt_unauthorized(p_broker, v_asked.detail) and v_outcome = 'dead' then
           v_outcome := 'queued';
         end if;

@@ -1,16 +1,16 @@
--- Taking orders: to send them, or to ask about them. A take is leased and fenced as every take of the outbox is, and it stamps
--- the request that it allows: from here on, until somebody proves its fate, the request may have reached the broker.
+-- Taking orders, to send them or to query them. A take is leased and fenced like every take of the outbox, and it stamps the
+-- request that it allows: from here on, until its fate is proved, the request may have reached the broker.
 --
--- Locks: the broker's row, then the due messages in the order of the index, skipping what others hold. It waits for no
--- message, so whoever holds messages and waits for the broker's row (a settlement) cannot meet it crosswise.
+-- Locks: the broker's row, then the due messages in the order of the index, skipping locked ones. It waits for no message, so it
+-- cannot deadlock with a transaction that holds messages and waits for the broker's row (a settlement).
 -- Served by outbox_due, outbox_unsure and outbox_taken.
 
--- How long an order of a halted account, or one that waits for its end, is out of the way before a take looks at it again.
+-- How long an order of a halted account, or one that waits for its end, is set aside before a take looks at it again.
 create or replace function fencepost._orders_halt_pause() returns interval
 language sql immutable parallel safe
 as $$ select interval '30 seconds' $$;
 
--- An order whose time is over is not sent. One that never left is dead; one that may have arrived is asked about first.
+-- An expired order is not sent. One that was never sent is dead; one that may have arrived is queried first.
 create or replace function fencepost._orders_expire_one(p_id bigint, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -21,7 +21,7 @@ begin
   select * into strict v_message from fencepost.outbox o where o.id = p_id;
   select * into strict v_order from fencepost.orders_order r where r.id = p_id;
   if v_order.open_since is null then
-    -- Nothing was sent for this end, so it is no attempt.
+    -- Nothing was sent for this end, so it is not an attempt.
     v_message.attempts := greatest(0, v_message.attempts - 1);
     perform fencepost._outbox_apply(v_message, 'dead', 'EXPIRED', null, null);
     update fencepost.orders_order r
@@ -34,9 +34,9 @@ begin
   end if;
 end $$;
 
--- The due messages that may be sent, at most p_limit, locked. What has expired or belongs to a halted account is set aside and
--- the next ones are looked at, a few times: a long list of them must not starve the others. What has expired and never left is
--- left to orders_expire_due: a take's answer has no room for it, and nobody would count it.
+-- The due messages that may be sent, at most p_limit, locked. Orders that have expired or belong to a halted account are set
+-- aside and the next ones are examined, a few times: a long list of them must not starve the others. Orders that have expired and
+-- were never sent are left to orders_expire_due: a take's result has no place for them, and they would not be counted.
 create or replace function fencepost._orders_due(p_channel text, p_broker text, p_limit integer, p_now timestamptz)
 returns bigint[]
 language plpgsql volatile
@@ -126,8 +126,9 @@ begin
   from stamped s order by s.id;
 end $$;
 
--- Orders whose outcome is unknown, leased to who asks about them; with p_parked also parked ones whose next question is due, with at
--- most half of what is allowed. They stay what they are, also if the asker dies. Served by outbox_unsure and outbox_parked.
+-- Orders whose outcome is unknown, leased to the worker that queries them; with p_parked also parked ones whose next query is
+-- due, with at most half of what is allowed. They keep their state, also if the worker dies. Served by outbox_unsure and
+-- outbox_parked.
 create or replace function fencepost.orders_take_unknown(
   p_broker text, p_owner text, p_lease interval, p_limit integer, p_parked boolean default false
 )
@@ -174,8 +175,8 @@ begin
   perform fencepost._orders_spend(p_broker, v_count, true);
 end $$;
 
--- Takes whose sender went silent. It may have sent, or be about to: the outcome is unknown, and the order is never simply
--- sent again. The take grows, so that its late settlement is refused.
+-- Takes whose sender stopped renewing. It may have sent, or be about to: the outcome is unknown, and the order is never simply
+-- sent again. The take is incremented, so that its late settlement is refused.
 create or replace function fencepost.orders_expire_takes(p_broker text, p_limit integer, p_grace interval default '0')
 returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -190,8 +191,8 @@ begin
   return query select unnest(v_ids);
 end $$;
 
--- End the orders whose time is over and which never left, wherever they wait: in front, behind a held head, in backoff, or under a
--- kill switch; answers their ids. Served by orders_order_expiring.
+-- End the orders that have expired and were never sent, wherever they wait: at the head of their key, behind a held head, in
+-- backoff, or under a kill switch; returns their ids. Served by orders_order_expiring.
 create or replace function fencepost.orders_expire_due(p_limit integer) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

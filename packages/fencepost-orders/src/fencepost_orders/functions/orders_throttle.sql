@@ -1,7 +1,7 @@
--- How fast a broker may be asked: a token bucket whose rate falls by half on 429 and rises slowly (AIMD), a circuit breaker on
--- failures, and the kill switch. One row a broker, so all workers share it; its lock is held while a batch is taken.
+-- The throttle of a broker: a token bucket whose rate is halved on 429 and rises slowly (AIMD), a circuit breaker on failures,
+-- and the kill switch. One row per broker, so all workers share it; its lock is held while a batch is taken.
 
--- Say what a broker can bear. What was learned since (a lowered rate, an open breaker, a kill switch) stays.
+-- Declare a broker's limits. What was learned since (a lowered rate, an open breaker, a kill switch) stays.
 create or replace function fencepost.orders_broker_declare(
   p_broker text, p_rate_max double precision, p_burst double precision, p_failures_max integer, p_open_for interval,
   p_rate_min double precision default null, p_rate_rise double precision default null, p_can_ask boolean default null
@@ -27,7 +27,7 @@ begin
   on conflict (broker) do update
   set rate_max = excluded.rate_max, rate_min = excluded.rate_min, rate_rise = excluded.rate_rise, burst = excluded.burst,
       failures_max = excluded.failures_max, open_for = excluded.open_for, can_ask = coalesce(p_can_ask, b.can_ask),
-      -- A lowered rate stays lowered; one that stood at its old maximum follows the new one.
+      -- A lowered rate stays lowered; one that was at its old maximum follows the new one.
       rate = case when b.rate >= b.rate_max then excluded.rate_max
                   else greatest(excluded.rate_min, least(b.rate, excluded.rate_max)) end
   where (b.rate_max, b.rate_min, b.rate_rise, b.burst, b.failures_max, b.open_for, b.can_ask)
@@ -35,8 +35,9 @@ begin
                       excluded.open_for, coalesce(p_can_ask, b.can_ask));
 end $$;
 
--- How many requests may be made now; locks the broker's row until the end of the transaction. Questions (p_asking) pass the kill
--- switch, the breaker and a pause of sending: they place nothing, and their answers close the breaker. They have a pause of their own.
+-- How many requests may be made now; locks the broker's row until the end of the transaction. Queries (p_asking) pass the kill
+-- switch, the breaker and a pause of sending: they place nothing, and their answers close the breaker. They have a pause of their
+-- own.
 create or replace function fencepost._orders_allowance(p_broker text, p_limit integer, p_asking boolean) returns integer
 language plpgsql volatile
 as $$
@@ -53,7 +54,7 @@ begin
   v_now := fencepost.clock();
   if p_asking and v_broker.ask_paused_until > v_now
      or not p_asking and (v_broker.paused_until > v_now or v_broker.halted_at is not null or v_broker.opened_until > v_now
-                          -- Half open: where a question can try the broker, no order does.
+                          -- Half open: where a query can probe the broker, no order does.
                           or v_broker.opened_until is not null and v_broker.can_ask) then
     return 0;
   end if;
@@ -62,13 +63,13 @@ begin
   v_tokens := least(v_broker.burst, v_broker.tokens
                 + v_rate * greatest(0, extract(epoch from v_now - v_broker.refilled_at)::double precision));
   update fencepost.orders_broker b set rate = v_rate, tokens = v_tokens, refilled_at = v_now where b.broker = p_broker;
-  -- Half open, and nothing can be asked: one order tries the broker, and the next one only when its outcome is known or the pause
-  -- is over again.
+  -- Half open, and the broker cannot be queried: one order probes it, and the next one only when its outcome is known or the
+  -- pause is over again.
   return least(p_limit, floor(v_tokens)::integer,
                case when v_broker.opened_until is not null and not p_asking then 1 else p_limit end);
 end $$;
 
--- So many of the allowed requests are being made.
+-- Record how many of the allowed requests are being made.
 create or replace function fencepost._orders_spend(p_broker text, p_count integer, p_asking boolean) returns void
 language sql volatile
 as $$
@@ -80,7 +81,7 @@ as $$
 $$;
 
 -- What the answers of one batch say about the broker itself: ok, failed, limited (a request for an order was), ask_limited (a
--- question was: then sending waits too), or null for nothing. Other words are for orders_settle.
+-- query was: then sending waits too), or null for nothing. orders_settle handles other values.
 create or replace function fencepost._orders_weather(p_broker text, p_weather text[], p_delays interval[]) returns void
 language plpgsql volatile
 as $$
@@ -101,13 +102,13 @@ begin
     update fencepost.orders_broker b
     set paused_until = greatest(b.paused_until, v_now + v_pause),
         ask_paused_until = greatest(b.ask_paused_until, v_now + v_silence), tokens = 0,
-        -- One storm of 429 is one sign: all that was under way when the rate was lowered still comes back refused.
+        -- One burst of 429 counts once: all requests that were in flight when the rate was lowered still come back refused.
         rate = case when b.lowered_at > v_now - interval '1 second' then b.rate else greatest(b.rate_min, b.rate / 2) end,
         lowered_at = case when b.lowered_at > v_now - interval '1 second' then b.lowered_at else v_now end
     where b.broker = p_broker;
   end if;
   if v_good > 0 then
-    -- Looked at first: a write for each good batch would make the row hot for nothing.
+    -- Checked first: a write for each successful batch would make the row hot for nothing.
     update fencepost.orders_broker b
     set failures = 0, opened_until = null, answered_at = case when b.halted_code is not null then coalesce(b.answered_at, v_now) end
     where b.broker = p_broker
@@ -120,8 +121,8 @@ begin
   end if;
 end $$;
 
--- The broker refused the credentials: nothing more is sent until a person resumes it. Answers whether this is the answer that halted
--- it; what comes back refused after that was sent before, and only waits. Locks the broker's row, behind the messages.
+-- The broker refused the credentials: nothing more is sent until an operator resumes it. Returns whether this answer halted it;
+-- requests that come back refused after that were sent before, and only wait. Locks the broker's row, after the messages.
 create or replace function fencepost._orders_halt_unauthorized(p_broker text, p_detail text) returns boolean
 language plpgsql volatile
 as $$
@@ -144,8 +145,8 @@ begin
   return true;
 end $$;
 
--- Refuse a broker that nobody declared, and an account for which no order was ever sent or waits: a kill switch with a slip of the
--- pen in it would stop nothing, and look as if it did. Served by the primary keys and orders_order_live.
+-- Refuse a broker that is not declared, and an account for which no order was ever sent or waits: a kill switch with a typing
+-- error in it would stop nothing, and look as if it did. Served by the primary keys and orders_order_live.
 create or replace function fencepost._orders_check_switch(p_broker text, p_account text, p_attempted jsonb) returns void
 language plpgsql volatile
 as $$
@@ -165,8 +166,8 @@ begin
   end if;
 end $$;
 
--- The kill switch. Orders that are being sent cannot be called back; nothing is sent afterwards. Raises not_found for a broker or an
--- account that nobody knows.
+-- The kill switch. Orders that are being sent cannot be called back; nothing is sent afterwards. Raises not_found for an unknown
+-- broker or account.
 create or replace function fencepost.orders_halt(p_broker text, p_account text, p_actor text, p_reason text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -190,8 +191,9 @@ begin
                            jsonb_build_object('account', p_account, 'reason', p_reason));
 end $$;
 
--- Off again, for a broker with whatever else holds sending back: a pause that it asked for, and the breaker. What waited is due at
--- once, except what has expired meanwhile. Locks the messages in order of id, then the broker's row.
+-- Turn the kill switch off; for a broker also whatever else holds sending back: a pause that it asked for, and the breaker.
+-- Waiting orders are due at once, except those that have expired meanwhile. Locks the messages in order of id, then the broker's
+-- row.
 create or replace function fencepost.orders_resume(p_broker text, p_account text, p_actor text, p_reason text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -33,14 +33,14 @@ create or replace view fencepost.orders_brokers as
          b.halted_code, b.can_ask, b.answered_at
   from fencepost.orders_broker b;
 
--- One order by its id or by its key, with what the broker said. Served by the primary and the unique key, and by
+-- One order by its id or by its key, with the broker's result. Served by the primary and the unique key, and by
 -- orders_audit_by_order.
 create or replace function fencepost.orders_get(p_id bigint, p_key text) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select to_jsonb(v) || jsonb_build_object('result', (select to_jsonb(x) from fencepost.exec_result x where x.outbox_id = v.id),
            'resent_as', (select n.id from fencepost.orders_order n where n.resend_of = v.id limit 1),
-           -- What a person looks for first: the broker's last answer that was not simply a success.
+           -- What an operator looks for first: the broker's last answer that was not simply a success.
            'last_answer', (select a.detail from fencepost.orders_audit a where a.outbox_id = v.id and a.detail ~ '^[1-5][0-9][0-9]: '
                            order by a.audit_id desc limit 1))
   from fencepost.outbox_orders v
@@ -52,8 +52,8 @@ create or replace function fencepost.orders_history(p_id bigint) returns setof j
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select to_jsonb(a) from fencepost.outbox_audit a where a.outbox_id = p_id order by a.audit_id $$;
 
--- Orders, newest first, before p_before (an id), of one status, broker or account when given. The dead and the live are few and
--- have indexes of their own; without a status, or for what was sent, the primary key is walked backwards.
+-- Orders, newest first, before p_before (an id), of one status, broker or account when given. Dead and live orders are few and
+-- have indexes of their own; without a status, or for sent orders, the primary key is walked backwards.
 create or replace function fencepost.orders_list(p_status text, p_broker text, p_account text, p_before bigint, p_limit integer)
 returns setof jsonb
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -84,8 +84,8 @@ begin
   end if;
 end $$;
 
--- How many live orders there are in each state, and for how long the oldest: since its acceptance while it waits, since its
--- first request that is not accounted for once it was sent. For metrics. Served by orders_order_live.
+-- How many live orders there are in each state, and the age of the oldest: since its acceptance while it waits, since its first
+-- request that is not accounted for once it was sent. For metrics. Served by orders_order_live.
 create or replace function fencepost.orders_counts() returns table (broker text, status text, orders bigint, oldest_seconds double precision)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,4 +1,4 @@
-"""A hostile broker: a real HTTP server that does to orders whatever the net and a broker may do.
+"""A hostile broker: a real HTTP server that does to orders whatever a network and a broker may do.
 
     with HostileBroker(Promise.WHILE_OPEN, mood=FOUL) as broker:
         ...                                   # point an adapter at broker.url
@@ -31,7 +31,7 @@ _REASONS = {200: "OK", 201: "Created", 400: "Bad Request", 404: "Not Found", 409
 
 
 class HostileBroker:
-    """Accepts orders by its promise, and answers by its mood."""
+    """Accepts orders by its promise, and answers by its configured faults."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class HostileBroker:
         self.dialect = dialect or Dialect()
         self.book = Book(promise, sight, window_seconds, chance=random.Random(seed))  # noqa: S311
         self.broker_faults: Counter[str] = Counter()
-        self._chance = random.Random(seed)  # noqa: S311 - Repeatable whims, no secrets.
+        self._chance = random.Random(seed)  # noqa: S311 - Repeatable faults, no secrets.
         self._latency_seconds = latency_seconds
         self._slow_seconds = slow_seconds
         self._late_seconds = late_seconds
@@ -94,11 +94,11 @@ class HostileBroker:
         self._loop.close()
 
     def restart(self, down_seconds: float = 0.0) -> None:
-        """Cut every connection, be away for a while, and come back with the same book."""
+        """Cut every connection, stay down for a while, and come back with the same book."""
         self._run(self._restart(down_seconds))
 
     def quiet(self) -> None:
-        """Wait until what was accepted late is in the book. With `late_seconds=None` it comes only now."""
+        """Wait until late acceptances are in the book. With `late_seconds=None` they are entered only now."""
         self._run(self._settle_late())
 
     def _run(self, work: Any) -> None:
@@ -135,11 +135,11 @@ class HostileBroker:
         await asyncio.gather(*others, return_exceptions=True)
         for writer in tuple(self._writers):
             writer.transport.abort()
-        # A transport closes its socket in the turn after the next.
+        # A transport closes its socket two iterations of the event loop later.
         await asyncio.sleep(0.01)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Kept from the first moment: a task that is cancelled before it begins would close nothing.
+        # Registered immediately: a task that is cancelled before it begins would close nothing.
         self._writers.add(writer)
         task = asyncio.create_task(self._serve(reader, writer))
         self._serving.add(task)
@@ -155,7 +155,7 @@ class HostileBroker:
             writer.close()
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Serve one request; whether the connection lives on."""
+        """Serve one request; answers whether the connection stays open."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ", 2)
         headers = {
@@ -181,7 +181,7 @@ class HostileBroker:
     def _accept(
         self, request: dict[str, Any], deadline: str | None, *, at_once: bool = False
     ) -> tuple[int, dict[str, Any]]:
-        """Into the book, unless the request's own time is over."""
+        """Enter the order in the book, unless the request's validity is over."""
         if deadline is not None and datetime.fromisoformat(deadline) < datetime.now(UTC):
             self.book.refusals["stale"] += 1
             return self.dialect.refused("the request is too old")
@@ -238,7 +238,8 @@ class HostileBroker:
 
     async def _do_duplicate(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
         if self.book.promise is not Promise.NOTHING:
-            # Where a second request is a second order, a net that doubles requests can be survived by nobody.
+            # Where a second request is a second order, no client can survive a network that duplicates
+            # requests.
             self._accept(request, deadline)
             return await _reply(writer, *self._accept(request, deadline, at_once=True))
         return await _reply(writer, *self._accept(request, deadline))

@@ -26,14 +26,14 @@ class BookOrder:
 
 @dataclass
 class Book:
-    """What a broker of one promise keeps. `fill_chance` is how likely an open order is filled at each
-    look."""
+    """What a broker with one promise stores. `fill_chance` is how likely an open order is filled at each
+    read."""
 
     promise: Promise
     sight: LookupScope = LookupScope.ALL
     window_seconds: float = 60.0
     fill_chance: float = 0.3
-    chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - A broker's whims.
+    chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - No secrets.
 
     def __post_init__(self) -> None:
         self.orders: list[BookOrder] = []
@@ -44,9 +44,9 @@ class Book:
     def place(
         self, client_id: str, request: dict[str, Any], now: float, *, at_once: bool = False
     ) -> tuple[BookOrder, bool]:
-        """The order with this id, and whether it is new: by the promise, a second is refused, or not.
+        """The order with this id, and whether it is new: the promise decides whether a second one is refused.
 
-        `at_once`: it comes in one breath with another, so that nothing can have been filled in between.
+        `at_once`: it arrives together with another, so that nothing can have been filled in between.
         """
         if not at_once:
             self._fill(client_id)
@@ -72,14 +72,14 @@ class Book:
         return shown
 
     def doubled(self) -> list[str]:
-        """Client ids that have more than one order: what must never happen."""
+        """Client ids that have more than one order: this must never happen."""
         return sorted(client_id for client_id, orders in self._by_client.items() if len(orders) > 1)
 
     def client_ids(self) -> set[str]:
         return set(self._by_client)
 
     def forget_all(self) -> None:
-        """As if no order had ever come."""
+        """Delete every order."""
         self.orders.clear()
         self._by_client.clear()
 

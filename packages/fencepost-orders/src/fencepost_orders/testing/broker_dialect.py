@@ -1,4 +1,4 @@
-"""How the hostile broker speaks: paths, fields and statuses. Another broker's dialect is a subclass of this
+"""The hostile broker's protocol: paths, fields and statuses. Another broker's dialect is a subclass of this
 one."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Dialect:
         return 400, {"error": why}
 
     def answer(self, path: str, book: Book) -> Said:
-        """What a GET is answered."""
+        """The answer to a GET."""
         order = book.find(unquote(path.rpartition("/")[2]))
         return (404, {"error": "no such order"}) if order is None else (200, self.shown(order))
 

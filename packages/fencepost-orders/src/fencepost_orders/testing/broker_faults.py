@@ -1,4 +1,4 @@
-"""What the hostile broker does to a request: drawn anew for each, by chances that a test sets."""
+"""What the hostile broker does to a request: drawn for each request, by chances that a test sets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class BrokerFault(StrEnum):
 
     PLAIN = "plain"
     LOSE_REPLY = "lose_reply"
-    """Accepts, and closes without a word."""
+    """Accepts, and closes without an answer."""
     LOSE_REQUEST = "lose_request"
-    """Closes without a word, and accepts nothing."""
+    """Closes without an answer, and accepts nothing."""
     ACCEPT_LATE = "accept_late"
     """Answers 504, and accepts afterwards, if the request's deadline has not passed by then."""
     FAIL_AFTER = "fail_after"
@@ -24,22 +24,22 @@ class BrokerFault(StrEnum):
     CLOSE_HALFWAY = "close_halfway"
     """Accepts, and closes in the middle of the answer."""
     GARBLE = "garble"
-    """Accepts, and answers 200 with what is no JSON."""
+    """Accepts, and answers 200 with a body that is not JSON."""
     ECHO_ANOTHER = "echo_another"
     """Accepts, and answers with another order's key."""
     DUPLICATE = "duplicate"
     """The request arrives twice; the second answer is the one that comes back."""
     SLOW = "slow"
-    """Accepts, and takes its time."""
+    """Accepts, and answers slowly."""
     LIMIT = "limit"
     """Answers 429 with Retry-After, and accepts nothing."""
     CHANGE_MIND = "change_mind"
-    """Answers 400 to what it would have taken a moment ago."""
+    """Answers 400 to a request that it would have accepted a moment ago."""
 
 
 @dataclass(frozen=True)
 class BrokerFaults:
-    """The chance of each whim, in a hundred requests; the rest is plain."""
+    """The chance of each fault, in a hundred requests; the rest are answered normally."""
 
     lose_reply: float = 0
     lose_request: float = 0
@@ -78,4 +78,4 @@ FOUL = BrokerFaults(
     limit=2,
     change_mind=1,
 )
-"""Two requests in five go wrong in one way or another."""
+"""Two requests in five fail in one way or another."""

@@ -1,7 +1,7 @@
--- The audit against the truth: everything that a player holds, made again from the changes alone.
+-- The audit check: recomputes everything that a player holds from the recorded changes alone.
 
--- Where the two differ: what, its name, what is held and what the audit says. No row is what one wants to see. In one
--- snapshot, so that it may run beside mutations. Served by player_audit_by_player and the primary keys.
+-- Where the two differ: kind, name, what is held and what the audit says. No row means that they agree. Runs
+-- in one snapshot, so it may run beside mutations. Served by player_audit_by_player and the primary keys.
 create or replace function fencepost.player_audit_check(p_player text)
 returns table (what text, name text, held text, audited text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -48,7 +48,7 @@ begin
       select h.what, h.name, h.held, null from held h
       union all select a.what, a.name, null, a.audited from audited a
     )
-    -- Not a full join: that would want to be hashed or merged, which the functions of this schema do not do.
+    -- Not a full join: that needs a hash or merge join, which the functions of this schema do not use.
     select t.what, t.name, max(t.held), max(t.audited) from told t
     group by t.what, t.name having max(t.held) is distinct from max(t.audited) order by t.what, t.name;
 end $$;

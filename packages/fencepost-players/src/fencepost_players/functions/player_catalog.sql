@@ -1,6 +1,6 @@
--- What there is in the game. Written by operators, read by every plan.
+-- The game's definitions. Written by operators, read by every plan.
 
--- Define one thing, or define it anew. Whether an item stacks can not be changed: players hold it in one form.
+-- Define one thing, or redefine it. Whether an item stacks cannot be changed: players hold it in one form.
 create or replace function fencepost.player_catalog_put(p_kind text, p_name text, p_definition jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -22,7 +22,7 @@ begin
   end if;
 end $$;
 
--- Open a season of a pool, or define it anew.
+-- Open a season of a pool, or redefine it.
 create or replace function fencepost.player_season_put(
   p_pool text, p_season text, p_opens_at timestamptz, p_closes_at timestamptz, p_entries jsonb
 ) returns void
@@ -48,7 +48,7 @@ begin
     set opens_at = excluded.opens_at, closes_at = excluded.closes_at, entries = excluded.entries;
 end $$;
 
--- Views for people, under the names that operators of such services know.
+-- Views for operators, under the names that they know from such services.
 create or replace view fencepost.players as
   select p.player_id as user_id, p.version as data_version, p.created_at, p.updated_at from fencepost.player p;
 

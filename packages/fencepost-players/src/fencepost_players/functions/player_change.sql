@@ -1,5 +1,5 @@
--- What a change does to a player, and its record. All of it runs under the player's row lock, inside a function that took
--- it; nobody else may call these.
+-- Applies a change to a player and records it. All of it runs under the player's row lock, inside a function
+-- that took the lock; nothing else may call these functions.
 --
 -- A change is a JSON object; each part may be missing:
 --   resources       {name: signed amount}
@@ -12,7 +12,7 @@
 --   clears          [{dungeon, before}]
 --   lessons         [lesson]
 
--- The distributor: give and take, and write it down. The version was raised by whoever locked the row.
+-- The distributor: give and take, and record it. The function that locked the row has raised the version.
 create or replace function fencepost._player_distribute(
   p_player text, p_change jsonb, p_method text, p_key text, p_source text, p_actor text, p_seed text
 ) returns void
@@ -41,7 +41,7 @@ begin
   from fencepost.player p where p.player_id = p_player;
 end $$;
 
--- Give and take amounts: of one player or of many, one change or several of each.
+-- Give and take amounts: for one player or for many, one change or several for each.
 create or replace function fencepost._player_change_amounts(p_players text[], p_changes jsonb[]) returns void
 language plpgsql volatile
 as $$
@@ -62,9 +62,10 @@ begin
   on conflict (player_id, item) do update set count = excluded.count;
 end $$;
 
--- Amounts of unknown things, those that could fall below zero or past what 64 bits hold, and those that are to be paid and
--- may not be there, whatever comes back for them. In numeric, which has no end. For one change of a player this is exact; of several
--- it finds fault with whatever could not be done in any order, so that the caller does them one by one.
+-- Amounts of unknown things, those that could fall below zero or exceed 64 bits, and those that must be paid
+-- and may not be held, whatever comes back for them. In numeric, which does not overflow. For one change of a
+-- player this is exact; for several it reports whatever could fail in some order, so that the caller applies
+-- them one by one.
 create or replace function fencepost._player_amounts_unfit(p_players text[], p_changes jsonb[])
 returns table (kind text, name text, had numeric, delta numeric, is_unknown boolean)
 language sql stable
@@ -158,7 +159,7 @@ begin
   from jsonb_array_elements(p_change -> 'pieces_added') x;
 end $$;
 
--- Stages, draws, clears and lessons: what was true when the plan was made must still be.
+-- Stages, draws, clears and lessons: what was true when the plan was made must still be true.
 create or replace function fencepost._player_change_progress(p_player text, p_change jsonb, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -212,7 +213,7 @@ begin
      or coalesce(v_known.dry, 0) <> (p_draw ->> 'dry_before')::bigint then
     perform fencepost._mutation_stale(format('The pool %s of player %s', p_draw ->> 'pool', p_player));
   end if;
-  -- The whole row as it will be: its constraint is judged before the conflict is.
+  -- The whole row as it will be: its constraint is checked before the conflict is.
   insert into fencepost.player_draw (player_id, pool, season, draws, dry)
   values (p_player, p_draw ->> 'pool', p_draw ->> 'season', coalesce(v_known.draws, 0) + (p_draw ->> 'count')::bigint,
           (p_draw ->> 'dry')::bigint)

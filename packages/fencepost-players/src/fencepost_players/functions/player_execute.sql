@@ -1,15 +1,18 @@
--- The one way to change a player. A plan is a list of parties, each a player and a change; it was made without a lock, so
--- everything it rests on is judged again here, on locked rows. It does not rest on the version: it is carried out on the one that
--- the locked row has, and its answer says which that was.
+-- The only way to change a player. A plan is a list of parties, each a player and a change; it was made
+-- without a lock, so everything it rests on is checked again here, on locked rows. It does not rest on the
+-- version: it is applied to the version that the locked row has, and the response contains that version.
 --
--- Locks, in this order: the request's marker; the players' rows FOR UPDATE in order of id; their details; the audit. Two
--- mutations that name the same players in opposite order wait for each other's first row and cannot deadlock.
+-- Locks, in this order: the request's idempotency key; the players' rows FOR UPDATE in order of id; their
+-- details; the audit. Two mutations that name the same players in opposite order wait for the same first row
+-- and cannot deadlock.
 --
--- Answers claimed (done), replay, duplicate, mismatch or in_flight. Raises ZF111, ZF112 (mutation.sql), too_old and not_found;
--- then nothing was written, the marker included. Every access is by a primary key.
+-- Returns claimed (done), replay, duplicate, mismatch or in_flight. Raises ZF111, ZF112 (mutation.sql),
+-- too_old and not_found; then nothing was written, the idempotency key included. Every access is by a primary
+-- key.
 --
--- p_version is the version that the caller expects; with p_is_strict, as the version before this one calls it, another raises
--- ZF110. p_response says "version":null where the version belongs. p_keep and p_is_ordered: mutation.sql.
+-- p_version is the version that the caller expects; with p_is_strict, which the previous release uses,
+-- another version raises ZF110. p_response contains "version":null where the version belongs. p_keep and
+-- p_is_ordered: mutation.sql.
 create or replace function fencepost._player_execute(
   p_scope text, p_key text, p_digest text, p_response text, p_method text, p_actor text, p_version bigint, p_plan jsonb,
   p_keep interval, p_is_ordered boolean, p_is_strict boolean,
@@ -21,7 +24,8 @@ declare
   v_acting  text := p_plan #>> '{parties,0,player}';
   v_party   jsonb;
 begin
-  -- Most often the version is the one that is expected, and the response is stored with the marker in one write.
+  -- Usually the version is the expected one, and the response is stored with the idempotency key in one
+  -- write.
   version := coalesce(p_version, 0) + 1;
   select c.outcome, c.response into outcome, response
   from fencepost._mutation_claim(p_scope, p_key, p_digest, fencepost._mutation_response(p_response, version), p_keep,
@@ -34,7 +38,7 @@ begin
   if p_key is not null and (p_plan -> 'chance')::boolean then
     perform fencepost._mutation_check_dice(p_scope, p_key, p_digest, p_plan ->> 'seed');
   end if;
-  -- Only a caller with a transaction of its own can stand still in here: it does so for ten seconds at most.
+  -- Only a caller with its own transaction can idle in here: for ten seconds at most.
   perform fencepost._bound_idle_time(fencepost._player_hold_max());
   if (p_plan -> 'create')::boolean then
     perform fencepost._player_create(v_acting);
@@ -52,8 +56,8 @@ begin
   end loop;
 end $$;
 
--- One mutation. It waits for its players' rows, and longer than anybody may hold them (player_hold.sql): the caller has time
--- to end who does.
+-- One mutation. It waits for its players' rows, and longer than a transaction may hold them
+-- (player_hold.sql): so the caller has time to terminate a holder past the limit.
 create or replace function fencepost.player_execute(
   p_scope text, p_key text, p_digest text, p_response text, p_method text, p_actor text, p_version bigint, p_plan jsonb,
   p_keep interval, p_is_ordered boolean
@@ -66,7 +70,7 @@ begin
     p_plan, p_keep, p_is_ordered, false);
 end $$;
 
--- The same as the version before knows it: for exactly the version that the response speaks of.
+-- The same with the signature of the previous release: for exactly the version in the response.
 create or replace function fencepost.player_execute(
   p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb
 ) returns table (outcome text, response jsonb)
@@ -79,12 +83,13 @@ begin
                                               null, false, true) e;
 end $$;
 
--- Many mutations with one commit. What gives and takes amounts, most of what there is, is done by a few statements for all;
--- the rest, and all of it when anybody is in the way, one by one. Each of those is undone alone when it cannot be carried
--- out, and then has no row in the answer: it goes alone, waits where it must, and is told why; or it is answered as stale, when
--- it must be planned again. Nobody here waits for a row longer than a moment, so one held row does not hold up the others; and
--- because a wait is given up long before a deadlock would be looked for, two batches that meet crosswise let go of each
--- other. p_waits: all of them are of one player, who may be waited for a little longer.
+-- Many mutations with one commit. Mutations that only change amounts, which most do, are done by a few
+-- statements for all; the rest, and all of them when any is blocked, one by one. Each of those is rolled back
+-- alone when it cannot be executed, and then has no row in the result: the caller executes it alone, where it
+-- may wait and gets its reason; or its outcome is stale, when it must be planned again. Nothing here waits
+-- for a row longer than a moment, so one held row does not delay the others; and because a wait is given up
+-- long before deadlock detection would start, two batches that lock in opposite order release each other.
+-- p_waits: all of them are of one player, whose row may be waited for a little longer.
 create or replace function fencepost._player_execute_many(
   p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_is_strict boolean, p_waits boolean
@@ -114,7 +119,7 @@ begin
     from fencepost._player_execute_amounts(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans,
                                            p_keep, p_is_ordered, p_is_strict, p_waits) d;
   exception when others then
-    v_done := '{}'; -- All undone, with their markers: somebody's row is held, or a plan does not fit.
+    v_done := '{}'; -- All rolled back, with their idempotency keys: a row is held, or a plan does not fit.
   end;
   return query select d.place, 'claimed', fencepost._mutation_response(p_responses[d.place], d.version)::json, d.version
                from unnest(v_done, v_versions) d (place, version);
@@ -127,7 +132,7 @@ begin
       with ordinality a (scope, key, digest, response, method, actor, version, plan, place)
     where a.place <> all (v_done) order by a.scope, a.place
   loop
-    -- Whoever names a player that is not there is refused, and a refusal counts once: alone.
+    -- A request that names a missing player is refused, and a refusal counts once: when it is executed alone.
     continue when not coalesce((v.plan -> 'create')::boolean, false) and (
       p_is_strict and v.version is null or exists (
         select 1 from jsonb_array_elements(v.plan -> 'parties') x
@@ -149,12 +154,12 @@ begin
           return next;
         end if;
       when others then
-        null; -- Undone, with its marker: it has no row in the answer.
+        null; -- Rolled back, with its idempotency key: it has no row in the result.
     end;
   end loop;
 end $$;
 
--- The same for callers.
+-- The public form of the same.
 create or replace function fencepost.player_execute_many(
   p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_waits boolean
@@ -167,7 +172,7 @@ begin
     p_versions, p_plans, p_keep, p_is_ordered, false, p_waits);
 end $$;
 
--- The same as the version before knows it.
+-- The same with the signature of the previous release.
 create or replace function fencepost.player_execute_many(
   p_scopes text[], p_keys text[], p_digests text[], p_responses jsonb[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[]
@@ -181,11 +186,12 @@ begin
                                                    p_versions, p_plans, null, false, true, false) e;
 end $$;
 
--- Those of many mutations that change amounts of one player each, together; answers the places of those that are done, and the
--- version that each made. In the player's own scope; several of one player follow each other in order of place. Whose marker is
--- there already, or is being made, is left out before anything is locked, and so is the copy of a request in this very batch.
--- Whatever else is in the way raises, and undoes all of it. The locks are taken as ever: markers, players in order of id,
--- details, audit.
+-- Executes together those of many mutations that change amounts of one player each; returns the places of
+-- those that are done, and the version that each made. In the player's own scope; several of one player
+-- follow each other in order of place. A mutation whose idempotency key exists already, or is being claimed,
+-- is left out before anything is locked, and so is the copy of a request in the same batch. Any other
+-- obstacle raises, and rolls all of it back. The locks are taken in the usual order: idempotency keys,
+-- players in order of id, details, audit.
 create or replace function fencepost._player_execute_amounts(
   p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_is_strict boolean, p_waits boolean
@@ -295,7 +301,8 @@ begin
   end if;
 end $$;
 
--- Lock the players in order of id, and raise the version of each, once; answers the acting one's new version.
+-- Lock the players in order of id, and raise the version of each, once; returns the acting player's new
+-- version.
 create or replace function fencepost._player_lock(p_players text[], p_acting text, p_version bigint, p_is_strict boolean)
 returns bigint
 language plpgsql volatile
@@ -325,9 +332,10 @@ begin
   return v_version + 1;
 end $$;
 
--- Raise a player's version, once in this transaction, and lock the row until its end; the version that it has then. For
--- whoever distributes rewards inside a transaction of his own. Bounds how long that transaction may idle. Raising it is
--- recorded: nothing need be distributed afterwards, and every version has its line in the audit.
+-- Raise a player's version, once in this transaction, and lock the row until its end; returns the version.
+-- For callers that distribute rewards inside their own transaction. Limits how long that transaction may
+-- idle. Raising the version is recorded: nothing need be distributed afterwards, and every version has its
+-- row in the audit.
 create or replace function fencepost.player_bump(p_player text) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '30s'
@@ -355,8 +363,8 @@ begin
   return v_version;
 end $$;
 
--- Give rewards inside a transaction of the caller's, which has claimed this key and raised the player's version: both are
--- checked, so that nothing is given without its marker or beside the lock.
+-- Give rewards inside the caller's transaction, which has claimed this key and raised the player's version:
+-- both are checked, so that nothing is given without its idempotency key or outside the lock.
 create or replace function fencepost.player_distribute(
   p_player text, p_version bigint, p_key text, p_source text, p_change jsonb, p_actor text default null
 ) returns void

@@ -1,13 +1,15 @@
--- How long anybody may hold a player's row while others wait for it. A transaction that idles is ended after half of it, by
--- a timeout that the lock sets; one that stands still inside COPY, or with an unread answer, by whoever waits for the row.
+-- How long a transaction may hold a player's row while others wait for it. A transaction that idles is ended
+-- after half of it, by a timeout that the lock sets; one that hangs inside COPY, or with an unread result, is
+-- terminated by a backend that waits for the row.
 
 create or replace function fencepost._player_hold_max() returns interval
 language sql immutable
 as $$ select interval '20 seconds' $$;
 
--- End whoever has kept one of these players' rows from others for longer than that, and write it down; answers the backends.
--- A backend of the calling role must wait for the row. The first in line waits for the holder's transaction, and since when
--- he does the server knows: so nobody is ended who has just got the row. Locks nothing; players are found by their key.
+-- Terminate backends that have held one of these players' rows longer than that while others wait, and record
+-- it; returns their pids. A backend of the calling role must wait for the row. The first waiter waits for the
+-- holder's transaction, and the server knows since when: so a backend that has just got the row is not
+-- terminated. Locks nothing; players are found by their key.
 create or replace function fencepost.player_evict(p_players text[]) returns setof integer
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

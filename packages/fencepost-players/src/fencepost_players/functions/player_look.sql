@@ -1,9 +1,10 @@
--- Reading players. Nothing here locks: what is decided on it is judged again when it is written.
+-- Reads players. Nothing here locks: what is decided from it is checked again when it is written.
 
--- What a plan is made from, in one snapshot: what is known of the request, the player's version, and of everything else
--- only what the request names. p_needs: {"catalog": [[kind, name]], "heroes": [], "pools": [], "dungeons": [], "lessons": [],
--- "pieces": []}. One consistent picture, because the function is STABLE: a request whose marker is not seen has left no
--- effect in it either. Served by primary keys.
+-- What a plan is made from, in one snapshot: what is known of the request, the player's version, and of
+-- everything else only what the request names. p_needs: {"catalog": [[kind, name]], "heroes": [], "pools":
+-- [], "dungeons": [], "lessons": [], "pieces": []}. The snapshot is consistent because the function is
+-- STABLE: a request whose idempotency key is not visible has left no effect in it either. Served by primary
+-- keys.
 create or replace function fencepost.player_look(
   p_scope text, p_key text, p_digest text, p_player text, p_needs jsonb
 ) returns table (outcome text, response json, version bigint, state jsonb)
@@ -47,9 +48,9 @@ begin
   return next;
 end $$;
 
--- The same on locked rows: every player that the mutation will change, in order of id, until the caller's transaction ends. A plan
--- that is made from this rests on what cannot change any more. Waits as player_execute does. Who is not there is not locked:
--- the execution says so.
+-- The same on locked rows: every player that the mutation will change, in order of id, until the caller's
+-- transaction ends. A plan that is made from this rests on what cannot change any more. Waits as
+-- player_execute does. A missing player is not locked: the execution reports it.
 create or replace function fencepost.player_hold(
   p_scope text, p_key text, p_digest text, p_player text, p_players text[], p_needs jsonb
 ) returns table (outcome text, response json, version bigint, state jsonb)
@@ -78,7 +79,8 @@ begin
     left join fencepost.player_draw d on d.player_id = p_player and d.pool = n and d.season = s.season);
 end $$;
 
--- Everything about one player but the inventory and the history, which may be long; no row when there is none.
+-- Everything about one player except the inventory and the history, which may be long; no row when it does
+-- not exist.
 create or replace function fencepost.player_state(p_player text)
 returns table (player_id text, version bigint, created_at timestamptz, updated_at timestamptz, state jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -101,7 +103,7 @@ begin
     from fencepost.player p where p.player_id = p_player;
 end $$;
 
--- A page of what a player holds, after the given place: stacks by item, then pieces by id.
+-- A page of what a player holds, after the given position: stacks by item, then pieces by id.
 create or replace function fencepost.player_inventory(
   p_player text, p_after_item text, p_after_piece uuid, p_limit integer
 ) returns table (item text, count bigint, piece_id uuid, enhance_level integer, quality integer, metadata jsonb)

@@ -1,20 +1,20 @@
-"""Executing together what comes together: one statement and one commit for all who wait.
+"""Executes concurrent attempts together: one statement and one commit for all that wait.
 
-A crossing takes whoever stands on the shore, and nobody waits for company: while a crossing is free, one
-passenger leaves alone. Under load they gather by themselves, as commits do in a group commit: those who
-were answered together come back together.
+A batch takes every attempt that waits, and no attempt is delayed to fill a batch: while a batch slot is free,
+a single attempt is executed alone. Under load batches form by themselves, as in a group commit: callers that
+are answered together send their next requests together.
 
-Passengers of one scope, which is one hot row, have a crossing of their own, one at a time: a second one would
-only wait for the first one's lock. It may wait a little for a row that another node holds, because nobody
-else is aboard.
+Attempts of one scope, which is one hot row, get a batch of their own, one at a time: a second batch would
+only wait for the first one's lock. This batch may wait briefly for a row that another node holds, because it
+contains no other scope.
 
-A crossing of several scopes waits for no row. A passenger that cannot be carried (its row is held, its plan
-does not fit) is undone alone inside it and sent back to go alone, where it may wait and is told why. So one
-held row holds up one request, never those beside it; and what is refused is refused by the same function as
-ever.
+A batch of several scopes waits for no row. An attempt that cannot be executed (its row is held, its plan
+does not fit) is rolled back alone inside the batch and returned to be executed alone, where it may wait and
+gets its reason. So one held row delays one request, never the others in the batch; and a refusal comes from
+the same function as without batches.
 
-Crash windows: a crossing commits as a whole or not at all, and each passenger's marker with it. If the answer
-is lost, each asks by its own claim which of the two it was.
+Crash windows: a batch commits as a whole or not at all, and each attempt's idempotency key with it. If the
+answer is lost, each attempt finds out by its own claim whether it committed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from fencepost_players.mutations.store import Executed, RequestContext
 
 P = TypeVar("P")
 T = TypeVar("T")
-# While one waits for its commit, others work. Measured: two are too few for two cores, eight no better.
+# Concurrent batches: while one waits for its commit, others work. Measured: two are too few for two cores,
+# eight no better.
 CROSSINGS = 4
 
 
@@ -43,7 +44,7 @@ class RunsBatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pending(Generic[P]):
-    """One try of one plan."""
+    """One attempt to execute one plan."""
 
     ticket: RequestContext
     planned: Planned[P]
@@ -56,20 +57,20 @@ _Waiting: TypeAlias = tuple[Pending[P], "asyncio.Future[Executed | None]"]
 
 @runtime_checkable
 class CarriesMany(Protocol):
-    """A ledger with a plural form of its executing function."""
+    """A store with a batch form of its executing function."""
 
     def execute_many(
         self, all_pending: Sequence[Pending[Any]], *, waits: bool = False
     ) -> Call[list[Executed | None]]:
-        """One function for all of them, which waits for no row; None for a passenger that must go alone.
+        """One function for all of them, which waits for no row; None for an attempt that must run alone.
 
-        With `waits` all of them are of one scope, and its row may be waited for briefly.
+        With `waits` all of them are of one scope, and the function may wait for its row briefly.
         """
         ...
 
 
 class BatchExecutor(Generic[P]):
-    """The crossings of one node."""
+    """The batches of one node."""
 
     def __init__(
         self, database: RunsBatch, ledger: CarriesMany, *, places: int, crossings: int = CROSSINGS
@@ -80,19 +81,19 @@ class BatchExecutor(Generic[P]):
         self._free = crossings
         self._is_called = False
         self._shore: dict[str, deque[_Waiting[P]]] = {}
-        """By scope, in the order of arrival. A scope under way stays on the shore until it has landed."""
+        """By scope, in the order of arrival. A scope that is in a batch waits here until that batch ends."""
         self._crossing: set[str] = set()
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def carry(self, pending: Pending[P]) -> Executed | None:
-        """What came of it, after its commit; None for one who must go alone. Raises IndeterminateCommit."""
+        """The result, after its commit; None if it must be executed alone. Raises IndeterminateCommit."""
         arrived: asyncio.Future[Executed | None] = asyncio.get_running_loop().create_future()
         self._shore.setdefault(pending.ticket.scope, deque()).append((pending, arrived))
         self._call()
         return await arrived
 
     def _call(self) -> None:
-        """Leave in the next turn of the event loop: whoever arrives in this one goes along."""
+        """Start a batch in the next turn of the event loop: what arrives in this turn joins it."""
         if self._free and self._shore and not self._is_called:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._leave)
@@ -103,7 +104,7 @@ class BatchExecutor(Generic[P]):
             self._free -= 1
             scopes = {pending.ticket.scope for pending, _ in aboard}
             self._crossing |= scopes
-            # A task of its own: a passenger who gives up does not turn the ferry round.
+            # A task of its own: a caller that is cancelled does not cancel the batch.
             crossing = asyncio.create_task(
                 self._cross(aboard, waits=len(scopes) == 1 and len(aboard) > 1), name="fencepost-ferry"
             )
@@ -111,7 +112,7 @@ class BatchExecutor(Generic[P]):
             crossing.add_done_callback(partial(self._landed, scopes))
 
     def _board(self) -> list[_Waiting[P]]:
-        """One scope with all who wait for it, or one each of several: whichever came first."""
+        """All waiting attempts of one scope, or one each of several scopes: whichever came first."""
         aboard: list[_Waiting[P]] = []
         for scope in [scope for scope in self._shore if scope not in self._crossing]:
             line = self._shore[scope]
@@ -119,7 +120,7 @@ class BatchExecutor(Generic[P]):
                 continue
             count = min(len(line), self._places)
             aboard += [line.popleft() for _ in range(count)]
-            # What is left goes to the end of the shore: a hot scope does not keep the others back.
+            # What is left goes to the end of the queue: a hot scope does not delay the others.
             del self._shore[scope]
             if line:
                 self._shore[scope] = line
@@ -147,7 +148,7 @@ class BatchExecutor(Generic[P]):
                 arrived.cancel()
             raise
         except Exception:
-            # Nothing was written. Whoever is at fault finds out alone.
+            # Nothing was written. Each is executed alone, and the faulty one gets its error there.
             answers = [None] * len(aboard)
         for (_, arrived), answer in zip(aboard, answers, strict=True):
             if not arrived.done():

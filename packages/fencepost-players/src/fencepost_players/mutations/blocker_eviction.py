@@ -1,8 +1,8 @@
-"""Whoever waits for a row that somebody holds for too long has him ended.
+"""Terminates backends that hold a row past the limit while others wait for it.
 
-A transaction that idles is ended by PostgreSQL. One that stands still inside COPY, or with an answer that its
-client does not read, does not idle and survives every timeout. So while a mutation waits, somebody looks: the
-database knows since when it has waited, and ends the holder when that is longer than anybody may hold a row.
+PostgreSQL ends a transaction that idles. One that hangs inside COPY, or with a result that its client does
+not read, does not idle and survives every timeout. So while a mutation waits, this checks for blockers: the
+database knows how long the mutation has waited, and terminates the holder when that exceeds the limit.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _log = get_logger(__name__)
 
 @runtime_checkable
 class Evicts(Protocol):
-    """A ledger that can end whoever holds a plan's rows for too long."""
+    """A store that can terminate backends that hold a plan's rows past the limit."""
 
     def evict(self, planned: Planned[Any]) -> Call[list[int]]:
-        """Ends nobody before the service's own bound; answers the backends that it ended."""
+        """Terminates no backend before the service's own limit; returns the pids of those it terminated."""
         ...
 
 
 class BlockerEviction:
-    """The looks of one node: one at a time, over a connection of its own, because those of the pool may all
+    """The checks of one node: one at a time, over a connection of its own, because those of the pool may all
     be waiting."""
 
     def __init__(self, database_url: str, patience: EvictionDelay, evictions: Counter) -> None:
@@ -44,7 +44,7 @@ class BlockerEviction:
         self._looking = asyncio.Lock()
 
     async def keep(self, attempt: Coroutine[Any, Any, T], evict: Callable[[], Call[list[int]]]) -> T:
-        """Await the attempt, which waits for a row perhaps."""
+        """Await the attempt, and check for blockers while it waits for a row."""
 
         async def look() -> None:
             async with self._looking:
@@ -57,7 +57,7 @@ class BlockerEviction:
             async with connecting(self._database_url) as connection:
                 ended = await run(connection, evict)
         except psycopg.Error as error:
-            # The attempt goes on waiting, and tells by itself when it has waited long enough.
+            # The attempt goes on waiting, and raises by itself when it reaches its own limit.
             _log.warning("not_evicted", error=str(error))
             return
         if ended:

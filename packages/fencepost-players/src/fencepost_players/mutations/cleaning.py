@@ -1,6 +1,6 @@
-"""Forgetting which requests came without an id, once the gate no longer asks about them; and recorded dice.
+"""Deletes counts of requests without an id that are older than the policy's window, and expired seeds.
 
-Markers are forgotten by every process that stays, whatever it serves: `fencepost.retention`.
+Every long-running process deletes expired idempotency keys, whatever it serves: `fencepost.retention`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fencepost_players.mutations.settings import MutationSettings
 
 
 class GateCleaner:
-    """One tick of the gate's loop."""
+    """One tick of the deletion loop."""
 
     def __init__(self, database: RunsCalls, settings: MutationSettings) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Declaring a mutation: its name, its request, what it must know, and its plan."""
+"""Declares a mutation: its name, its request, the state it needs, and its plan."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Mutation(Generic[R, S, P]):
-    """One mutation. It is no function: it runs through a pipeline, or not at all."""
+    """One mutation. It cannot be called as a function: it runs only through a pipeline."""
 
     method: str
     request: type[R]
     needs: Callable[[R], Any]
-    """What of the present state the plan is made from."""
+    """Which part of the present state the plan is made from."""
     plan: Callable[[S, R, Rng], P]
-    """Pure: the snapshot, the request and the dice to a plan. Raises a MutationError to refuse."""
+    """Pure: makes a plan from the snapshot, the request and the Rng. Raises a MutationError to refuse."""
 
     @property
     def summary(self) -> str:
@@ -55,7 +55,7 @@ def mutation(
 
 
 def mutations_of(module: ModuleType) -> dict[str, Mutation[Any, Any, Any]]:
-    """Every mutation that the module declares, by method. There is no list that one could be missing from."""
+    """Every mutation that the module declares, by method. There is no separate list to keep up to date."""
     found: dict[str, Mutation[Any, Any, Any]] = {}
     for declared in _declared(module):
         if declared.method in found:

@@ -1,7 +1,7 @@
-"""The dice of a request that failed, recorded so that its repeat throws the same. `functions/mutation.sql`.
+"""Records the seed of a request that failed, so that its repeat draws the same. `functions/mutation.sql`.
 
-Nothing is recorded for a request that takes effect, which is the rule: its audit has the seed. Nor for one
-whose node dies: nobody has seen its dice.
+Nothing is recorded for a request that takes effect, which is the usual case: its audit has the seed. Nor for
+one whose node dies: no caller has seen its result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def written(seed: int) -> str:
 
 
 def note(ticket: RequestContext, key: str, seed: int, keep_seconds: float) -> Call[str]:
-    """Record the dice; answers the seed that was recorded first."""
+    """Record the seed; returns the seed that was recorded first."""
     return Call(
         "select fencepost.mutation_dice_note(%s::text, %s::text, %s::text, %s::text, %s::interval)",
         (
@@ -31,5 +31,5 @@ def note(ticket: RequestContext, key: str, seed: int, keep_seconds: float) -> Ca
 
 
 def clean(limit: int) -> Call[int]:
-    """Forget what has expired; answers how many."""
+    """Delete expired seeds; returns how many."""
     return Call("select fencepost.mutation_dice_clean(%s::integer)", (limit,), scalar)

@@ -1,4 +1,4 @@
-"""How long mutations take, so that a caller is told to come back when one may be done."""
+"""Measures how long mutations take, so that Retry-After names a time when one is probably done."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class Durations:
         self._seconds[method] = known + _WEIGHT * (seconds - known)
 
     def retry_seconds(self, method: str) -> float:
-        """Twice what the work takes usually: most of what is under way is done by then."""
+        """Twice the usual duration: most of what is under way is done by then."""
         usual = self._seconds.get(method, FIRST_GUESS_SECONDS)
         return min(max(2 * usual, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)

@@ -1,19 +1,19 @@
-"""What a mutation answers when it does not answer with its result.
+"""The errors of mutations.
 
     MutationError               code, message, meta
-    ├── Aborted                 aborted: nothing was written, or somebody does it right now; send it again
-    ├── AlreadyExists           already_exists: it committed, no answer was kept; read the state
+    ├── Aborted                 aborted: nothing was written, or it is under way right now; send it again
+    ├── AlreadyExists           already_exists: it committed, no response was kept; read the state
     ├── InvalidArgument         invalid_argument: the request is wrong; nothing was written
     │   └── KeyReused           the request id belongs to another method or body
     ├── FailedPrecondition      failed_precondition: the player lacks something, or has too much
     │   └── IdTooOld            the time-ordered request id is past its retention
     ├── NoSuchThing             not_found: there is no such player, item, pool, ...
-    ├── Unavailable             unavailable: PostgreSQL cannot be asked, or its answer was lost
+    ├── Unavailable             unavailable: PostgreSQL cannot be reached, or its answer was lost
     ├── BadRoute                bad_route: there is no such method
     ├── Unimplemented           unimplemented: this installation cannot do it
-    └── Internal                internal: a bug of ours
+    └── Internal                internal: a bug in Fencepost
 
-The codes and their HTTP statuses are Twirp's; `code` tells apart the two that are both 409.
+The codes and their HTTP statuses are Twirp's; `code` distinguishes the two that are both 409.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fencepost.errors import FencepostError
 
 
 class MutationError(FencepostError):
-    """The root. `meta` has texts only, as Twirp wants it."""
+    """The root. `meta` contains only strings, as Twirp requires."""
 
     code: ClassVar[str] = "unknown"
     status: ClassVar[int] = 500
@@ -39,7 +39,7 @@ class MutationError(FencepostError):
             self.suggest(retry_seconds)
 
     def suggest(self, retry_seconds: float) -> None:
-        """Say when to send it again. The header Retry-After has whole seconds; the meta says it exactly."""
+        """Set when to send it again. The header Retry-After has whole seconds; `meta` has the exact value."""
         self.retry_seconds = retry_seconds
         self.meta = {**self.meta, "retry_after_ms": str(max(1, round(retry_seconds * 1000)))}
 
@@ -61,14 +61,14 @@ class Aborted(MutationError):
 
 
 class AlreadyExists(MutationError):
-    """It happened, and no answer was kept. Read the present state; do not send it again under another id."""
+    """It took effect, and no response was kept. Read the present state; do not resend it under another id."""
 
     code = "already_exists"
     status = 409
 
 
 class InvalidArgument(MutationError):
-    """The request is wrong: `meta["argument"]` names what."""
+    """The request is wrong: `meta["argument"]` names the field."""
 
     code = "invalid_argument"
     status = 400
@@ -83,25 +83,25 @@ class KeyReused(InvalidArgument):
 
 
 class FailedPrecondition(MutationError):
-    """The request is well-formed, and cannot be done as things stand."""
+    """The request is well-formed, and cannot be done in the present state."""
 
     code = "failed_precondition"
     status = 412
 
 
 class IdTooOld(FailedPrecondition):
-    """The request may have taken effect, and nobody would know any more. Read the present state."""
+    """The request may have taken effect, and its idempotency key may be gone. Read the present state."""
 
 
 class NoSuchThing(MutationError):
-    """What the request names is not there."""
+    """What the request names does not exist."""
 
     code = "not_found"
     status = 404
 
 
 class Unavailable(MutationError):
-    """Nobody knows the outcome, or nothing was begun. The same request with the same id settles it."""
+    """The outcome is unknown, or nothing was begun. The same request with the same id settles it."""
 
     code = "unavailable"
     status = 503
@@ -123,7 +123,7 @@ class Unimplemented(MutationError):
 
 
 class Internal(MutationError):
-    """A bug of ours; the log has it. The same request with the same id is safe."""
+    """A bug in Fencepost; the log has it. The same request with the same id is safe."""
 
     code = "internal"
     status = 500

@@ -1,7 +1,7 @@
-"""Execute one plan until it is settled: the third layer.
+"""Executes one plan until it is settled: the third layer.
 
-A plan is executed as it was made. One that has become stale is made again, once, on the locked rows
-(`HeldExecution`), with the same dice: there nothing can change any more.
+A plan is executed as it was made. A stale plan is made again, once, on the locked rows (`HeldExecution`),
+with the same seed: locked rows cannot change any more.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ CONFLICT = "ZF110"
 UNFIT = "ZF111"
 STALE = "ZF112"
 HELD = "55P03"
-# Was chosen to end a deadlock, or met a stricter isolation: nothing was written.
+# The transaction was chosen to end a deadlock, or met a stricter isolation: nothing was written.
 DEADLOCK = "40P01"
 LOST_RACES = frozenset({DEADLOCK, "40001"})
 PAUSE_SECONDS_MAX = 0.05
 
 
 class SendsCall(Protocol):
-    """Whoever makes a call in a transaction: its own, or the caller's."""
+    """Makes a call in a transaction: its own, or the caller's."""
 
     async def run(self, call: Call[T]) -> T: ...
 
 
 class StalePlan(Aborted):
-    """The plan was made from facts that have changed since, or with other dice. Nothing was written."""
+    """The plan was made from facts that have changed since, or with another seed. Nothing was written."""
 
     seed: int | None = None
-    """Of the dice that are recorded for the request."""
+    """The seed that is recorded for the request."""
 
     @classmethod
     def by(cls, message: str, detail: dict[str, Any]) -> StalePlan:
@@ -69,7 +69,7 @@ Outwait: TypeAlias = Callable[[Coroutine[Any, Any, Executed], Planned[P]], Await
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """Why a try did not settle it, and the version for the next one."""
+    """Why an attempt did not settle the plan, and the version for the next one."""
 
     reason: str
     version: int | None
@@ -77,24 +77,24 @@ class _Again:
 
 @dataclass(slots=True)
 class Execution(Generic[P]):
-    """The tries of one plan. Each is one transaction, or one savepoint of the caller's."""
+    """The attempts of one plan. Each is one transaction, or one savepoint of the caller's transaction."""
 
     sender: SendsCall
     ledger: MutationStore[Any, P]
     ticket: RequestContext
     planned: Planned[P] | None
-    """None: it is made on the locked rows."""
+    """None: the plan is made on the locked rows."""
     tries_max: int
     on_conflict: Callable[[], None]
     batch_executor: BatchExecutor[P] | None = None
     outwait: Outwait[P] | None = None
-    """Awaits a try that may have to wait for somebody's row."""
+    """Awaits an attempt that may have to wait for a locked row."""
     is_joined: bool = False
-    """Inside somebody's transaction, which keeps what it has locked whatever a savepoint undoes."""
+    """Inside the caller's transaction, which keeps its locks even when a savepoint is rolled back."""
     keep: bool = True
 
     async def settle(self, version: int | None) -> Executed:
-        """Raises a MutationError when it is refused, or when the tries are used up."""
+        """Raises a MutationError when the plan is refused, or when the attempts are used up."""
         again = _Again("contention", version)
         for number in range(self.tries_max):
             if number:
@@ -119,7 +119,7 @@ class Execution(Generic[P]):
         )
 
     async def _execute(self, version: int | None) -> Executed:
-        """With others once, if there is a ferry; then alone."""
+        """In a batch once, if there is a BatchExecutor; then alone."""
         assert self.planned is not None
         batch_executor, self.batch_executor = self.batch_executor, None
         if batch_executor is not None:
@@ -139,12 +139,12 @@ class Execution(Generic[P]):
                     "happened: read the state before you repeat it.",
                     reason="indeterminate",
                 ) from error
-            # The same claim tells which of the two it was.
+            # The next attempt makes the same claim and finds out whether this one committed.
             return _Again("lost", version)
         except InvalidInput as error:
             if error.field != "response" or not self.keep:
                 raise InvalidArgument(str(error), argument=error.field) from error
-            # Too large to be kept: a repeat will be AlreadyExists.
+            # The response is too large to store: a repeat will be AlreadyExists.
             self.keep = False
             return _Again("response", version)
         except psycopg.Error as error:
@@ -169,7 +169,7 @@ class Execution(Generic[P]):
                 "Another transaction has held the same rows all the time. "
                 "Nothing was written; send it again.",
                 reason="contention",
-                # Whoever has held them for so long will not let go in a moment.
+                # A backend that has held the rows for so long will not release them in a moment.
                 retry_seconds=10,
             ) from error
         if error.sqlstate in LOST_RACES:
@@ -180,7 +180,7 @@ class Execution(Generic[P]):
 
 @dataclass(slots=True)
 class HeldExecution(Execution[P]):
-    """Locks the rows, looks, plans and executes: one transaction, or one savepoint of the caller's."""
+    """Locks the rows, looks, plans and executes in one transaction, or in one savepoint of the caller's."""
 
     begin: Callable[[], AbstractAsyncContextManager[SendsCall]] | None = None
     hold: Callable[[SendsCall], Awaitable[Lookup[Any]]] | None = None
@@ -199,7 +199,7 @@ class HeldExecution(Execution[P]):
 
 
 def explained(error: Exception) -> MutationError:
-    """What a driver's error, or one of ours, means to whoever sent the request."""
+    """The MutationError for an error of the driver or of Fencepost."""
     match error:
         case MutationError():
             return error
@@ -232,7 +232,7 @@ def _refused(error: InvalidInput | TooOld | NotFound) -> MutationError:
 
 @contextmanager
 def explaining() -> Generator[None]:
-    """Whatever the database or the driver raises inside becomes an answer of the contract."""
+    """Turns every error that the database or the driver raises inside into a MutationError."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,9 @@
-"""The error contract over HTTP: every mutation's route, and what each of its errors looks like.
+"""The error contract over HTTP: every mutation's route, and the body and status of each error.
 
     {"code": "aborted", "msg": "The request is under way.", "meta": {"reason": "pending"}}
 
 A declaration becomes two routes: Twirp's, with the request id in the body or the header, and a REST one.
-Twirp's takes and gives protobuf too (`mutations/proto.py`); its errors are JSON all the same, as Twirp has
-them.
+Twirp's accepts and returns protobuf too (`mutations/proto.py`); its errors are still JSON, as Twirp defines.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _log = get_logger(__name__)
 
 
 class Perform(Protocol):
-    """How a service does one declared mutation."""
+    """How a service performs one declared mutation."""
 
     def __call__(
         self, mutation: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None, actor: str, /
@@ -49,7 +48,7 @@ class Perform(Protocol):
 
 
 class Told(BaseModel):
-    """An error as Twirp tells it."""
+    """An error in Twirp's form."""
 
     code: str
     msg: str
@@ -70,7 +69,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 class ContractRoute(APIRoute):
-    """A route whose errors keep the contract."""
+    """A route whose errors follow the contract."""
 
     is_twirp = False
 
@@ -83,7 +82,7 @@ class ContractRoute(APIRoute):
             except (FencepostError, RequestValidationError, ValidationError) as error:
                 return failure(_meant(error), is_twirp=self.is_twirp)
             except Exception as error:
-                # Starlette's own answers (404, 413) are not ours to change.
+                # Starlette's own responses (404, 413) stay as they are.
                 if hasattr(error, "status_code"):
                     raise
                 _log.error("mutation_failed", path=request.url.path, exc_info=error)
@@ -93,7 +92,7 @@ class ContractRoute(APIRoute):
 
 
 class MutationRoute(ContractRoute):
-    """The route of one declared mutation, as REST. `mutation` says which: a test asks every POST for it."""
+    """The REST route of one declared mutation, named by `mutation`: a test checks every POST for it."""
 
     mutation: Mutation[Any, Any, Any]
 
@@ -121,7 +120,7 @@ def add_mutation(
     perform: Perform,
     codec: Codec | None = None,
 ) -> None:
-    """Both routes of a declaration. Without a codec bodies in protobuf are refused."""
+    """Add both routes of a declaration. Without a codec bodies in protobuf are refused."""
     for path, kind in ((rest_path, MutationRoute), (twirp_path, TwirpRoute)):
         by_twirp = _endpoint_of_twirp(mutation, perform, codec)
         router.add_api_route(
@@ -141,14 +140,14 @@ def _route_class(kind: type[MutationRoute], mutation: Mutation[Any, Any, Any]) -
 
 
 def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
-    """The request for OpenAPI: the model without what stands in the path, and the id beside it."""
+    """The request for OpenAPI: the model without its path parameters, and with the request id."""
     schema = _whole(mutation.request.model_json_schema())
     for name in [name for name in schema["properties"] if f"{{{name}}}" in path]:
         del schema["properties"][name]
         schema["required"] = [other for other in schema.get("required", ()) if other != name]
     schema["properties"]["request_id"] = {"type": "string", "description": f"or the header {HEADER}"}
     actor = {"in": "header", "name": ACTOR_HEADER, "schema": {"type": "string", "maxLength": ACTOR_BYTES_MAX}}
-    # What stands in the path is described by the path's own declaration.
+    # Path parameters are described by the path's own declaration.
     return {
         "parameters": [actor],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
@@ -156,7 +155,7 @@ def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with its parts in their places: a reference would look for them in the whole description."""
+    """The schema with its definitions inlined: a reference would resolve against the OpenAPI document."""
     parts: dict[str, Any] = schema.pop("$defs", {})
 
     def put(value: Any) -> Any:
@@ -174,7 +173,7 @@ def _whole(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_bad_routes(router: APIRouter, prefix: str) -> None:
-    """Whatever else is asked for under Twirp's prefix is answered as Twirp says. Comes last."""
+    """Answer every other path under Twirp's prefix with Twirp's bad_route. Must be added last."""
 
     async def answer(request: Request) -> Response:
         asked = f"{request.method} {request.url.path}"
@@ -210,13 +209,13 @@ async def _perform(
     mutation: Mutation[Any, Any, Any], perform: Perform, request: Request, body: dict[str, Any]
 ) -> MutationAnswer:
     request_id = _request_id(request, body)
-    # What stands in the path is part of the request, as if it stood in the body.
+    # Path parameters are part of the request, as if they were in the body.
     asked = mutation.request.model_validate({**body, **request.path_params})
     return await perform(mutation, asked, request_id, _actor(request))
 
 
 def _in_json(answer: MutationAnswer) -> Response:
-    # The text as it is kept, not rendered again: a repeat has the same bytes.
+    # The stored text, not rendered again: a repeat has the same bytes.
     return Response(answer.body, headers=_headers(answer), media_type="application/json")
 
 
@@ -230,12 +229,12 @@ def _request_id(request: Request, body: dict[str, Any]) -> str | None:
         raise InvalidArgument("request_id must be a text.", argument="request_id")
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
-    # A blank one is not taken for none: its sender believes that the request is protected.
+    # A blank id does not count as a missing one: its sender believes that the request is protected.
     return in_header if in_body is None else in_body
 
 
 def _actor(request: Request) -> str:
-    """Whose name the audit keeps: what a caller that was let in says of itself, or else where it is."""
+    """The name for the audit: what an authenticated caller says of itself, or else its address."""
     said = request.headers.get(ACTOR_HEADER)
     if said is None:
         return f"http {request.client.host if request.client else 'unknown'}"
@@ -263,6 +262,6 @@ def _meant(error: Exception) -> MutationError:
 
 
 def _invalid(detail: Mapping[str, Any]) -> InvalidArgument:
-    """The first wrong field, by name. Never its value: that may be a secret, or a megabyte."""
+    """Names the first wrong field. Never includes its value: that may be a secret, or a megabyte."""
     field = ".".join(str(part) for part in detail["loc"]) or "body"
     return InvalidArgument(f"{field}: {detail['msg'].removeprefix('Value error, ')}.", argument=field)

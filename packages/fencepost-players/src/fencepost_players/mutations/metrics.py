@@ -1,4 +1,4 @@
-"""What the pipeline counts. Which player and which request it was is in the log and in the audit."""
+"""The metrics of the pipeline. The log and the audit name the player and the request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MutationMetrics:
     evictions: Counter
     loop_errors: Counter
 
-    # The children by their labels: to look one up costs more than to count with it.
+    # The children by their labels: looking one up costs more than incrementing it.
     _children: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])
 
     def of_request(self, service: str, method: str, outcome: str) -> Counter:

@@ -1,11 +1,13 @@
-"""One request from end to end. With Redis down, slow, wiped or wrong, the marker alone keeps every promise.
+"""One request from end to end.
 
-1  Redis      announced by us; or under way (Aborted); or done, with its answer
-2  look       one snapshot of the marker and of what the plan needs
-3  plan       pure, with the request's dice
-4  execute    one transaction: marker, lock, checks, writes, audit; what has become stale is planned again,
+With Redis down, slow, wiped or wrong, the idempotency key in PostgreSQL alone keeps every guarantee.
+
+1  Redis      announced by this call; or under way (Aborted); or done, with its response
+2  look       one snapshot of the idempotency key and of what the plan needs
+3  plan       pure, with the request's Rng
+4  execute    one transaction: idempotency key, lock, checks, writes, audit; a stale plan is made again,
               once, on the locked rows
-5  Redis      the answer, after the commit and never before it
+5  Redis      the response, after the commit and never before it
 """
 
 from __future__ import annotations
@@ -75,13 +77,13 @@ class PipelineDatabase(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MutationAnswer:
-    """What a mutation answers; `layer` says who knew it."""
+    """The response of a mutation; `layer` says where it comes from."""
 
     response: Json
     layer: str
     """`executed`, `cache`, or `marker`."""
     body: str
-    """The response as JSON text: that of a repeat has the same bytes as the first."""
+    """The response as JSON text: a repeat has the same bytes as the first."""
 
     @property
     def is_replay(self) -> bool:
@@ -91,7 +93,7 @@ class MutationAnswer:
 class Pipeline(Generic[S, P]):
     """The mutations of one service.
 
-    `cache` is None where there is no Redis, `vigil` where nobody is ended.
+    `cache` is None without Redis, `blocker_eviction` where no backend is terminated.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class Pipeline(Generic[S, P]):
         request_id: str | None,
         actor: str | None = None,
     ) -> MutationAnswer:
-        """Do it, or answer what it answered the first time. Raises MutationErrors."""
+        """Do it, or return the response of the first time. Raises MutationErrors."""
         with (
             _Timing(self._metrics, self._ledger.service, mutation.method) as timing,
             span(f"mutation {mutation.method}", "internal", {}, service=self._ledger.service) as note,
@@ -154,10 +156,10 @@ class Pipeline(Generic[S, P]):
         request_id: str,
         actor: str | None = None,
     ) -> MutationAnswer:
-        """Do it inside the caller's transaction: it takes effect if that one commits.
+        """Do it inside the caller's transaction: it takes effect if that transaction commits.
 
-        Redis is left out, because only the caller knows whether it committed. A replay says that an earlier
-        transaction did all this: write nothing beside it.
+        Redis is not used, because only the caller knows whether it committed. A replay means that an earlier
+        transaction did all this: the caller must not repeat its own writes.
         """
         with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
             ticket = self._ticket(mutation, user, request, request_id, actor)
@@ -169,7 +171,7 @@ class Pipeline(Generic[S, P]):
     ) -> RequestContext:
         if request_id is not None:
             _check_key(request_id)
-            # Upper and lower case are one time-ordered id.
+            # A time-ordered id is the same in upper and lower case.
             request_id = request_id.lower() if self._settings.ordered_ids else request_id
         return RequestContext(
             user=text("user", user),
@@ -213,7 +215,7 @@ class Pipeline(Generic[S, P]):
     async def _settled_meanwhile(
         self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, finding: InProgress
     ) -> MutationAnswer:
-        """Whoever announced it may have died after the commit, or Redis was late: then PostgreSQL knows."""
+        """The node that announced it may have died after the commit, or Redis was late: ask PostgreSQL."""
         with explaining():
             seen = await self._database.run(self._ledger.look(ticket, mutation.needs(request)))
         if seen.outcome != "open":
@@ -221,13 +223,13 @@ class Pipeline(Generic[S, P]):
         raise Aborted(
             "The request is under way; send it again shortly.",
             reason="pending",
-            # Its announcement may stand for longer than the work takes: a node that died leaves one.
+            # An announcement may last longer than the work takes: a node that died leaves one.
             retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(ticket.method)),
         )
 
     @asynccontextmanager
     async def _announced(self, name: CacheKey, token: str | None) -> AsyncGenerator[None]:
-        """What was announced and did not come to an answer is withdrawn, so that a retry need not wait."""
+        """Withdraws the announcement when the request fails, so that a retry need not wait."""
         try:
             yield
         except BaseException:
@@ -238,7 +240,7 @@ class Pipeline(Generic[S, P]):
     async def _settle(
         self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, sender: SendsCall
     ) -> MutationAnswer:
-        """Plan and execute; plan again, once, what has become stale."""
+        """Plan and execute; make a stale plan again, once."""
         work = _Work(mutation, request, ticket, sender, Rng.throw())
         try:
             with explaining():
@@ -254,7 +256,7 @@ class Pipeline(Generic[S, P]):
             raise
 
     async def _settle_once(self, work: _Work[R, S, P]) -> MutationAnswer:
-        # Others are being planned on this row already: this one would become stale too.
+        # Other requests are being planned on this row already: this plan would become stale too.
         is_ours = work.sender is self._database
         held = await self._settle_held(work) if is_ours and self._queues.is_busy(work.ticket.scope) else None
         if held is not None:
@@ -275,7 +277,7 @@ class Pipeline(Generic[S, P]):
         """Look, plan and execute, without a lock in between."""
         ticket, sender, needs = work.ticket, work.sender, work.needs
         is_ours = sender is self._database
-        # Inside somebody's transaction nothing is recalled: it sees what nobody else does.
+        # Inside the caller's transaction the cache is not used: that transaction sees uncommitted rows.
         recalled = self._ledger.recall(ticket, needs) if is_ours else None
         seen = recalled if recalled is not None else await sender.run(self._ledger.look(ticket, needs))
         crash_point("mutations.after_look")
@@ -284,8 +286,8 @@ class Pipeline(Generic[S, P]):
         try:
             planned = work.plan(seen.snapshot)
         except MutationError:
-            # What was recalled may be out of date. Or the same request has committed since: then its
-            # answer is the answer.
+            # The cached snapshot may be out of date. Or the same request has committed since: then its
+            # response is returned.
             seen = await sender.run(self._ledger.look(ticket, needs))
             if seen.outcome != "open":
                 return _answer(_known(seen))
@@ -297,7 +299,7 @@ class Pipeline(Generic[S, P]):
             _ready(planned),
             self._settings.tries_max,
             self._count_conflict(ticket),
-            # Somebody's transaction is nobody else's.
+            # A caller's transaction cannot share a batch with other requests.
             self._batch_executor if is_ours else None,
             self._outwait,
             is_joined=not is_ours,
@@ -305,7 +307,7 @@ class Pipeline(Generic[S, P]):
         return _answer(await execution.settle(seen.version))
 
     async def _settle_held(self, work: _Work[R, S, P]) -> MutationAnswer | None:
-        """Plan on the locked rows, where nothing can change any more; None where that is not to be had."""
+        """Plan on the locked rows, which cannot change any more; None if that is impossible or not needed."""
         ledger, ticket, sender = self._ledger, work.ticket, work.sender
         hold = ledger.hold(ticket, work.needs) if isinstance(ledger, HoldsRows) else None
         if hold is None or not isinstance(ledger, HoldsRows):
@@ -332,13 +334,13 @@ class Pipeline(Generic[S, P]):
             plan=lambda snapshot: _ready(work.plan(snapshot)),
         )
         if isinstance(sender, _Joined):
-            # It may hold the row itself: whoever stands in line would wait for it.
+            # This transaction may hold the row itself: a request in the queue would wait for it.
             return _answer(await _with_recorded_dice(work, execution))
         async with self._queues.turn(ticket.scope):
             return _answer(await _with_recorded_dice(work, execution))
 
     async def _record_dice(self, work: _Work[R, S, P]) -> None:
-        """The caller is about to be told to send it again: then it draws the same."""
+        """Record the seed before the caller is told to send it again, so that the repeat draws the same."""
         ticket = work.ticket
         if ticket.key is None:
             return
@@ -346,7 +348,7 @@ class Pipeline(Generic[S, P]):
         try:
             await self._database.run(recorded_dice.note(ticket, ticket.key, work.dice.seed, keep_seconds))
         except Exception as error:
-            # Nobody has seen these dice: others will do.
+            # No caller has seen a result of this seed, so another one will do.
             _log.warning("dice_not_recorded", error=str(error))
 
     def _count_conflict(self, ticket: RequestContext) -> Callable[[], None]:
@@ -355,7 +357,7 @@ class Pipeline(Generic[S, P]):
 
 @dataclass(slots=True)
 class _Work(Generic[R, S, P]):
-    """One request on its way through the pipeline, with its dice."""
+    """One request in the pipeline, with its Rng."""
 
     mutation: Mutation[R, S, P]
     request: R
@@ -378,7 +380,7 @@ async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution
     try:
         return await execution.settle(None)
     except StalePlan as stale:
-        # On locked rows only the dice can have been others: those of the request's first sending.
+        # On locked rows only the seed can differ: the recorded one is that of the request's first sending.
         if stale.seed is None:
             raise
         work.dice = Rng(stale.seed)
@@ -387,7 +389,7 @@ async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """Calls in the caller's transaction, each in a savepoint: a try that fails is undone alone."""
+    """Calls in the caller's transaction, each in a savepoint: an attempt that fails is rolled back alone."""
 
     tx: Transaction
 
@@ -397,7 +399,7 @@ class _Joined:
 
     @asynccontextmanager
     async def part(self) -> AsyncGenerator[SendsCall]:
-        """Several calls that are undone together."""
+        """Several calls that are rolled back together."""
         async with self.tx.savepoint():
             yield self.tx
 

@@ -1,8 +1,8 @@
-"""The plan of a mutation: made without I/O, with the server's own dice.
+"""The plan of a mutation: made without I/O, with the server's own random seed.
 
-The dice are thrown once for a request. A plan that is made again has the same ones, and so has the request
-when it fails and is sent again: they are recorded with it (`mutations/dice.py`). Otherwise whoever provokes
-conflicts would choose among the results.
+The seed is drawn once for a request. A plan that is made again uses the same seed, and so does the request
+when it fails and is sent again: the seed is recorded with it (`mutations/dice.py`). Otherwise a caller that
+provokes conflicts could choose among the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY = object()
 
 @final
 class Rng:
-    """Chance that can be had again from its seed. The server draws the seed; no request carries one."""
+    """A random generator, reproducible from its seed. The server draws the seed; no request carries one."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -33,12 +33,12 @@ class Rng:
 
     @property
     def is_thrown(self) -> bool:
-        """Whether anything was left to chance."""
+        """Whether anything was drawn."""
         return "_random" in self.__dict__
 
     @cached_property
     def _random(self) -> random.Random:
-        """Made by the first throw: most plans leave nothing to chance."""
+        """Made by the first draw: most plans draw nothing."""
         return random.Random(self.seed)  # noqa: S311 - The seed is from the system's secret source.
 
     def below(self, bound: int) -> int:
@@ -55,7 +55,7 @@ class Rng:
         raise AssertionError("the place lies below the sum of the weights")
 
     def identity(self) -> UUID:
-        """A new id, the same for the same seed and place."""
+        """A new id, the same for the same seed and position."""
         return UUID(int=self._random.getrandbits(128), version=4)
 
 
@@ -77,7 +77,7 @@ class Planned(Generic[P]):
 
 
 def make_plan(plan: Callable[[Rng], P], dice: Rng | None = None) -> Planned[P]:
-    """Plan with these dice from their beginning, or with new ones."""
+    """Plan with this Rng from its beginning, or with a new one."""
     dice = Rng.throw() if dice is None else Rng(dice.seed)
     made = plan(dice)
     return Planned(made, dice.seed, dice.is_thrown, _KEY)

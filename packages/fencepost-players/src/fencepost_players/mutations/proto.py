@@ -1,6 +1,6 @@
-"""The declared mutations as protobuf: a `.proto` file, and messages for bodies that come in it.
+"""The declared mutations as protobuf: a `.proto` file, and messages for protobuf bodies.
 
-Everything follows from the declarations: a request's fields become those of its message, in their order.
+Everything follows from the declarations: the fields of a request become those of its message, in their order.
 Numbers are stable as long as new fields are added at the end of a model; `docs/reference/players.proto` keeps
 them, and a test compares.
 
@@ -34,7 +34,7 @@ _SCALARS: Mapping[Any, str] = {str: "string", UUID: "string", int: "int64", bool
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`kind` is a scalar's or a message's name; of a map it is that of its values."""
+    """`kind` is the name of a scalar or a message; for a map, that of its values."""
 
     name: str
     number: int
@@ -64,7 +64,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ProtoService:
-    """A Twirp service: its methods, each with a request, and one answer for all."""
+    """A Twirp service: its methods, each with a request, and one response message for all."""
 
     package: str
     name: str
@@ -92,7 +92,7 @@ class ProtoService:
 def service_of(
     package: str, name: str, requests: Mapping[str, type[BaseModel]], answer: type[BaseModel]
 ) -> ProtoService:
-    """The service of these methods. A request has its id first: `request_id` is no field of the model."""
+    """The service of these methods. `request_id` is the first field of a request, and not in the model."""
     messages: dict[str, Message] = {}
     for asked in requests.values():
         _add(messages, asked, f"{asked.__name__}Request", [Field(REQUEST_ID, 1, "string", is_optional=True)])
@@ -138,7 +138,7 @@ def _kind(messages: dict[str, Message], kind: Any) -> str:
 
 
 def _plain(annotation: Any) -> Any:
-    """Without what narrows it, and without None."""
+    """The annotation without its constraints, and without None."""
     if get_origin(annotation) is typing.Annotated:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) in {Union, types.UnionType}:
@@ -148,7 +148,7 @@ def _plain(annotation: Any) -> Any:
 
 
 class Codec:
-    """Bodies of one service in protobuf. Raises ImportError where the library is not installed."""
+    """Encodes and decodes protobuf bodies of one service. Raises ImportError if protobuf is not installed."""
 
     def __init__(self, service: ProtoService) -> None:
         self._service = service
@@ -158,7 +158,7 @@ class Codec:
         self._pool.Add(_described(service))
 
     def decode(self, method: str, body: bytes) -> dict[str, Any]:
-        """A request as its JSON form, with what was not sent left out."""
+        """A request in its JSON form, without the fields that were not sent."""
         name = self._service.methods[method]
         encoded: Any = self._classes[name]()
         try:
@@ -168,7 +168,7 @@ class Codec:
         return self._read(encoded, self._service.messages[name])
 
     def encode(self, response: Mapping[str, Any]) -> bytes:
-        """An answer. The same answer has the same bytes."""
+        """A response. The same response has the same bytes."""
         encoded = self._write(response, self._service.messages[self._service.answer])
         return bytes(encoded.SerializeToString(deterministic=True))
 
@@ -187,7 +187,7 @@ class Codec:
             nested = self._service.messages.get(field.kind)
             if field.is_map or field.is_repeated:
                 if value:
-                    # A map has no order of its own: by name, so that a repeat is planned alike.
+                    # A map has no order of its own: sorted by name, so that a repeat has the same plan.
                     many = [self._value(one, nested) for one in value] if field.is_repeated else None
                     found[field.name] = dict(sorted(value.items())) if many is None else many
             elif encoded.HasField(field.name) if field.is_optional or nested else value:
@@ -202,7 +202,7 @@ class Codec:
         encoded: Any = self._classes[message.name]()
         known = {field.name: field for field in message.fields}
         for name, value in facts.items():
-            # A KeyError would be an answer that its model does not describe: a test calls every method.
+            # A KeyError would mean a response that its model does not describe: a test calls every method.
             field, nested = known[name], self._service.messages.get(known[name].kind)
             if field.is_map:
                 getattr(encoded, name).update(value)
@@ -224,12 +224,12 @@ def _document(name: str, value: str) -> Any:
 
 
 def _library(name: str) -> Any:
-    """A module of protobuf, which has no types and may not be there."""
+    """A module of protobuf, which has no types and may not be installed."""
     return importlib.import_module(f"google.protobuf.{name}")
 
 
 def _described(service: ProtoService) -> Any:
-    """The file as its descriptor, for the pool."""
+    """The file's descriptor, for the pool."""
     descriptor_pb2 = _library("descriptor_pb2")
     kinds: Any = descriptor_pb2.FieldDescriptorProto
     scalars = {"string": kinds.TYPE_STRING, "int64": kinds.TYPE_INT64, "bool": kinds.TYPE_BOOL}

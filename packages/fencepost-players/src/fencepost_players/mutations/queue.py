@@ -1,4 +1,4 @@
-"""One request at a time for each hot row, in the order of arrival.
+"""Runs one request at a time for each hot row, in the order of arrival.
 
 Requests that must be planned on the locked row would each take a connection and wait for the lock on it. They
 wait here instead: a node has one of them in the database for each row, and the pool stays free for others.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from fencepost_players.mutations.errors import Aborted
 
-# As long as a mutation waits for the row itself.
+# The same limit as a mutation's wait for the row itself.
 WAIT_SECONDS_MAX = 30.0
 
 
@@ -24,7 +24,7 @@ class _Line:
 
 
 class RowQueues:
-    """The lines of one node, by scope."""
+    """The queues of one node, by scope."""
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}

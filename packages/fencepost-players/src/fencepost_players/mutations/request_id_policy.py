@@ -9,7 +9,7 @@ from fencepost.kernel.call import Call, duration, each, nothing, optional_text, 
 
 @dataclass(frozen=True, slots=True)
 class MissingIdRate:
-    """How many came without an id within the window."""
+    """How many requests came without an id within the window."""
 
     method: str
     passed: int
@@ -17,7 +17,7 @@ class MissingIdRate:
 
 
 def note(service: str, method: str) -> Call[int]:
-    """One has come; answers the phase."""
+    """Count one request; returns the phase."""
     return Call(
         "select fencepost.mutation_unkeyed_note(%s::text, %s::text)",
         (text("service", service), text("method", method)),
@@ -38,7 +38,7 @@ def phase(service: str) -> Call[int]:
 
 
 def set_phase(service: str, phase: int, window_seconds: float, *, actor: str | None = None) -> Call[None]:
-    """To phase 2 only while none has passed within the window; otherwise Mismatch, with the counts."""
+    """Phase 2 is allowed only if none has passed within the window; otherwise Mismatch, with the counts."""
     return Call(
         "select fencepost.mutation_phase_set(%s::text, %s::integer, %s::interval, %s::text)",
         (text("service", service), phase, duration("window", window_seconds), optional_text("actor", actor)),
@@ -47,7 +47,7 @@ def set_phase(service: str, phase: int, window_seconds: float, *, actor: str | N
 
 
 def clean(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget what was counted longer ago; answers how many."""
+    """Delete counts that are older; returns how many."""
     return Call(
         "select fencepost.mutation_unkeyed_clean(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

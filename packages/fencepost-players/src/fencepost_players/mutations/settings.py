@@ -1,4 +1,4 @@
-"""How long things are remembered, and how long anybody waits."""
+"""Settings of mutations: how long records are kept, and how long a request waits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fencepost.layered_settings import From, LayeredSettings
 
 
 class MutationSettings(LayeredSettings):
-    """The promise of a repeat's answer is limited to `marker_keep_seconds`.
+    """A repeat gets the first response for `marker_keep_seconds`, and not longer.
 
-    A mutation's marker carries its own end, an hour after the request unless it is set otherwise; every
-    process that stays forgets it then, whatever its own `Settings` keep other markers for.
+    The idempotency key of a mutation has its own expiry, by default an hour after the request; every
+    long-running process deletes it then, however long its own `Settings` keep other keys.
     """
 
     marker_keep_seconds: Annotated[

@@ -1,4 +1,4 @@
-"""What a service brings to the pipeline: how to look, and how to execute, as calls of its own functions."""
+"""The store that a service provides to the pipeline: calls that look and execute, in its own functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request on its way. Without a key nothing protects it; the gate knows."""
+    """One request. Without a key nothing protects it from repeats; the request id policy counts those."""
 
     user: str
     scope: str
@@ -23,26 +23,26 @@ class RequestContext:
     method: str
     actor: str | None
     keep_seconds: float | None = None
-    """How long the marker is kept; None: as long as the library's."""
+    """How long the idempotency key is kept; None: the library's default."""
     is_ordered: bool = False
-    """The key is a UUIDv7 or a ULID, and refused when it is older than its marker would be kept."""
+    """The key is a UUIDv7 or a ULID, and refused when it is older than `keep_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[S]):
-    """What is known before planning: the request's own fate, or `open` with a snapshot to plan from."""
+    """What is known before planning: the request's outcome, or `open` with a snapshot to plan from."""
 
     outcome: str
     response: Json
     version: int | None
     snapshot: S
     body: str | None = None
-    """The stored response as its text, byte by byte."""
+    """The stored response text, byte for byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What the claim answered: claimed and so done, replay, duplicate, mismatch or in_flight.
+    """The result of the claim: claimed (done), replay, duplicate, mismatch or in_flight.
 
     Or stale: the plan must be made again.
     """
@@ -50,7 +50,7 @@ class Executed:
     outcome: str
     response: Json
     body: str | None = None
-    """The response as the text that was stored, or would have been. Without it the response is rendered."""
+    """The response text that was stored, or would have been. Without it the response is rendered."""
 
 
 class MutationStore(Protocol[S, P]):
@@ -58,7 +58,7 @@ class MutationStore(Protocol[S, P]):
 
     @property
     def service(self) -> str:
-        """The name, for metrics and the gate."""
+        """The name, for metrics and the request id policy."""
         ...
 
     def scope(self, user: str) -> str:
@@ -66,14 +66,14 @@ class MutationStore(Protocol[S, P]):
         ...
 
     def recall(self, ticket: RequestContext, needs: Any) -> Lookup[S] | None:
-        """What this node still knows, if that is enough to plan from; None asks for a look.
+        """What this node has cached, if that is enough to plan from; None requires a look.
 
-        It need not be true: a repeat is recognised and the version compared when it is executed.
+        It may be out of date: the execution recognises a repeat and compares the version.
         """
         ...
 
     def look(self, ticket: RequestContext, needs: Any) -> Call[Lookup[S]]:
-        """One STABLE function, so that marker and state are of one snapshot."""
+        """One STABLE function, so that idempotency key and state are of one snapshot."""
         ...
 
     def execute(
@@ -81,14 +81,14 @@ class MutationStore(Protocol[S, P]):
     ) -> Call[Executed]:
         """One function: claim first, lock, check again what the plan rests on, write, audit.
 
-        `keep` says whether the answer is stored with the marker.
+        `keep` says whether the response is stored with the idempotency key.
         """
         ...
 
 
 @runtime_checkable
 class HoldsRows(Protocol):
-    """A ledger that can look at locked rows: a plan made from them cannot become stale."""
+    """A store that can look at locked rows: a plan made from them cannot become stale."""
 
     def hold(self, ticket: RequestContext, needs: Any) -> Call[Lookup[Any]] | None:
         """Lock what the mutation will change, in the transaction that runs this, and look.
@@ -98,5 +98,5 @@ class HoldsRows(Protocol):
         ...
 
     def evict_holders(self, ticket: RequestContext, needs: Any) -> Call[list[int]]:
-        """Terminate backends that have held these rows past the service's limit; answers their pids."""
+        """Terminate backends that have held these rows past the service's limit; returns their pids."""
         ...

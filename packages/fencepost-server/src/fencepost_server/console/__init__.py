@@ -1,6 +1,6 @@
-"""The console: pages on which a person sees everything, and decides where a person must.
+"""The console: pages that show the whole system, and on which an operator decides where one must.
 
-It reads through the read-only role (`reading.py`), and whatever it changes goes through the same functions of
-the database as the command line. Every page is one function that answers facts; `desk.py` gives it out as a
-page, as JSON and as CSV, and asks `doors.py` first who is there.
+It reads through the read-only role (`read_pool.py`); its changes go through the same database functions as
+the command line. Every page is one function that returns facts; `router.py` serves it as a page, as JSON and
+as CSV, after `auth.py` has authenticated the request.
 """

@@ -1,4 +1,4 @@
-"""Calls about users, sessions, links, tokens and the audit: `functions/console_*.sql` promise them."""
+"""Calls about users, sessions, links, tokens and the audit, implemented by `functions/console_*.sql`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConsoleLoginAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Whom a session, a link or a token belongs to."""
+    """The user to whom a session, a link or a token belongs."""
 
     name: str
     role: str
@@ -45,7 +45,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class SignedOn:
-    """Somebody for whom another house has vouched, or why he does not come in all the same."""
+    """A user whom an identity provider has authenticated, or the reason for refusing the login."""
 
     name: str
     role: str
@@ -76,7 +76,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One line of the audit."""
+    """One entry of the audit."""
 
     audit_id: int
     at: datetime
@@ -102,7 +102,7 @@ def has_users() -> Call[bool]:
 
 
 def set_user(name: str, role: Role, password: str | None, actor: str) -> Call[None]:
-    """Make or change a user; a password of None keeps the old one. `password` is a hash."""
+    """Create or change a user; a password of None keeps the old one. `password` is a hash."""
     return Call(
         "select fencepost.console_user_set(%s::text, %s::text, %s::text, %s::text)",
         (text("name", name), role.word, password, text("actor", actor)),
@@ -119,7 +119,7 @@ def disable_user(name: str, actor: str) -> Call[None]:
 
 
 def users(after: str | None, limit: int) -> Call[list[User]]:
-    """In order of name, behind `after`."""
+    """Users in order of name, after `after`."""
     return Call(
         "select name, role, has_password, made_at, made_by, disabled_at, seen_at"
         " from fencepost.console_users(%s::text, %s::integer)",
@@ -138,7 +138,7 @@ def begin_login(name: str, address: str, *, window_seconds: float) -> Call[Conso
 
 
 def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[ConsoleLoginAttempt]:
-    """From a browser that was let in as this user before: `known` is which."""
+    """Begin a login from a browser that has logged in as this user before; `known` identifies the browser."""
     return Call(
         "select password, role, wait_seconds"
         " from fencepost.console_login_begin_known(%s::text, %s::text, %s::interval)",

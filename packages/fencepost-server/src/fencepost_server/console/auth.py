@@ -1,4 +1,4 @@
-"""The doors: who is there, and may he come in."""
+"""Authentication and authorization of requests to the console."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN_PREFIX = "fpc_"  # noqa: S105 - So that a scanner for leaked secrets knows
 
 
 class ConsoleAuth:
-    """Sessions for people, tokens for programs. Knows its key when the console has been opened."""
+    """Sessions for people, tokens for programs. It has its signing key once the console has been opened."""
 
     def __init__(self, fp: Fencepost, settings: ConsoleSettings) -> None:
         self._fp = fp
@@ -45,7 +45,7 @@ class ConsoleAuth:
         return self.cookies.signer
 
     def needs(self, role: Role) -> Callable[[Request], Awaitable[None]]:
-        """A dependency: the visitor is known and may, or the request ends here."""
+        """A dependency: the visitor is authenticated and has the role, or the request is refused."""
 
         async def check(request: Request) -> None:
             visitor = await self.visitor(request)
@@ -97,7 +97,8 @@ class ConsoleAuth:
         response.delete_cookie(SESSION_COOKIE, path="/")
 
     def leave_errand(self, request: Request, response: Response, text: str) -> None:
-        """What a browser carries to another house and back. It cannot be made up, and is kept for minutes."""
+        """Store the login state that a browser carries to the provider and back. It is signed, and kept for
+        minutes."""
         self.cookies.keep(request, response, ERRAND_COOKIE, text, ERRAND_SECONDS)
 
     def errand(self, request: Request) -> str | None:
@@ -113,7 +114,7 @@ class ConsoleAuth:
         return Visitor(known.name, Role.named(known.role)) if known else None
 
     async def _check_form(self, request: Request, visitor: Visitor) -> None:
-        """A cookie is sent by whatever page asks; only our own pages know the form's token."""
+        """Any site can make a browser send its cookie; only our own pages know the form's token."""
         given = request.headers.get(FORM_HEADER)
         if given is None:
             given = (await fields_of(request)).get(FORM_FIELD, "")

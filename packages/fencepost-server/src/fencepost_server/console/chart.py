@@ -1,6 +1,6 @@
-"""Charts: from figures to the geometry of an SVG, without a pixel of I/O.
+"""Charts: from figures to the geometry of an SVG. No I/O.
 
-Lines differ by dash and by name, not by colour alone; the figures stand in a table below each chart.
+Lines differ by dash and by name, not by colour alone; a table below each chart has the figures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost_server.web.formatting import duration
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
 TICKS = 4
-# As many lines can be told apart by their dashes: house.css has so many.
+# The number of dash styles in house.css: more lines could not be told apart.
 STYLES = 6
 OTHER = "other"
 Figures = Sequence[float | None]
@@ -53,7 +53,7 @@ class Chart:
 
 
 def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, Figures]) -> Chart:
-    """Figures at moments, one for each; a moment without a figure is a gap."""
+    """Draw figures over time, one for each time; a time without a figure is a gap."""
     assert len(series) <= STYLES, "two lines of one chart would look the same"
     most = max((value for values in series.values() for value in values if value is not None), default=0.0)
     top = ceiling(most)
@@ -69,7 +69,8 @@ def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, 
 
 
 def ceiling(most: float) -> float:
-    """The least round number, of 1, 2 or 5, that nothing reaches above; so that ticks are round as well."""
+    """The least round number (1, 2 or 5 times a power of ten) that no figure exceeds, so that ticks are round
+    too."""
     if most <= 0:
         return 1.0
     magnitude = 10.0 ** math.floor(math.log10(most))
@@ -81,18 +82,19 @@ def figure(value: float | None, unit: str) -> str:
         return "no figure"
     if unit == "s":
         return duration(value)
-    # Three digits tell every tick of a round scale from its neighbours.
+    # Three digits distinguish every tick of a round scale from its neighbours.
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def bar(measured: float, goal: float) -> tuple[float, float]:
-    """How far a bar is filled, and where its goal is, in hundredths of the larger of the two."""
+    """How far a bar is filled, and where its goal is, in percent of the larger of the two."""
     top = max(measured, goal) if max(measured, goal) > 0 else 1.0
     return round(100 * max(0.0, measured) / top, 1), round(100 * goal / top, 1)
 
 
 def growth(cumulative: Sequence[Mapping[str, int] | None]) -> dict[str, list[float | None]]:
-    """From counters that only grow to what came between two looks. A counter that went back began anew."""
+    """The increases between consecutive readings of counters that only grow. A counter that decreased was
+    reset."""
     names = sorted({name for counts in cumulative for name in counts or {}})
     grown: dict[str, list[float | None]] = {name: [] for name in names}
     before: Mapping[str, int] | None = None
@@ -108,7 +110,7 @@ def growth(cumulative: Sequence[Mapping[str, int] | None]) -> dict[str, list[flo
 
 
 def largest(series: Mapping[str, Figures]) -> dict[str, Figures]:
-    """As many as can be told apart, the largest first; the rest added up as another line."""
+    """As many series as can be told apart, the largest first; the rest are added up as one more line."""
     by_size = sorted(series, key=lambda name: -sum(value or 0 for value in series[name]))
     if len(by_size) <= STYLES:
         return {name: series[name] for name in by_size}
@@ -117,7 +119,7 @@ def largest(series: Mapping[str, Figures]) -> dict[str, Figures]:
 
 
 def _added(columns: Sequence[Figures]) -> Figures:
-    """Moment by moment; one at which nothing has a figure has none."""
+    """The sums per time; a time without any figure has none."""
     return [
         sum(value for value in at if value is not None) if any(value is not None for value in at) else None
         for at in zip(*columns, strict=True)
@@ -129,7 +131,7 @@ def _last(values: Figures) -> float | None:
 
 
 def _path(values: Figures, top: float) -> str:
-    """A gap lifts the pen."""
+    """The SVG path of a line; a gap interrupts it."""
     step = WIDTH / max(1, len(values) - 1)
     commands: list[str] = []
     down = False
@@ -140,7 +142,7 @@ def _path(values: Figures, top: float) -> str:
         x, y = index * step, _y(value, top)
         commands.append(f"{'L' if down else 'M'}{x:.1f} {y:.1f}")
         if not down:
-            # A point alone is a dot.
+            # A single point is drawn as a dot.
             commands.append(f"l0.1 0M{x:.1f} {y:.1f}")
         down = True
     return "".join(commands)

@@ -1,4 +1,4 @@
-"""What every page stands on."""
+"""The objects that every page uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Limit = Annotated[int, Field(ge=1, le=1000, description="Rows on one page.")]
 
 
 def _unless_empty(value: object) -> object:
-    """A form sends every field; one that was left empty asks for nothing."""
+    """A form sends every field; an empty one means no value."""
     return None if value == "" else value
 
 
@@ -30,7 +30,8 @@ Name = Annotated[str, Field(max_length=1200, pattern=r"^[^\x00]*$")]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """The desk that takes pages in, the eyes that read, the hands that act, and the pulse."""
+    """The router that registers pages, the pool that reads, the Fencepost that writes, the snapshot and the
+    settings."""
 
     desk: ConsoleRouter
     reading: ReadPool
@@ -40,13 +41,13 @@ class ConsoleContext:
 
 
 class Paged(BaseModel):
-    """A list that is walked by its key: the rows below `before`."""
+    """A list that is paged by its key: the rows below `before`."""
 
     before: MaybeId = None
     limit: Limit = 50
 
     def filters(self) -> dict[str, Any]:
-        """What the links of a page carry on: everything but the place in the list."""
+        """The parameters that the links of a page keep: everything but the position in the list."""
         return {
             name: value
             for name, value in self.model_dump().items()
@@ -55,7 +56,7 @@ class Paged(BaseModel):
 
 
 def wanted(text: str | None) -> str | None:
-    """An empty field of a filter asks for nothing."""
+    """An empty field of a filter means no filter."""
     return text or None
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: by cause, with a look before many are run again."""
+"""Dead letters: by cause, with a preview before many are run again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
 
-# One request settles so many at most: the page goes on with the next by itself, and can be stopped.
+# The most that one request settles: the page continues with the next batch by itself, and can be stopped.
 BATCH_MAX = 500
 SAMPLE_MAX = 20
 
@@ -31,7 +31,7 @@ class PreviewQuery(CauseQuery):
 
 
 class Settle(BaseModel):
-    """Which dead letters are meant: those that the filter finds and that were dead at `before`."""
+    """Which dead letters are meant: those that match the filter and that were dead at `before`."""
 
     model_config = {"extra": "forbid"}
 
@@ -46,12 +46,12 @@ class Settle(BaseModel):
 def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/dead", "dead.html", "Dead letters")
     async def dead(request: Request, query: Annotated[CauseQuery, Query()]) -> PageData:
-        """Dead letters grouped by what they died of."""
+        """Dead letters grouped by their cause of death."""
         queue, kind, cause = wanted(query.queue), wanted(query.kind), wanted(query.cause)
         if queue or kind or cause:
             causes = await dead_causes(place.reading, queue, kind, cause)
         else:
-            # Everybody's question: looked at once for all who ask.
+            # Every viewer asks this: one snapshot answers all of them.
             causes = (await place.live_snapshot.newest()).causes
         return PageData(
             {
@@ -64,8 +64,8 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/dead/preview", "dead_preview.html", "Run again?")
     async def preview(request: Request, query: Annotated[PreviewQuery, Query()]) -> PageData:
-        """How many a filter means at this moment, and the first of them. Changes nothing."""
-        # Who goes on with a replay means what was dead when it began.
+        """How many dead letters a filter matches now, and the first of them. Changes nothing."""
+        # A replay that continues means what was dead when it began.
         now: datetime = await place.fp.run(schedule.clock()) if query.before is None else query.before
         meant = dead_letter.Filter(wanted(query.queue), wanted(query.kind), wanted(query.cause), now)
         count = await place.fp.run(dead_letter.count(meant))
@@ -88,7 +88,8 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.action("/dead/settle", "dead.settle")
     async def settle(request: Request, body: Settle) -> ActionDone:
-        """Replay or discard what the filter means, at most `limit` of them. Repeated, it takes none twice."""
+        """Replay or discard what matches the filter, at most `limit` of them. Repeated, it takes none
+        twice."""
         meant = dead_letter.Filter(wanted(body.queue), wanted(body.kind), wanted(body.cause), body.before)
         ids = await place.fp.run(dead_letter.page(meant, limit=body.limit))
         settled = await place.fp.run(dead_letter.settle(ids, body.how, visitor_of(request).actor))

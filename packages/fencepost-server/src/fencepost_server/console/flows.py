@@ -1,4 +1,4 @@
-"""Flows: the graph, who runs which task, how far each is, and savepoints."""
+"""Flows: the graph, the owner and the progress of each task, and savepoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FlowQuery(BaseModel):
 
 
 class OneFlowQuery(BaseModel):
-    """Tasks behind `after` in order of name, dead letters behind `dead_after`, savepoints older than one."""
+    """Tasks after `after` in order of name, dead letters after `dead_after`, savepoints older than one."""
 
     after: Name | None = None
     dead_after: MaybeId = None
@@ -33,7 +33,7 @@ class OneFlowQuery(BaseModel):
 
 
 class CheckpointQuery(BaseModel):
-    """The newest of each resource behind `after`; of one resource, those with a number below `before`."""
+    """The newest of each resource after `after`; of one resource, those with a number below `before`."""
 
     resource: Name | None = None
     after: Name | None = None
@@ -179,7 +179,7 @@ def add_actions(place: ConsoleContext) -> None:
 
     @place.desk.action("/flows/{name}/drain", "flow.drain")
     async def begin_drain(request: Request, name: FlowName) -> ActionDone:
-        """Workers commit, let go of everything and take nothing."""
+        """Workers commit, release everything and take nothing."""
         return await drain(name, draining=True)
 
     @place.desk.action("/flows/{name}/resume", "flow.resume")

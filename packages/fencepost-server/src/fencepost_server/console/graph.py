@@ -21,7 +21,7 @@ class GraphBox:
 
 @dataclass(frozen=True, slots=True)
 class GraphArrow:
-    """From one box to another, and where words about it stand."""
+    """From one box to another, and the position of its label."""
 
     edge: str
     path: str
@@ -38,7 +38,7 @@ class Graph:
 
 
 def lay_out(picture: Mapping[str, Any]) -> Graph:
-    """From left to right by the longest way from a source; below each other as they were declared."""
+    """From left to right by the longest path from a source; from top to bottom as they were declared."""
     nodes, edges = picture.get("nodes", ()), [(int(a), int(b)) for a, b in picture.get("edges", ())]
     depths = _depths(len(nodes), edges)
     rows: dict[int, int] = {}
@@ -55,7 +55,7 @@ def lay_out(picture: Mapping[str, Any]) -> Graph:
 
 
 def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Parents stand before their children, so that one walk in order is enough."""
+    """Parents precede their children, so that one pass in order is enough."""
     depths = [0] * count
     for node in range(count):
         depths[node] = max((depths[a] + 1 for a, b in edges if b == node and a < node), default=0)

@@ -1,4 +1,4 @@
-"""The console as a part of the house: its routes, its eyes, and the loops that look and count."""
+"""The console as an HTTP service: its routes, its read pool, and the loops that take snapshots and count."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ from fencepost_server.console.settings import ConsoleSettings
 from fencepost_server.web.http_service import HttpService
 
 ROLL_SECONDS = 10.0
-# Half an hour of the past in one statement: a first start on a large database holds nothing up.
+# Half an hour of the past in one statement: a first start on a large database blocks nothing.
 MISSING_MINUTES = 30
 OWN_AUTH_PATHS = ("/", PAGES, API)
-"""Below these the console asks who is there, and not the guard."""
+"""Below these paths the console authenticates requests, and not SecurityMiddleware."""
 
 
 def make_service(
     fp: Fencepost, viewer_url: str, *, loopback: bool, settings: ConsoleSettings | None = None
 ) -> HttpService:
-    """`viewer_url` is a login of the read-only role; `loopback` says that nobody else can reach us."""
+    """`viewer_url` is a login of the read-only role; `loopback` says that only this machine can reach the
+    server."""
     settings = settings or ConsoleSettings.load()
     place = make_context(fp, viewer_url, settings)
     return HttpService(
@@ -95,7 +96,7 @@ def make_router(place: ConsoleContext) -> APIRouter:
 
 @asynccontextmanager
 async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
-    """Everything that the console needs, or an error that says what it lacks."""
+    """Open everything that the console needs; raises an error that says what is missing."""
     require(place.fp.database_url, "console")
     vouched = place.settings.oidc_issuer is not None
     if not loopback and not vouched and not await place.fp.run(account_calls.has_admin()):

@@ -1,4 +1,4 @@
-"""Queues, jobs and schedules: look, and decide."""
+"""Queues, jobs and schedules: pages and actions."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class ScheduleQuery(BaseModel):
 def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/queues", "queues.html", "Queues")
     async def queues(request: Request) -> PageData:
-        """Every queue: what waits, runs and is dead; and the workers that are there, idle ones too."""
+        """Every queue: what waits, runs and is dead; and the live workers, including idle ones."""
         seen = await place.live_snapshot.newest()
         workers = await place.reading.rows("select * from fencepost.console_workers()")
         return PageData({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
 
     @place.desk.page("/jobs", "jobs.html", "Jobs")
     async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> PageData:
-        """Jobs, newest first. A filter that finds little says how far it has looked."""
+        """Jobs, newest first. A filter that finds little says how far it has searched."""
         if query.id is not None:
             ids, next_before = [query.id], None
         else:
@@ -69,7 +69,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/jobs/{job_id}", "job.html", "Job")
     async def job(request: Request, job_id: JobId) -> PageData:
-        """One job's whole life: attempts, refusals with their reasons, payload and result."""
+        """One job's whole history: attempts, refusals with their reasons, payload and result."""
         row = await place.reading.row("select * from fencepost.jobs where job_id = %s", job_id)
         if row is None:
             raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
@@ -79,7 +79,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/schedules", "schedules.html", "Schedules")
     async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> PageData:
-        """What submits jobs by the clock."""
+        """The schedules that submit jobs."""
         rows = await place.reading.rows(
             "select * from fencepost.schedules where name > %s order by name limit %s",
             query.after or "",
@@ -96,7 +96,7 @@ def add_pages(place: ConsoleContext) -> None:
 def add_actions(place: ConsoleContext) -> None:
     @place.desk.action("/queues/{queue_name}/pause", "queue.pause")
     async def pause(request: Request, queue_name: QueueName) -> ActionDone:
-        """Nothing of the queue starts; what runs goes on."""
+        """No job of the queue starts; running jobs continue."""
         await place.fp.run(queue.pause(queue_name, visitor_of(request).actor))
         place.live_snapshot.forget()
         return ActionDone(f"{queue_name} is paused. What runs goes on.", "/console/queues")
@@ -130,31 +130,31 @@ def add_actions(place: ConsoleContext) -> None:
 
     @place.desk.action("/jobs/{job_id}/replay", "job.replay")
     async def replay(request: Request, job_id: JobId) -> ActionDone:
-        """Run a dead job again, its tries from the beginning."""
+        """Run a dead job again; its attempts are counted from the beginning."""
         await place.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
         return _done(place, f"Job {job_id} runs again.", job_id)
 
     @place.desk.action("/jobs/{job_id}/discard", "job.discard")
     async def discard(request: Request, job_id: JobId) -> ActionDone:
-        """Give a dead job up: it ends as cancelled."""
+        """Discard a dead job: it ends as cancelled."""
         await place.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
         return _done(place, f"Job {job_id} is given up.", job_id)
 
     @place.desk.action("/schedules/{name}/pause", "schedule.pause")
     async def pause_schedule(request: Request, name: QueueName) -> ActionDone:
-        """Let its ticks pass."""
+        """Skip the schedule's ticks while it is paused."""
         await place.fp.run(schedule.pause(name, visitor_of(request).actor))
         return ActionDone(f"{name} is paused.", "/console/schedules")
 
     @place.desk.action("/schedules/{name}/resume", "schedule.resume")
     async def resume_schedule(request: Request, name: QueueName) -> ActionDone:
-        """Fire it again."""
+        """Resume the schedule."""
         await place.fp.run(schedule.resume(name, visitor_of(request).actor))
         return ActionDone(f"{name} fires again.", "/console/schedules")
 
 
 async def life(place: ConsoleContext, subject: str) -> list[dict[str, Any]]:
-    """Every transition and every refusal of one thing, with the reason's meaning and what to do."""
+    """Every transition and every refusal of one subject, with the reason's meaning and what to do."""
     moments = await place.reading.rows(
         "select at, event, actor, token, detail from fencepost.explain(%s)", subject
     )

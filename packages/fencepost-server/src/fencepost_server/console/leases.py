@@ -1,4 +1,4 @@
-"""Leases, the history of their tokens, and what was refused."""
+"""Leases, the history of their tokens, and refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RefusalQuery(Paged):
 def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/leases", "leases.html", "Leases")
     async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> PageData:
-        """Who owns what until when, in order of name; and the newest takeovers."""
+        """The owner and the expiry of each lease, in order of name; and the newest takeovers."""
         prefix = wanted(query.prefix) or ""
         rows = await place.reading.rows(
             "select resource, owner, token, acquired_at, renewed_at, expires_at, held"
@@ -71,7 +71,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/leases/{resource:path}", "lease.html", "Lease")
     async def lease(request: Request, resource: Resource) -> PageData:
-        """One lease: its owner, and every token that was ever handed out and is remembered."""
+        """One lease: its owner, and every token that was issued and is still recorded."""
         row = await place.reading.row(
             "select resource, owner, token, ttl, acquired_at, renewed_at, expires_at, held"
             " from fencepost.lease_status where resource = %s",

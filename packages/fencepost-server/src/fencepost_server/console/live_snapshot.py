@@ -1,7 +1,7 @@
-"""The pulse: one look at the system for everybody who watches, and streams that cannot fill the memory.
+"""The live snapshot: one reading of the system for all viewers, and streams of bounded memory.
 
-However many pages are open, the database is asked once. Each stream holds one answer at most, the newest; a
-reader who does not take it while several newer ones came is dropped, and his browser connects again.
+However many pages are open, the database is queried once. Each stream holds one event at most, the newest; a
+reader that does not take it while several newer ones came is dropped, and its browser connects again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fencepost_server.console.read_pool import ReadPool, Row
 from fencepost_server.web.formatting import link, quoted
 
 MISSED_MAX = 5
-# A look that takes long is made less often: at most this part of the time is spent looking.
+# A slow reading is made less often: at most this part of the time is spent reading.
 SHARE_MAX = 0.2
-# Nobody asked for so long: nobody watches.
+# When no request came for this long, there are no viewers.
 WANTED_SECONDS = 30.0
 HELD_MAX = 100
 CAUSES_MAX = 200
@@ -31,7 +31,7 @@ CAUSES_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that waits for a person."""
+    """Something that needs an operator's decision."""
 
     what: str
     count: int
@@ -49,13 +49,13 @@ class Snapshot:
     held_keys: Sequence[Row]
     refusals: Sequence[Row]
     decisions: Sequence[Need]
-    """What waits for a person in flows and in the plugins."""
+    """What needs an operator's decision in flows and in the plugins."""
     leases_held: int
     workers: int
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The numbers that change while one watches."""
+        """The numbers that change while a page is open."""
         return {
             "at": self.at,
             "waiting": sum(queue["pending"] + queue["dispatched"] for queue in self.queues),
@@ -71,7 +71,7 @@ class Snapshot:
 
     @property
     def needs(self) -> list[Need]:
-        """What a person must decide, the largest first."""
+        """What an operator must decide, the largest first."""
         found = [
             Need(f"dead in {queue['queue']}", queue["dead"], link("/console/dead", queue=queue["queue"]))
             for queue in self.queues
@@ -93,7 +93,7 @@ class Snapshot:
 
 
 async def look(reading: ReadPool) -> Snapshot:
-    """Each view in a statement of its own: a moving system, not a consistent snapshot."""
+    """Read each view in a statement of its own: the result is not a consistent snapshot."""
     queues = await reading.rows("select * from fencepost.queue_status order by queue")
     causes = await dead_causes(reading)
     channels = await reading.rows("select * from fencepost.outbox_status order by channel")
@@ -123,7 +123,7 @@ async def look(reading: ReadPool) -> Snapshot:
 async def dead_causes(
     reading: ReadPool, queue: str | None = None, kind: str | None = None, cause: str | None = None
 ) -> Sequence[Row]:
-    """What most have died of, of those that the filter means."""
+    """The most frequent causes of death of the dead letters that match the filter."""
     return await reading.rows(
         "select queue, kind, cause, jobs, first_at, last_at, newest_job_id, newest_error"
         " from fencepost.dead_causes where (%s::text is null or queue = %s)"
@@ -134,7 +134,7 @@ async def dead_causes(
 
 
 async def _decisions(reading: ReadPool) -> list[Need]:
-    """What each plugin says that waits for a person."""
+    """What each plugin reports as waiting for an operator."""
     found: list[Need] = []
     for name, plugin in plugins().items():
         if plugin.needs is None:
@@ -148,7 +148,7 @@ async def _decisions(reading: ReadPool) -> list[Need]:
 
 
 def _where(channel: str, state: str) -> str:
-    """The page of the plugin that owns the channel knows more than the outbox does."""
+    """The page of the plugin that owns the channel, which shows more than the outbox does."""
     for pages in plugin_pages().values():
         address = pages.message_address and pages.message_address(channel, state)
         if address:
@@ -163,7 +163,7 @@ def _describe_flow_need(need: str, name: str | None) -> tuple[str, str]:
 
 @dataclass(slots=True, eq=False)
 class SnapshotStream:
-    """One reader: the newest answer that he has not taken, and how many he has let pass."""
+    """One reader: the newest event that it has not taken, and how many it has missed."""
 
     cut: Callable[[], object] = lambda: None
     pending: bytes | None = None
@@ -171,7 +171,7 @@ class SnapshotStream:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, event: bytes) -> bool:
-        """Whether he still reads."""
+        """Offer an event; answers whether the reader still reads."""
         self.missed = self.missed + 1 if self.pending is not None else 0
         self.pending = event
         self.ready.set()
@@ -185,7 +185,7 @@ class SnapshotStream:
 
 
 class LiveSnapshot:
-    """The newest look, and the streams that want to hear of it."""
+    """The newest snapshot, and the streams that receive it."""
 
     def __init__(self, reading: ReadPool, *, look_seconds: float, streams_max: int) -> None:
         self._reading = reading
@@ -204,7 +204,7 @@ class LiveSnapshot:
         return len(self._streams)
 
     async def newest(self) -> Snapshot:
-        """What was seen last; looked for now when nobody has looked for a while."""
+        """The newest snapshot; read now when it is too old."""
         self._wanted_at = time.monotonic()
         fresh_for = max(self._look_seconds * 3, 5.0)
         if self._newest is None or self._wanted_at - self._newest_at > fresh_for:
@@ -212,19 +212,19 @@ class LiveSnapshot:
         return self._newest
 
     async def refresh(self) -> Snapshot:
-        """Look again, once for all who ask at the same time."""
+        """Read again, once for all concurrent callers."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="fencepost-console-look")
         return await asyncio.shield(self._looking)
 
     def forget(self) -> None:
-        """Something was changed: who asks next sees it."""
+        """Discard the snapshot after a change: the next caller sees the change."""
         self._newest = None
         self._looking = None
         self._changes += 1
 
     async def tick(self) -> float:
-        """Look while somebody watches. Answers how long to wait."""
+        """Read while there are viewers. Answers how long to wait."""
         began = time.monotonic()
         if not self._streams and began - self._wanted_at > WANTED_SECONDS:
             return self._look_seconds
@@ -255,7 +255,7 @@ class LiveSnapshot:
         changes = self._changes
         seen = await look(self._reading)
         if changes == self._changes:
-            # Otherwise it may have been seen before the change.
+            # Otherwise it may have been read before the change.
             self._newest, self._newest_at = seen, time.monotonic()
         return seen
 

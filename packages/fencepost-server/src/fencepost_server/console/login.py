@@ -1,4 +1,4 @@
-"""The entrance: login, single sign-on, one-time links, logout."""
+"""Login: password, single sign-on, one-time links, logout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WINDOW_SECONDS = 900.0
 NAME_MAX = 64
 SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
 OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
-"""The paths for which nobody needs to be known. A test holds every other one against the doors."""
+"""The paths that need no authentication. A test checks that every other one requires a role."""
 _REFUSED = {
     "disabled": "This account is disabled.",
     "name_taken": "Somebody else has this name here.",
@@ -57,7 +57,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @pages.get(f"{PAGES}/enter")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=200)] = "") -> Response:
-        """A one-time link: gone with its first use."""
+        """Log in with a one-time link: its first use invalidates it."""
         known = await place.fp.run(account_calls.use_ticket(digest_of(ticket), address_of(request)))
         if known is None:
             return desk.refuse(
@@ -88,7 +88,7 @@ def _add_login(place: ConsoleContext, passwords: Passwords) -> None:
 
         if not name:
             return again("Enter a name and a password.", 400)
-        # A stranger who guesses at a name locks out other strangers, not the browser of its owner.
+        # A stranger that guesses passwords for a name locks out other strangers, not the browser of the user.
         known = desk.doors.cookies.known(request, KNOWN_COOKIE, name)
         if known is None:
             begin = account_calls.begin_login(name, address, window_seconds=WINDOW_SECONDS)

@@ -1,7 +1,8 @@
-"""The other house of single sign-on: where it is, and what it says about somebody (OpenID Connect).
+"""The identity provider of single sign-on: its endpoints, and the identity that it asserts (OpenID Connect).
 
-The code flow with PKCE. What comes back is believed when it is signed by a key of the provider, is for us, is
-fresh, and answers the very errand that this browser was sent on.
+The code flow with PKCE. An ID token is accepted when a key of the provider signed it, it is issued for us, it
+is
+fresh, and it answers the login state with which this browser was sent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fencepost_server.web.forms import readable
 ANSWER_SECONDS = 10.0
 ANSWER_BYTES_MAX = 1 << 20
 KNOWN_SECONDS = 3600.0
-# Signatures that a secret shared with others could make are none.
+# Asymmetric signatures only: others who know a shared secret could make a symmetric one.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY_SECONDS = 60
 SCOPE = "openid email profile"
@@ -35,12 +36,12 @@ SHOWN_MAX = 200
 
 
 class IdentityRefused(Exception):
-    """The provider cannot be asked, or does not vouch for this person. The text may be shown."""
+    """The provider cannot be reached, or does not authenticate this person. The text may be shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """What a browser is sent with, and must come back with."""
+    """What a browser is sent with, and must return with."""
 
     state: str
     nonce: str
@@ -67,7 +68,7 @@ class LoginState:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody as the provider knows him, with the role that his groups give him here."""
+    """A person as the provider knows them, with the role that their groups have here."""
 
     name: str
     subject: str
@@ -75,7 +76,7 @@ class Person:
 
 
 class OidcProvider:
-    """Asked over HTTP; where its doors are is remembered for an hour."""
+    """Talks to the provider over HTTP; its endpoints are cached for an hour."""
 
     def __init__(self, settings: ConsoleSettings, back: str) -> None:
         assert settings.oidc_issuer is not None, "a console without single sign-on has no provider"
@@ -86,7 +87,7 @@ class OidcProvider:
         self._known_until = 0.0
 
     async def address(self, errand: LoginState) -> str:
-        """Where the browser goes to be asked who is there."""
+        """The address to which the browser is sent for the login."""
         question = {
             "response_type": "code",
             "client_id": self._settings.oidc_client_id,
@@ -102,7 +103,7 @@ class OidcProvider:
         return f"{doors['authorization_endpoint']}?{urlencode(question)}"
 
     async def person(self, code: str, errand: LoginState) -> Person:
-        """Whom the code stands for; NotVouched says why for nobody."""
+        """The person for whom the code was issued; IdentityRefused says why there is none."""
         async with _session() as session:
             doors = await self._find(session)
             token = await self._redeem(session, doors["token_endpoint"], code, errand)
@@ -134,7 +135,7 @@ class OidcProvider:
 
 
 def doors_of(said: Mapping[str, Any], issuer: str) -> Mapping[str, str]:
-    """Where the provider is asked what, by its own description."""
+    """The provider's endpoints, from its own description."""
     if str(said.get("issuer", "")).rstrip("/") != issuer:
         raise IdentityRefused(f"{issuer} calls itself {_shown(said.get('issuer'))!r}.")
     for name in OWN_AUTH_PATHS:
@@ -144,7 +145,7 @@ def doors_of(said: Mapping[str, Any], issuer: str) -> Mapping[str, str]:
 
 
 def person_of(claims: Mapping[str, Any], settings: ConsoleSettings) -> Person:
-    """What the claims mean here: the best role that his groups have; without any, the role for others."""
+    """What the claims mean here: the highest role of the person's groups; without any, the default role."""
     name, subject = claims.get(settings.oidc_name_claim), claims.get("sub")
     if not isinstance(name, str) or not isinstance(subject, str):
         raise IdentityRefused(f"The provider does not say {settings.oidc_name_claim!r} of this person.")
@@ -162,7 +163,8 @@ def person_of(claims: Mapping[str, Any], settings: ConsoleSettings) -> Person:
 def believed(
     token: str, keys: Mapping[str, Any], settings: ConsoleSettings, issuer: str, errand: LoginState
 ) -> Mapping[str, Any]:
-    """The claims of an ID token that answers this errand; NotVouched says what is wrong with any other."""
+    """The claims of an ID token that answers this login state; IdentityRefused says what is wrong with any
+    other."""
     claims = _verified(token, keys, settings.oidc_client_id)
     if str(claims["iss"]).rstrip("/") != issuer:
         raise IdentityRefused("The ID token is from somebody else.")
@@ -192,7 +194,7 @@ def _verified(token: str, keys: Mapping[str, Any], audience: str | None) -> Mapp
     except jwt.PyJWTError as error:
         raise IdentityRefused(f"The ID token is not valid: {_shown(error)}.") from error
     except Exception as error:
-        # Whatever a token or a key that is none does to the library: it is not what vouches for anybody.
+        # Whatever an invalid token or key makes the library raise: it authenticates no one.
         raise IdentityRefused("The ID token, or a key of the provider, cannot be read.") from error
     return claims
 
@@ -214,7 +216,7 @@ def _is_address(said: object) -> bool:
 
 
 def _shown(said: object) -> str:
-    """Words of the provider on a page of ours: not without end."""
+    """Text of the provider for one of our pages, bounded in length."""
     return readable(str(said)[:SHOWN_MAX])
 
 
@@ -223,7 +225,8 @@ def _session() -> aiohttp.ClientSession:
 
 
 async def _ask(session: aiohttp.ClientSession, method: str, url: str, **more: Any) -> Mapping[str, Any]:
-    """A document, not too large. Redirections are not followed: a secret may be in the request."""
+    """Request a JSON document of bounded size. Redirects are not followed: the request may contain a
+    secret."""
     try:
         async with session.request(method, url, allow_redirects=False, **more) as response:
             body = await _body(response)
@@ -242,7 +245,7 @@ async def _ask(session: aiohttp.ClientSession, method: str, url: str, **more: An
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """In as many pieces as it comes; no more than shows that it is too large."""
+    """Read the body in chunks, and no more than shows that it is too large."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece

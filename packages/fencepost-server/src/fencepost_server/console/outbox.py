@@ -1,4 +1,4 @@
-"""The outbox: channels, keys that are held up, messages, and what a person decides about them."""
+"""The outbox: channels, blocked keys, messages, and an operator's decisions about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Resolve(BaseModel):
 def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/outbox", "outbox.html", "Outbox")
     async def outbox(request: Request, query: Annotated[MessageQuery, Query()]) -> PageData:
-        """Lag by channel, keys that are held up, and the messages, newest first."""
+        """Lag by channel, blocked keys, and the messages, newest first."""
         seen = await place.live_snapshot.newest()
         ids, next_before = await place.reading.page(
             "select ids, next_before from fencepost.console_outbox_page(%s::text, %s::text, %s::text,"
@@ -70,7 +70,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/outbox/{message_id}", "message.html", "Message")
     async def message(request: Request, message_id: MessageId) -> PageData:
-        """One message: payload, result, and its life."""
+        """One message: payload, result, and its history."""
         row = await place.reading.row("select * from fencepost.outbox_messages where id = %s", message_id)
         if row is None:
             raise NotFound(f"There is no message {message_id}: it never existed, or it was pruned.")
@@ -79,7 +79,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.action("/outbox/{message_id}/resolve", "outbox.resolve")
     async def resolve(request: Request, message_id: MessageId, body: Resolve) -> ActionDone:
-        """Decide about a message that waits for a person."""
+        """Decide about a message that waits for an operator."""
         actor = visitor_of(request).actor
         await place.fp.run(kernel_outbox.resolve(message_id, body.expected, body.outcome, actor, body.note))
         place.live_snapshot.forget()

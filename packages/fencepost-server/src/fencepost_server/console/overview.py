@@ -1,4 +1,4 @@
-"""The overview: what happens, how fast, what was refused, and what needs a person."""
+"""The overview: throughput, latency, refusals, and what needs an operator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OverviewQuery(BaseModel):
 def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/overview", "overview.html", "Overview")
     async def overview(request: Request, query: Annotated[OverviewQuery, Query()]) -> PageData:
-        """The whole system: figures of this moment, and the last hour or day."""
+        """The whole system: current figures, and the last hour or day."""
         seen = await place.live_snapshot.newest()
         since, step = _window(query.span)
         rows = filled(
@@ -65,7 +65,7 @@ def add_pages(place: ConsoleContext) -> None:
 
 
 def _window(span: Span, now: datetime | None = None) -> tuple[datetime, timedelta]:
-    """Steps begin at full ones, so that a minute stays the same minute while one watches."""
+    """Steps are aligned, so that a minute stays the same minute while a page is open."""
     length, step = STEPS[span]
     moment = now or datetime.now(UTC)
     whole = moment - (moment - datetime(2000, 1, 1, tzinfo=UTC)) % step
@@ -73,7 +73,7 @@ def _window(span: Span, now: datetime | None = None) -> tuple[datetime, timedelt
 
 
 def filled(rows: Sequence[Row], since: datetime, step: timedelta) -> list[Row]:
-    """One row for each step up to the last; a step that nobody counted has no figures."""
+    """One row for each step up to the last; a step that was not counted has no figures."""
     by_time = {row["at"]: row for row in rows}
     last = max(by_time, default=since)
     count = int((last - since) / step) + 1

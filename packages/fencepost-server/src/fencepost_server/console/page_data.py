@@ -1,4 +1,4 @@
-"""What a page answers: facts, which become a page, JSON or CSV."""
+"""What a page function returns: facts, which become a page, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-# A spreadsheet takes what begins with one of these for a formula, and runs it.
+# A spreadsheet treats a cell that begins with one of these as a formula, and runs it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -18,7 +18,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class PageData:
     """The facts of one page. `rows` names the list among them that is its table; `more`, further ones.
 
-    A list that goes on has a fact `next_PARAMETER`: what the query must say there for the rows that follow.
+    A list that continues has a fact `next_PARAMETER`: the value of that query parameter for the rows that
+    follow.
     For the page's own table the parameter is `before` or `after`; `walks` names that of others.
     """
 
@@ -29,11 +30,11 @@ class PageData:
 
     @property
     def tables(self) -> Sequence[str]:
-        """The lists among the facts that can be taken home as tables, the page's own first."""
+        """The lists among the facts that can be downloaded as tables, the page's own first."""
         return () if self.rows is None else (self.rows, *self.more)
 
     def onward(self, table: str) -> Mapping[str, Any] | None:
-        """What the query must say for the rows that follow in a table, or None after its last."""
+        """The query parameters for the rows that follow in a table, or None after its last."""
         names = ("before", "after") if table == self.rows else (self.walks.get(table, ""),)
         for name in names:
             value = self.facts.get(f"next_{name}")
@@ -47,12 +48,12 @@ class PageData:
 
 @dataclass(frozen=True, slots=True)
 class ActionDone:
-    """What an action did, in a sentence, and the page to go on from."""
+    """What an action did, in a sentence, and the page to continue on."""
 
     message: str
     back: str
     facts: Mapping[str, Any] | None = None
-    # Shown to a person once, and nowhere else: a new token.
+    # Shown once, and nowhere else: a new token.
     secret: str | None = None
 
 
@@ -65,7 +66,7 @@ _TOLD: Sequence[tuple[type, Callable[[Any], Any]]] = (
 
 
 def jsonable(value: Any) -> Any:
-    """Facts as values that JSON knows. Moments are ISO 8601, durations are seconds, decimals stay exact."""
+    """Facts as JSON values. Times are ISO 8601, durations are seconds, decimals stay exact."""
     if isinstance(value, _PLAIN):
         return value
     for kind, tell in _TOLD:
@@ -86,7 +87,7 @@ def as_json(facts: Mapping[str, Any]) -> str:
 
 
 class Table:
-    """Rows as CSV, as they come: a line of names before the first, and documents inside stay JSON."""
+    """Rows as CSV, streamed: a line of names before the first; nested documents stay JSON."""
 
     def __init__(self) -> None:
         self._names: list[str] = []

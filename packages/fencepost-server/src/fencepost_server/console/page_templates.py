@@ -1,4 +1,4 @@
-"""The console's paper: its pages by name, and what its charts and documents need."""
+"""The console's templates: its pages by name, and the helpers of its charts and documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAVIGATION: tuple[tuple[str, str, Role], ...] = (
     (JUDGE, "Judge", Role.VIEWER),
 )
 PLUGINS_AFTER = "/console/outbox"
-"""The pages of plugins stand in the navigation behind this one."""
+"""The pages of plugins follow this one in the navigation."""
 
 
 def make_templates() -> Templates:
@@ -53,12 +53,12 @@ def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str
 
 
 def all_pages() -> tuple[tuple[str, str, Role], ...]:
-    """The navigation, with the first page of each plugin in it."""
+    """The navigation, including the first page of each plugin."""
     brought = [(pages.address, pages.title, Role.VIEWER) for pages in plugin_pages().values()]
     place = [address for address, _, _ in NAVIGATION].index(PLUGINS_AFTER) + 1
     return (*NAVIGATION[:place], *brought, *NAVIGATION[place:])
 
 
 def document(value: Any) -> str:
-    """A JSON document for people."""
+    """A JSON document, formatted for reading."""
     return json.dumps(jsonable(value), ensure_ascii=False, indent=2)

@@ -1,4 +1,4 @@
-"""The pages of the console that plugins bring."""
+"""The console pages that plugins provide."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class ConsolePages:
     """The pages of one service."""
 
     address: str
-    """Of its first page, below /console."""
+    """The address of its first page, below /console."""
     title: str
-    """In the navigation."""
+    """The title in the navigation."""
     templates: Path
     add: Callable[[ConsoleContext], None]
     """Adds the pages and their actions to the console's router."""
     describe_need: Callable[[str, str | None], tuple[str, str]] | None = None
-    """What a row of the plugin's `needs` says to a person, and the address where it is decided."""
+    """The text for a row of the plugin's `needs`, and the address where it is decided."""
     message_address: Callable[[str, str], str | None] | None = None
-    """Where messages of a channel in a state are decided about; None for a channel of somebody else."""
+    """The page that decides about messages of a channel in a state; None for a channel of another plugin."""
 
 
 @cache
 def plugin_pages() -> Mapping[str, ConsolePages]:
-    """Those of every plugin that has some, by the plugin's name."""
+    """The pages of every plugin that has some, by the plugin's name."""
     return {
         name: cast("ConsolePages", load(plugin.console))
         for name, plugin in plugins().items()

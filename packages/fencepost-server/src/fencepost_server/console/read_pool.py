@@ -1,4 +1,5 @@
-"""Reading: a few connections of the read-only role. Nothing is written on them, and nothing takes long."""
+"""The read pool: a few connections of the read-only role. They write nothing, and every statement has a time
+limit."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class TooSlow(FencepostError):
 
 
 class ReadPool:
-    """The console's eyes. Each statement is its own transaction, read-only, and ended when it takes long."""
+    """The console's reads. Each statement is its own read-only transaction, and is cancelled when it takes
+    too long."""
 
     def __init__(self, url: str, *, pool_max: int, statement_seconds: float, connect_seconds: float) -> None:
         self._seconds = statement_seconds
@@ -54,7 +56,7 @@ class ReadPool:
     async def rows(self, query: LiteralString, *arguments: Any) -> Sequence[Row]:
         try:
             async with self._pool.connection() as connection, connection.transaction():
-                # Local to the transaction: a pooler would forget, or keep, what a session asks for.
+                # Local to the transaction: a pooler would lose, or keep, a setting of the session.
                 await connection.execute(_TERMS, (f"{round(self._seconds * 1000)}ms",))
                 cursor = await connection.execute(query, arguments or None)
                 found: list[Row] = await cursor.fetchall()
@@ -84,7 +86,8 @@ class ReadPool:
         return found[0] if found else None
 
     async def page(self, query: LiteralString, *arguments: Any) -> tuple[list[int], int | None]:
-        """The ids of one page of a list, and where the next one begins: what a `console_..._page` says."""
+        """The ids of one page of a list, and where the next one begins, from a `console_..._page`
+        function."""
         found = await self.row(query, *arguments)
         assert found is not None, "a function that returns one row"
         return found["ids"], found["next_before"]

@@ -1,6 +1,6 @@
-"""The last runs of the benchmarks and the torture, drawn from the files that they leave.
+"""The last runs of the benchmarks and the torture, drawn from the files that they write.
 
-Files are believed only as far as they can be shown: whatever stands in one, the page of the others is there.
+Files are not trusted: whatever one contains, the page still shows the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPORTS_MAX = 50
 REPORT_BYTES_MAX = 1 << 20
 PAGE_BYTES_MAX = 8 << 20
 COUNTS_MAX = 500
-"""Rows of one kind of count: there are fewer faults, reasons and crash points than that."""
+"""The most rows of one kind of count: there are fewer faults, reasons and crash points than that."""
 DEPTH_MAX = 10
 TORTURE = "torture"
 COUNTS: Mapping[str, str] = {
@@ -35,8 +35,8 @@ COUNTS: Mapping[str, str] = {
     "crash_points": "hit of a crash point",
 }
 PageName = Annotated[str, InPath(max_length=200, description="The file's name, without its ending.")]
-# The page of a run is a file, and no template of ours: it may be drawn, and that is all. A browser does not
-# load a sandboxed page whose opener policy is not the default one.
+# The page of a run is a file, and not one of our templates: it may be rendered, and nothing else. A browser
+# does not load a sandboxed page whose opener policy is not the default one.
 PAGE_HEADERS: Mapping[str, str] = {
     **{name: value for name, value in HEADERS.items() if name != "Cross-Origin-Opener-Policy"},
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox; "
@@ -58,7 +58,7 @@ def add_pages(place: ConsoleContext) -> None:
         return PageData({"reports": found, "folder": str(folder), **tables}, "reports", tuple(tables))
 
     async def report_page(request: Request, name: PageName) -> Response:
-        """The page that a run of the torture left beside its figures."""
+        """The page that a torture run wrote beside its figures."""
         page = await asyncio.to_thread(read_page, folder, name)
         if page is None:
             raise HTTPException(404, "No run of the torture has left a page of that name.")
@@ -68,7 +68,7 @@ def add_pages(place: ConsoleContext) -> None:
 
 
 def read_reports(folder: Path) -> list[dict[str, Any]]:
-    """What `make bench` and `make torture` left below the data directory, newest first."""
+    """What `make bench` and `make torture` wrote below the data directory, newest first."""
     found = [path for kind in ("bench", TORTURE) for path in (folder / kind).glob("*.json")]
     files = {path: _changed_at(path) for path in found}
     newest = sorted(files, key=files.__getitem__, reverse=True)
@@ -77,13 +77,13 @@ def read_reports(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_page(folder: Path, name: str) -> bytes | None:
-    """A page by the name that it has in the folder of the torture: no path leads out of a listing."""
+    """A page by its name in the torture directory. Only listed names are read, so no path leads out of it."""
     found = {path.stem: path for path in (folder / TORTURE).glob("*.html")}.get(name)
     return None if found is None else _content(found, PAGE_BYTES_MAX)
 
 
 def shown(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report as values that the page can show; what is not as a report has it is left out."""
+    """A report as values that the page can show; what does not have a report's shape is left out."""
     plain = cast("dict[str, Any]", _plain(report, DEPTH_MAX))
     return {
         **plain,
@@ -92,7 +92,7 @@ def shown(report: Mapping[str, Any]) -> dict[str, Any]:
         "machine": _mapping(plain.get("machine")),
         "rows": [row for row in _list(plain.get("rows")) if isinstance(row, dict)],
         "goals": list(_goals(plain.get("goals"))),
-        # Of a torture: its verdict, what was too easy, broken and counted, and how to have it again.
+        # Of a torture: its verdict, what was too easy, broken and counted, and how to repeat it.
         "verdict": _text(plain.get("verdict")),
         "void_because": [str(why) for why in _list(plain.get("void_because"))],
         "violations": list(_violations(plain.get("violations"))),
@@ -102,7 +102,7 @@ def shown(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A report, or None: a run may be writing it, and people leave other files lying about."""
+    """A report, or None: a run may still be writing it, and the directory may contain other files."""
     content = _content(path, REPORT_BYTES_MAX)
     try:
         found: Any = json.loads(content or b"")
@@ -111,18 +111,19 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict) or not isinstance(cast("dict[str, Any]", found).get("name"), str):
         return None
     kind, page = path.parent.name, path.with_suffix(".html")
-    # A run draws its page after its figures. An older one is of another run, which put its own elsewhere.
+    # A run writes its page after its figures. An older page is of an earlier run; this run wrote
+    # its own page elsewhere.
     has_page = kind == TORTURE and page.is_file() and _changed_at(page) >= _changed_at(path)
     return {
         **shown(cast("dict[str, Any]", found)),
         "kind": kind,
-        # What is not printable cannot stand in an address either.
+        # A name that is not printable cannot be part of an address either.
         "page": path.stem if has_page and path.stem.isprintable() else None,
     }
 
 
 def _content(path: Path, bytes_max: int) -> bytes | None:
-    """Of a file proper: whoever opens a pipe waits for its other end."""
+    """The content of a regular file only: opening a pipe would wait for its other end."""
     try:
         if not path.is_file() or path.stat().st_size > bytes_max:
             return None
@@ -139,7 +140,7 @@ def _changed_at(path: Path) -> float:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Texts that can be sent, numbers that JSON has, and no deeper than a report is."""
+    """Texts that can be encoded, numbers that JSON has, and no deeper nesting than a report has."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, float):
@@ -167,7 +168,7 @@ def _violations(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _counts(fact: str, value: Any) -> list[dict[str, Any]]:
-    """The most frequent first."""
+    """The counts, the most frequent first."""
     counts = {name: count for name, one in _mapping(value).items() if (count := _figure(one)) is not None}
     often = sorted(counts, key=lambda name: (-counts[name], name))
     return [{"of": COUNTS[fact], "name": name, "count": int(counts[name])} for name in often[:COUNTS_MAX]]

@@ -1,4 +1,4 @@
-"""Who may do what: three roles, each with all that the one before it has."""
+"""Authorization: three roles, each with all rights of the one before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Role(IntEnum):
-    """A viewer looks, an operator decides about work, an admin decides about people."""
+    """A viewer reads, an operator decides about work, an admin decides about users."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -25,7 +25,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who has shown who he is. `session` is empty for a program with a token."""
+    """An authenticated user. `session` is empty for a program with a token."""
 
     name: str
     role: Role
@@ -36,5 +36,5 @@ class Visitor:
 
     @property
     def actor(self) -> str:
-        """The name that the history of jobs, leases and messages keeps."""
+        """The name that the history of jobs, leases and messages records."""
         return f"{self.name}@console"

@@ -1,10 +1,11 @@
-"""The desk: one function answers facts; here they become a page, JSON or CSV, for whoever may see them.
+"""The router: one function returns facts; the router serves them as a page, JSON or CSV, if the role allows
+it.
 
     @desk.page("/leases", "leases.html", "Leases")
-    async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> Sheet: ...
+    async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> PageData: ...
 
-gives `/console/leases` and `/api/leases`. An action gives a form's target and a call of the API the same way.
-No route is made elsewhere, so that none has no role.
+gives `/console/leases` and `/api/leases`. An action gives a form's target and an API call the same way. No
+route is made elsewhere, so that every route has a role.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ PAGES = "/console"
 API = "/api"
 DOWNLOAD_ROWS_MAX = 100_000
 DOWNLOAD_STEP = 1000
-# A filter that finds little goes through many pages without a row.
+# A filter that finds little passes many pages without a row.
 DOWNLOAD_STEPS_MAX = 1000
 Format = Literal["json", "csv"]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Awaitable[PageData]])
 ActionFunction = TypeVar("ActionFunction", bound=Callable[..., Awaitable[ActionDone]])
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
-# How the API's answers are described: facts, or one table of them; and what an action did.
+# How the API's answers are described: facts, or one table of them; and the result of an action.
 _SHEET = {
     "application/json": {"schema": {"type": "object"}},
     "text/csv": {"schema": {"type": "string"}},
@@ -65,7 +66,7 @@ class ConsoleRouter:
         self.api = APIRouter(tags=["console"])
         self.pages = APIRouter(route_class=self._page_route(), include_in_schema=False)
         self.roles: dict[tuple[str, str], Role] = {}
-        """The role that each method and path needs: what the test of the matrix walks through."""
+        """The role that each method and path needs; the test of the role matrix walks through it."""
 
     def page(
         self, path: str, template: str, title: str, *, needs: Role = Role.VIEWER
@@ -103,7 +104,7 @@ class ConsoleRouter:
     def action(
         self, path: str, name: str, *, needs: Role = Role.OPERATOR
     ) -> Callable[[ActionFunction], ActionFunction]:
-        """A POST. The function takes the request, the parts of the path, and may take one `body`, a model."""
+        """A POST. The function takes the request, the path parameters, and may take one `body`, a model."""
 
         def register(act: ActionFunction) -> ActionFunction:
             signature = inspect.signature(act, eval_str=True)
@@ -141,7 +142,7 @@ class ConsoleRouter:
         return register
 
     def raw(self, path: str, endpoint: Callable[..., Any], *, needs: Role, kind: str) -> None:
-        """A GET that answers for itself."""
+        """A GET that makes its own response."""
         self._add(self.api, "GET", path, endpoint, needs, {kind: {"schema": {"type": "string"}}})
 
     def show(
@@ -180,7 +181,7 @@ class ConsoleRouter:
             endpoint,
             methods=[method],
             response_model=None,
-            # Or FastAPI would describe an answer as JSON that is none.
+            # Otherwise FastAPI would describe an answer as JSON that is not.
             response_class=Response,
             responses={200: {"content": content or {}}},
             dependencies=[Depends(self.doors.needs(needs))],
@@ -190,7 +191,7 @@ class ConsoleRouter:
     async def _audited(
         self, action: str, act: Callable[..., Awaitable[ActionDone]], arguments: Mapping[str, Any]
     ) -> ActionDone:
-        """Written down before it happens; what came of it, afterwards."""
+        """Run an action. It is recorded before it happens; its result, afterwards."""
         request: Request = arguments["request"]
         visitor = visitor_of(request)
         detail: dict[str, Any] = arguments["body"].model_dump(mode="json") if "body" in arguments else {}
@@ -211,7 +212,8 @@ class ConsoleRouter:
         return done
 
     def _page_route(self) -> type[APIRoute]:
-        """Routes whose errors are pages: a stranger is sent to the login, a refusal tells its reason."""
+        """Routes whose errors are pages: an anonymous visitor is sent to the login, a refusal states its
+        reason."""
         desk = self
 
         class PageRoute(APIRoute):
@@ -233,7 +235,7 @@ class ConsoleRouter:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Whom the door has let in."""
+    """The authenticated visitor of the request."""
     return cast("Visitor", request.state.visitor)
 
 
@@ -268,7 +270,7 @@ def _with_format(signature: inspect.Signature) -> inspect.Signature:
 async def _downloaded(
     read: Callable[..., Awaitable[PageData]], arguments: Mapping[str, Any], path: str, table: str | None
 ) -> Response:
-    """A table to its end, page by page: no connection is held while somebody reads slowly."""
+    """A whole table, page by page: no connection is held while a client reads slowly."""
     first = await read(**_longest(arguments))
     name = table or first.rows
     if name is None or name not in first.tables:
@@ -295,7 +297,7 @@ async def _lines(
 
 
 def _places(arguments: Mapping[str, Any], sheet: PageData) -> frozenset[str]:
-    """The parameters that say where in a list a page is, and how long it is: a file has the whole list."""
+    """The parameters for the position in a list and the page length: a file has the whole list."""
     if not _is_paged(arguments):
         return frozenset()
     return frozenset({"before", "after", "chain", "limit", *sheet.walks.values()})
@@ -306,7 +308,7 @@ def _is_paged(arguments: Mapping[str, Any]) -> bool:
 
 
 def _longest(arguments: Mapping[str, Any], onward: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-    """The same question for as many rows as one page may have, from a place in the list on."""
+    """The same query for as many rows as one page may have, from a position in the list."""
     if not _is_paged(arguments):
         return arguments
     changes = {"limit": DOWNLOAD_STEP, **(onward or {})}

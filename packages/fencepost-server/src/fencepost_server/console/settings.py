@@ -1,4 +1,4 @@
-"""How long people stay logged in, how much the console looks at, and how many may watch."""
+"""Settings of the console: session lifetimes, how much a page reads, and how many streams may be open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _role(value: object) -> object:
 
 
 def _address(value: str) -> str:
-    """Secrets travel to it and from it: in the clear on this machine only."""
+    """An address to which secrets are sent: plain HTTP only on this machine."""
     local = ("http://127.0.0.1", "http://localhost", "http://[::1]")
     if not value.startswith(("https://", *local)):
         raise ValueError("must begin with https://")
@@ -39,7 +39,7 @@ RoleName = Annotated[Role, BeforeValidator(_role)]
 
 
 class ConsoleSettings(LayeredSettings):
-    """docs/reference/console.md says what each means."""
+    """docs/reference/console.md explains each setting."""
 
     read_database_url: Annotated[
         PostgresUrl | None, From("CONSOLE_READ_DATABASE_URL", "console.read_database_url", secret=True)

@@ -11,14 +11,15 @@ from starlette.types import Receive, Scope, Send
 from fencepost_server.console.live_snapshot import LiveSnapshot, SnapshotStream
 from fencepost_server.web.templating import HEADERS
 
-# A proxy in between closes what is silent for longer.
+# A proxy closes a connection that is silent for longer.
 HEARTBEAT_SECONDS = 15.0
-# Then the browser comes again, and shows anew who it is.
+# Then the browser connects again, and authenticates again.
 LIFETIME_SECONDS = 300.0
 
 
 class EventStream(Response):
-    """An answer without an end of its own: until the reader goes, is too slow, or has been here for long."""
+    """A response without an end of its own: it ends when the reader leaves, is too slow, or reaches the
+    lifetime."""
 
     def __init__(self, live_snapshot: LiveSnapshot, first: bytes) -> None:
         super().__init__(media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
@@ -30,7 +31,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pumping = asyncio.create_task(self._pump(send), name="fencepost-console-stream")
         leaving = asyncio.create_task(_until_gone(receive), name="fencepost-console-reader")
-        # A reader who takes nothing blocks the pump inside `send`: only cancelling ends that.
+        # A reader that takes nothing blocks the pump inside `send`: only cancelling ends that.
         self._stream.cut = pumping.cancel
         try:
             await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""People: users, their tokens, and who did what."""
+"""Users, their tokens, and the audit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fencepost_server.console.router import visitor_of
 from fencepost_server.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
 from fencepost_server.web.signing import digest_of, new_secret
 
-# What console_tokens() answers at most.
+# The most rows that console_tokens() returns.
 TOKENS_MAX = 200
 RoleWord = Literal["viewer", "operator", "admin"]
 UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
@@ -57,7 +57,7 @@ class AuditQuery(Paged):
 def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/users", "users.html", "Users", needs=Role.ADMIN)
     async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> PageData:
-        """Everybody who may come in, in order of name."""
+        """All users, in order of name."""
         rows = await place.fp.run(account_calls.users(wanted(query.after), query.limit))
         facts = {
             "users": rows,
@@ -77,7 +77,7 @@ def add_pages(place: ConsoleContext) -> None:
 
     @place.desk.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
     async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> PageData:
-        """Who did what, newest first."""
+        """The audit, newest first."""
         rows = await place.fp.run(
             account_calls.audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
         )
@@ -96,19 +96,19 @@ def add_actions(place: ConsoleContext) -> None:
 
     @place.desk.action("/users", "user.make", needs=Role.ADMIN)
     async def make_user(request: Request, body: NewUser) -> ActionDone:
-        """A new user, or one who comes back."""
+        """Create a user, or enable a disabled one again."""
         await keep(body.name, body, visitor_of(request).name)
         return ActionDone(f"{body.name} is {body.role}.", "/console/users")
 
     @place.desk.action("/users/{name}", "user.set", needs=Role.ADMIN)
     async def set_user(request: Request, name: UserName, body: SetUser) -> ActionDone:
-        """Another role or password. It ends the user's sessions."""
+        """Change the role or the password. It ends the user's sessions."""
         await keep(name, body, visitor_of(request).name)
         return ActionDone(f"{name} is {body.role}.", "/console/users")
 
     @place.desk.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
     async def disable(request: Request, name: UserName) -> ActionDone:
-        """Nobody comes in by this name any more."""
+        """Disable the account: it can no longer log in."""
         visitor = visitor_of(request)
         if visitor.name == name:
             raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
@@ -117,10 +117,10 @@ def add_actions(place: ConsoleContext) -> None:
 
     @place.desk.action("/account/tokens", "token.make", needs=Role.VIEWER)
     async def make_token(request: Request, body: NewToken) -> ActionDone:
-        """A token for a program, at most as mighty as you. Its secret is shown once."""
+        """Create a token for a program, with at most your own role. Its secret is shown once."""
         visitor, secret = visitor_of(request), TOKEN_PREFIX + new_secret()
         if not visitor.session:
-            # Or a stolen token would outlive its own end by its children.
+            # Otherwise a stolen token could make new ones that outlive it.
             raise HTTPException(403, "A token makes no tokens: log in.")
         role = min(Role.named(body.role), visitor.role)
         lifetime_seconds = body.days * 86_400
@@ -137,6 +137,6 @@ def add_actions(place: ConsoleContext) -> None:
     async def revoke(
         request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
     ) -> ActionDone:
-        """The token is worth nothing from now on."""
+        """Revoke the token at once."""
         await place.fp.run(account_calls.revoke_token(token_id, visitor_of(request).name))
         return ActionDone(f"Token {token_id} is revoked.", "/console/account")

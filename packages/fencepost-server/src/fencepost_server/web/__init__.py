@@ -1,6 +1,6 @@
-"""The services over HTTP: one application, whatever services it is made of.
+"""The services over HTTP: one application of all configured services.
 
-A service brings a `Part`: its routes, and what runs beside them. This package does for all of them what none
-should do alone: who may come in (`guard.py`), what an error looks like (`answers.py`), and the server itself
+A service provides an `HttpService`: its routes, and its background work. This package does what all of them
+share: access control (`security_middleware.py`), the shape of errors (`errors.py`), and the server itself
 (`server.py`).
 """

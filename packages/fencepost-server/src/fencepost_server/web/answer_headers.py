@@ -1,4 +1,4 @@
-"""What every answer says of itself: keep no copy, and take it for nothing but what it says it is."""
+"""The headers of every answer: no caching, and no content sniffing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERYWHERE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class AnswerHeaders:
-    """Around the whole application: the answer to a bug of ours comes from outside of every other layer."""
+    """Wraps the whole application: the answer to an unhandled error is made outside of every other layer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""One application out of the services' parts."""
+"""Makes one application of the HTTP services."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def make_app(
     pages: Mapping[str, Route] | None = None,
     ground: Opening | None = None,
 ) -> FastAPI:
-    """The services, and fixed pages beside them. `ground` is opened before the services and closed after."""
+    """The services, and fixed pages beside them. `ground` is opened before the services and closed after
+    them."""
     parts = tuple(parts)
     openings = ([ground] if ground else []) + [part.running for part in parts]
     app = FastAPI(
         title="Fencepost",
         version=version("fencepost"),
         lifespan=lambda _: _open(openings),
-        # Their pages load scripts from hosts that are not ours.
+        # FastAPI's documentation pages load scripts from other hosts.
         docs_url=None,
         redoc_url=None,
         responses=dict(DESCRIBED),
@@ -50,9 +51,9 @@ def make_app(
     answer_errors_of(app)
     accounts = Accounts(part.has_accounts for part in parts if part.has_accounts is not None)
     app.add_middleware(SecurityMiddleware, rules=rules, accounts=accounts)
-    # A request that the guard refuses has a trace too.
+    # Outside of SecurityMiddleware: a request that it refuses has a trace too.
     app.add_middleware(TracingMiddleware)
-    # The outermost: everybody else sees the client, and not the proxy.
+    # The outermost: all others see the client, and not the proxy.
     app.add_middleware(Proxied, proxies=settings.proxy_networks)
     return app
 

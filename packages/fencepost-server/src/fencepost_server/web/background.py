@@ -1,4 +1,4 @@
-"""What every house does beside its services: it delivers to webhooks, and forgets what has had its time."""
+"""The background work of every server beside its services: webhook delivery and retention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_server.web.http_service import HttpService
 
 
 def make_service(fp: Fencepost) -> HttpService:
-    """No routes."""
+    """A service without routes."""
     settings = OutboxSettings.load()
     errors = fp.metrics.counter("webhook_loop_errors", "What a loop of webhooks caught.", labels=("loop",))
 

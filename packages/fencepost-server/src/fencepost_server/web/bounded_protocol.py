@@ -23,7 +23,7 @@ from fencepost_server.web.connections import ConnectionTable, Ending, Waiting, s
 
 
 def _said(status: bytes, body: bytes) -> bytes:
-    """An answer from before there is a request that a route could answer. The connection ends with it."""
+    """An answer from before there is a request that a route could answer. It closes the connection."""
     return (
         b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\ncache-control: no-store\r\n"
         b"x-content-type-options: nosniff\r\nconnection: close\r\n\r\n%b" % (status, len(body), body)
@@ -53,7 +53,7 @@ _ENDINGS = {
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection. The table knows whether it waits, and closes it when others need its place."""
+    """One connection. The table knows whether it waits, and closes it when others need its slot."""
 
     def __init__(self, table: ConnectionTable, count: Callable[[Ending], object], **options: Any) -> None:
         super().__init__(**options)
@@ -79,7 +79,8 @@ class BoundedProtocol(H11Protocol):
         if self._place is not None:
             self._table.waits_no_more(self._place)
         super().connection_lost(exc)
-        # uvicorn leaves its timer of a connection that ended with an error, and with it the whole protocol.
+        # uvicorn does not cancel its timer for a connection that ended with an error, which keeps the whole
+        # protocol alive.
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
@@ -90,7 +91,7 @@ class BoundedProtocol(H11Protocol):
         self._look()
 
     def send_400_response(self, msg: str) -> None:
-        """What was sent is no HTTP. Said as every other refusal is."""
+        """Answer a request that is not HTTP, in the same shape as every other refusal."""
         self.transport.write(NOT_HTTP)
         self.transport.close()
 
@@ -117,7 +118,7 @@ class BoundedProtocol(H11Protocol):
             self._unread = None
 
     def _look(self, *, answered: bool = False) -> None:
-        """What the connection does now, by what the parser has read."""
+        """Update the connection's phase from what the parser has read."""
         if self.transport.is_closing():
             phase = _Phase.CLOSING
         elif self.conn.their_state is h11.SEND_BODY:
@@ -157,7 +158,7 @@ class BoundedProtocol(H11Protocol):
 
     def _overdue(self) -> None:
         if self._phase is _Phase.BODY and self.flow.read_paused:
-            # We do not read: the client is not the one that is slow.
+            # We are not reading: the client is not the slow side.
             self._began, self._received_bytes = self.loop.time(), 0
         left = self._began + self._allowed_seconds() - self.loop.time()
         if left > 0:
@@ -170,13 +171,13 @@ class BoundedProtocol(H11Protocol):
         if self._expects_an_answer() and not self.transport.is_closing():
             self.transport.write(TIMED_OUT)
         if self.transport.get_write_buffer_size():
-            # What it does not take would keep the connection open.
+            # Unsent data would keep the connection open.
             self.transport.abort()
         else:
             self.transport.close()
 
     def _expects_an_answer(self) -> bool:
-        """Whether a request has begun to which nothing was said yet."""
+        """Whether a request has begun that has no answer yet."""
         if self._phase is _Phase.HEAD:
             return bool(self.conn.trailing_data[0])
         return self._phase is _Phase.BODY and not self.cycle.response_started

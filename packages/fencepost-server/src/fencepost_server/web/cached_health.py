@@ -1,4 +1,4 @@
-"""A page of health as a stranger sees it: its status, and no word of why."""
+"""The health page for unauthenticated callers: its status, without the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ FRESH_SECONDS = 1.0
 
 
 class CachedHealth:
-    """Looks once a second for everybody: anybody may ask, and each look connects to the servers."""
+    """Checks at most once a second for all callers: anyone may ask, and each check connects to the
+    servers."""
 
     def __init__(self, route: Route, *, now: Callable[[], float] = time.monotonic) -> None:
         self._route = route

@@ -3,9 +3,9 @@
 A connection *waits* while the server expects bytes from it: the head of a request, the rest of a body, or the
 next request of a connection that is kept alive. A request that is being answered does not wait.
 
-When the table is full, a new connection takes the place of the one that has waited longest: a client that
+When the table is full, a new connection takes the slot of the one that has waited longest: a client that
 sends its request at once is served, however many slow ones there are. It is refused when none waits, or when
-its address has its share of those that wait: to refuse one costs a tenth of what it costs to replace one.
+its address has its share of those that wait: refusing one costs a tenth of replacing one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from ipaddress import IPv6Address, ip_address
 
 from fencepost_server.web.networks import NOWHERE, Networks
 
-# An IPv6 client has a whole network of this size to itself.
+# One IPv6 client usually has a whole network of this size.
 IPV6_PREFIX_BITS = 64
 SHARE_MIN = 4
-"""So many connections of one address may wait in any case: a browser keeps a few open."""
+"""The number of connections of one address that may always wait: a browser keeps a few open."""
 BODY_BYTES_PER_SECOND = 16_384
-"""The slowest body that is still read: it buys one more second with so many bytes."""
+"""The slowest body that is still read: this many bytes extend its deadline by one second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one server allows. `proxies` speak for many clients, so that no bound of one address is theirs."""
+    """The limits of one server. `proxies` forward for many clients, so the limits per address do not apply to
+    them."""
 
     total_max: int = 4096
     per_address_max: int = 1024
@@ -39,12 +40,12 @@ class Limits:
     proxies: Networks = NOWHERE
 
     def body_deadline_seconds(self, received_bytes: int) -> float:
-        """How long a body may take of which so much has come."""
+        """How long a body may take of which this much has arrived."""
         return self.body_seconds + received_bytes / BODY_BYTES_PER_SECOND
 
 
 class Ending(StrEnum):
-    """Why a connection was refused or closed before its client wanted it."""
+    """Why the server refused or closed a connection."""
 
     ADDRESS_FULL = "address_full"
     TOTAL_FULL = "total_full"
@@ -56,7 +57,7 @@ class Ending(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A connection that keeps the server waiting, and how to close it at once."""
+    """A connection for which the server waits, and how to close it at once."""
 
     source: str
     close: Callable[[], object]
@@ -75,7 +76,8 @@ class ConnectionTable:
     )
 
     def decide(self, source: str) -> tuple[Ending | None, Waiting | None]:
-        """What a new connection from `source` meets: nothing, or a bound, and who makes room for it."""
+        """What happens to a new connection from `source`: the limit that it meets, if any, and
+        the connection whose closing makes room for it."""
         if self._by_source.get(source, 0) >= self.limits.per_address_max and not self._is_proxy(source):
             return Ending.ADDRESS_FULL, self.oldest(source)
         if self.total < self.limits.total_max:
@@ -103,7 +105,7 @@ class ConnectionTable:
         self._waiting_by_source.setdefault(one.source, OrderedDict())[one] = None
 
     def waits_no_more(self, one: Waiting) -> None:
-        """Also when it did not wait."""
+        """Also safe for a connection that did not wait."""
         if one not in self._waiting:
             return
         del self._waiting[one]
@@ -123,7 +125,7 @@ class ConnectionTable:
 
 
 def source_of(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the network that one IPv6 client has."""
+    """What counts as one address: an IPv4 address, or the network of one IPv6 client."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cookies: signed, for the server alone, and only over HTTPS where there is HTTPS."""
+"""Cookies: signed, HttpOnly, and Secure where the request came by HTTPS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KNOWN_SECONDS = 90 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """Those of one part; `notice` names the one that carries a sentence to the next page."""
+    """The cookies of one service; `notice` names the one that carries a message to the next page."""
 
     signer: Signer
     notice: str
@@ -34,7 +34,7 @@ class Cookies:
         )
 
     def keep(self, request: Request, response: Response, name: str, text: str, seconds: float) -> None:
-        """Any text. It cannot be made up, nor taken for another cookie."""
+        """Set a cookie with any text. It cannot be forged, nor used as another cookie."""
         self.set(request, response, name, self.signer.signed(text.encode().hex(), purpose=name), seconds)
 
     def kept(self, request: Request, name: str) -> str | None:
@@ -42,20 +42,22 @@ class Cookies:
         return None if value is None else bytes.fromhex(value).decode()
 
     def remember(self, request: Request, response: Response, cookie: str, user: str) -> None:
-        """This browser was let in as the user. It stays one that is known when the session has ended."""
+        """Remember that this browser has logged in as the user. It stays known after the session has
+        ended."""
         known = self.known(request, cookie, user) or new_secret()
         self.keep(request, response, cookie, f"{known} {user}", KNOWN_SECONDS)
 
     def known(self, request: Request, cookie: str, user: str) -> str | None:
-        """Which of the browsers it is that were let in as this user; None when it is none of them."""
+        """The id of this browser if it has logged in as this user before; None otherwise."""
         known, _, name = (self.kept(request, cookie) or "").partition(" ")
         return known if name == user and known else None
 
     def leave_notice(self, request: Request, response: Response, text: str) -> None:
-        """One sentence for the next page. Signed, or a link could put words into our mouth."""
+        """Store one message for the next page. It is signed; otherwise a link could make our pages show any
+        text."""
         self.keep(request, response, self.notice, readable(text)[:NOTICE_MAX], NOTICE_SECONDS)
 
     def take_notice(self, request: Request, response: Response) -> None:
-        """The page that shows it takes it away."""
+        """Delete the notice once a page shows it."""
         if self.notice in request.cookies:
             response.delete_cookie(self.notice, path="/")

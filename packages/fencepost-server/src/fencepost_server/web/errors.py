@@ -1,8 +1,8 @@
-"""What an error looks like over HTTP: one shape for every service.
+"""The shape of errors over HTTP: the same for every service.
 
     {"code": "mismatch", "message": "...", "field": "quantity"}
 
-`code` is for programs and stable; for a refusal it is the reason. `field` is there when one is to blame.
+`code` is for programs and stable; for a refusal it is the reason. `field` is present when one field is wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
     (ServerUnavailable, 503, "unavailable"),
     (FencepostError, 500, "failed"),
 )
-"""The first that fits speaks. A refusal's code is its reason."""
+"""The first match decides. A refusal's code is its reason."""
 
 ECHO_MAX = 200
 MESSAGE_MAX = 600
@@ -63,7 +63,7 @@ _HTTP_CODES = {
 
 
 class ErrorBody(BaseModel):
-    """What every refusal and every failure looks like."""
+    """The body of every refusal and every failure."""
 
     code: str
     message: str
@@ -73,7 +73,7 @@ class ErrorBody(BaseModel):
 DESCRIBED: Mapping[int | str, dict[str, Any]] = {
     "default": {"model": ErrorBody, "description": "Refused or failed: `code` says why, for programs."}
 }
-"""For the description of the API: whatever is not said of an operation looks like this."""
+"""For the description of the API: the default error response of every operation."""
 
 
 def status_of(error: FencepostError) -> tuple[int, str]:
@@ -83,8 +83,8 @@ def status_of(error: FencepostError) -> tuple[int, str]:
 
 
 def brief(message: str) -> str:
-    """A message without what a caller has sent at length: no word and no quoted piece is longer than 200
-    characters, and the whole is a few sentences."""
+    """Shorten a message that repeats long input: no word and no quoted piece is longer than 200 characters,
+    and the whole is a few sentences."""
     short = _LONG.sub(lambda found: found[0][:ECHO_MAX] + "…", message)
     return short if len(short) <= MESSAGE_MAX else short[:MESSAGE_MAX] + "…"
 
@@ -106,7 +106,7 @@ def failure(
 
 
 def answer_errors_of(app: FastAPI) -> None:
-    """Give every route of the application the one shape."""
+    """Give the errors of every route of the application the same shape."""
     app.add_exception_handler(FencepostError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -138,12 +138,13 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _of_a_client_that_left(request: Request, error: Exception) -> JSONResponse:
-    """It left before its body was whole, or was too slow: no failure of ours, and nobody reads the answer."""
+    """The client left before its body was complete, or was too slow: no failure of ours, and no one reads the
+    answer."""
     return failure(400, "incomplete", "The request was not complete.")
 
 
 class _BugAnswers:
-    """A failure that nobody expected: its reason is in the log, a few times in ten seconds."""
+    """Answers an unexpected exception: the log has its reason, at most a few times in ten seconds."""
 
     def __init__(self) -> None:
         self._floods = FloodGate()

@@ -1,4 +1,4 @@
-"""How figures, times and addresses are put for people."""
+"""Formats figures, times and addresses for pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BELOW = {"d": "h", "h": "min", "min": "s"}
 
 
 def moment(value: datetime | str | None) -> Markup:
-    """A time that the viewer's browser shows in his zone; the exact instant is in its title."""
+    """A time that the browser shows in its own zone; the exact instant is in its title."""
     if value is None:
         return Markup('<span class="none">never</span>')
     when = datetime.fromisoformat(value) if isinstance(value, str) else value

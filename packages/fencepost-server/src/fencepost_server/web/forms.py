@@ -1,4 +1,4 @@
-"""Forms: what a browser sent, and who it says it is."""
+"""Forms: parsing and validating what a browser sends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FORM_FIELD = "form_token"
 FORM_HEADER = "x-form-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
-"""What the database can look for."""
+"""The range of ids in the database."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The fields of a form, as browsers send them. Parsed here: this form needs no library."""
+    """The fields of a form, as browsers send them. Parsed here, so that no library is needed."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return {}
     with suppress(UnicodeDecodeError, ValueError):
@@ -30,7 +30,7 @@ async def fields_of(request: Request) -> dict[str, str]:
 
 
 def filled(model: type[Model], fields: Mapping[str, Any]) -> Model:
-    """A form's fields as the model; an empty field counts as left out."""
+    """A form's fields as the model; an empty field counts as omitted."""
     given = {name: value for name, value in fields.items() if name in model.model_fields and value != ""}
     try:
         return model.model_validate(given)
@@ -49,7 +49,7 @@ def address_of(request: Request) -> str:
 
 
 def readable(text: str) -> str:
-    """What PostgreSQL can store and a header can carry."""
+    """The text without what PostgreSQL cannot store or a header cannot carry."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
@@ -59,6 +59,6 @@ def local_path(path: str | None, home: str) -> str:
         return home
     bare = path.partition("?")[0]
     if any(unquote(part) in {".", ".."} for part in bare.split("/")):
-        # A browser walks up by these before it asks.
+        # A browser resolves these upwards before it sends the request.
         return home
     return path if bare == home or bare.startswith(f"{home}/") else home

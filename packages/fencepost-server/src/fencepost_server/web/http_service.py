@@ -1,4 +1,4 @@
-"""What a service brings to the house."""
+"""What a service provides to the HTTP server."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ Rank = TypeVar("Rank")
 
 @dataclass(frozen=True, slots=True)
 class HttpService:
-    """A service: its routes, and what runs beside them from before the first request until after the last.
+    """A service: its routes, and its background work, which runs from before the first request until after
+    the last.
 
-    All of it runs in one event loop. `running` raises when the service cannot start: then nothing does.
+    All of it runs in one event loop. `running` raises when the service cannot start: then the server does not
+    start.
     """
 
     name: str
     router: APIRouter
     running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
     own_auth_paths: tuple[str, ...] = ()
-    """Below these paths the part asks itself who is there: a browser cannot send the house's token."""
+    """Below these paths the service authenticates requests itself: a browser cannot send the server's
+    token."""
     has_accounts: Callable[[], Awaitable[bool]] | None = None
-    """Whether people have accounts in this part, who log in from somewhere."""
+    """Whether this service has user accounts that can log in."""
 
 
 def has_service(request: Request, name: str) -> bool:
-    """Whether the house that answers has this part: pages link to a neighbour only where he is."""
+    """Whether the server has this service: pages link to another service only where it is present."""
     return name in request.app.state.parts
 
 
@@ -39,7 +42,8 @@ def pages_for(
     pages: Iterable[tuple[str, str, Rank]],
     neighbours: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """The pages that somebody may open, with their names; a neighbour's only where that part is."""
+    """The pages that a user may open, with their names; a page of another service only where it is
+    present."""
     if may is None:
         return []
     return [

@@ -1,6 +1,6 @@
-"""The listening socket: it counts connections as it accepts them, and closes those that are too many.
+"""The listening socket: it counts connections as it accepts them, and closes those above the limits.
 
-asyncio calls `accept` of the socket that it is given. So the bounds hold before a connection costs a
+asyncio calls `accept` of the socket that it is given. So the limits apply before a connection costs a
 transport, a protocol or a task, and a process without descriptors closes connections instead of retrying.
 """
 
@@ -22,8 +22,8 @@ _log = get_logger(__name__)
 QUEUE_LENGTH = 4096
 """Connections that the kernel keeps until they are accepted."""
 ACCEPTED_AT_ONCE = 64
-"""After so many the event loop looks after the connections that it has. asyncio takes one number for this and
-for the queue of the kernel; `BoundedListener.listen` parts them."""
+"""After this many accepts the event loop serves the connections that it has. asyncio takes one number for
+this and for the kernel's queue; `BoundedListener.listen` separates them."""
 REFUSED_AT_ONCE = 256
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_MEMORY = frozenset({errno.ENOBUFS, errno.ENOMEM})
@@ -46,7 +46,7 @@ Count = Callable[[Ending], object]
 
 
 class _Counted(socket.socket):
-    """An accepted connection. Whoever closes it, the table hears of it once."""
+    """An accepted connection. However it is closed, the table is told once."""
 
     on_close: Callable[[], object] | None = None
 
@@ -58,14 +58,14 @@ class _Counted(socket.socket):
 
 
 class BoundedListener(socket.socket):
-    """Accepts what the table has room for."""
+    """Accepts as many connections as the table allows."""
 
     def __init__(self, family: int, table: ConnectionTable, count: Count) -> None:
         super().__init__(family, socket.SOCK_STREAM)
         self._table = table
         self._count = count
         self._floods = FloodGate(burst=1)
-        # Closed where the process has no descriptor left, so that one connection can be accepted and closed.
+        # Closed when the process has no descriptor left, so that one connection can be accepted and closed.
         self._spare: int | None = _spare_descriptor()
         self._failed = False
 
@@ -73,7 +73,7 @@ class BoundedListener(socket.socket):
         super().listen(max(backlog, QUEUE_LENGTH))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection that may stay. Raises BlockingIOError when there is none for now."""
+        """The next connection that is admitted. Raises BlockingIOError when there is none for now."""
         for _ in range(REFUSED_AT_ONCE):
             accepted = self._next()
             if accepted is None:
@@ -99,9 +99,10 @@ class BoundedListener(socket.socket):
             os.close(spare)
 
     def _next(self) -> tuple[socket.socket, Any] | None:
-        """What waits in the queue. None when it had to be closed because there is no descriptor for it."""
+        """The next connection of the queue. None when it had to be closed because there is no descriptor for
+        it."""
         if self._failed:
-            # asyncio has stopped to look at the queue for a second, and still finishes its round.
+            # asyncio has stopped watching the queue for a second, and still finishes its round.
             self._failed = False
             raise BlockingIOError(errno.EAGAIN, "accepting has failed a moment ago")
         try:
@@ -113,7 +114,8 @@ class BoundedListener(socket.socket):
             raise
 
     def _close_one(self) -> bool:
-        """Make room: the one that has waited longest goes, and the one that comes is told to come again."""
+        """Free a slot: the connection that has waited longest is closed, and the new one is told to try
+        again."""
         self._report(Ending.NO_DESCRIPTOR)
         if (victim := self._table.oldest()) is not None:
             self._table.waits_no_more(victim)
@@ -160,8 +162,8 @@ class BoundedListener(socket.socket):
 
 
 def connections_within(wanted: int, reserved: int) -> int:
-    """How many connections leave `reserved` descriptors to everything else. The process raises its own limit
-    first, as far as it needs and may."""
+    """How many connections leave `reserved` descriptors to everything else. The process first raises its own
+    limit, as far as it needs and is allowed to."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + reserved
     if soft == resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Sets of addresses, as settings name them: `10.0.0.7`, `10.0.0.0/8`, `::1`."""
+"""Sets of addresses, as in settings: `10.0.0.7`, `10.0.0.0/8`, `::1`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Networks:
 
     @classmethod
     def read(cls, text: str) -> Networks:
-        """Addresses and networks with commas between them. Raises ValueError for anything else."""
+        """Parse addresses and networks separated by commas. Raises ValueError for anything else."""
         return cls(tuple(ip_network(part.strip()) for part in text.split(",") if part.strip()))
 
     def __contains__(self, host: str) -> bool:
@@ -29,7 +29,7 @@ NOWHERE = Networks()
 
 
 def address_in(host: str) -> IPv4Address | IPv6Address | None:
-    """The address that a text is; an IPv4 address also where it is written as IPv6. None when it is none."""
+    """The address in a text; also an IPv4 address that is written as IPv6. None when it is not an address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Errors as pages: a stranger is sent to the login, a refusal tells its reason."""
+"""Errors as pages: an anonymous visitor is sent to the login, a refusal states its reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TITLES = {401: "Sign in required", 403: "Forbidden", 404: "Not found", 429: "To
 
 
 async def as_page(handle: Handler, request: Request, refuse: Refuse) -> Response:
-    """What `handle` answers, or what `refuse` makes of its error."""
+    """What `handle` returns, or what `refuse` makes of its error."""
     try:
         return await handle(request)
     except HTTPException as error:
@@ -37,7 +37,7 @@ def title_of(status: int) -> str:
 
 
 def to_login(request: Request, login: str) -> Response:
-    """And from there back to where he wanted to go."""
+    """Redirect to the login, which returns to the requested page."""
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     target = link(login, next=wanted if request.method == "GET" else None)
     return RedirectResponse(target, 303, headers=dict(HEADERS))

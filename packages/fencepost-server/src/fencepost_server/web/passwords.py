@@ -1,4 +1,4 @@
-"""Passwords: argon2id, off the event loop, and as slow for a name that nobody has."""
+"""Passwords: argon2id, off the event loop, and equally slow for an unknown name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from fencepost.errors import InvalidInput
 
 LENGTH_MIN = 10
-# Longer ones would let a stranger have us hash megabytes.
+# Longer ones would let an anonymous client make us hash megabytes.
 LENGTH_MAX = 1000
 # Each takes 64 MiB and a tenth of a second of one core.
 AT_ONCE_MAX = 2
@@ -31,11 +31,11 @@ class Passwords:
 
     @cached_property
     def _nobody(self) -> str:
-        """A hash that no password fits, so that the answer takes as long for an unknown name."""
+        """A hash that no password matches, so that the answer takes as long for an unknown name."""
         return self._hasher.hash("nobody has this name")
 
     def hashed(self, password: str) -> str:
-        """Raises InvalidInput for one that is too short to be worth hashing."""
+        """Hash a password; raises InvalidInput for one that is too short."""
         if not LENGTH_MIN <= len(password) <= LENGTH_MAX:
             raise InvalidInput(
                 f"A password has {LENGTH_MIN} to {LENGTH_MAX} characters; this one has {len(password)}.",
@@ -44,7 +44,7 @@ class Passwords:
         return self._hasher.hash(password)
 
     async def judge(self, password: str, kept: str | None) -> PasswordVerdict:
-        """Whether the password is the one behind the hash. Without a hash: no, after the same time."""
+        """Whether the password matches the hash. Without a hash: no, after the same time."""
         async with self._turns:
             return await asyncio.to_thread(self._judge, password[: LENGTH_MAX + 1], kept)
 

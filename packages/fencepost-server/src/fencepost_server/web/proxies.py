@@ -1,7 +1,8 @@
-"""Requests that a proxy forwards: which proxy is believed, and what it is believed about.
+"""Requests that a proxy forwards: which proxy is trusted, and with what.
 
-A proxy that `HTTP_PROXIES` names says in `X-Forwarded-For` which client it speaks for, and in
-`X-Forwarded-Proto` whether that client came by HTTPS. Nobody else is believed, and no other header is read: a
+A proxy that `HTTP_PROXIES` names says in `X-Forwarded-For` for which client it forwards, and in
+`X-Forwarded-Proto` whether that client came by HTTPS. No other peer is trusted, and no other header is read:
+a
 proxy that writes one of them passes on what its client wrote into the others.
 """
 
@@ -13,29 +14,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fencepost_server.web.networks import Networks, address_in
 
-# More proxies than this one behind the other are not walked through.
+# A longer chain of proxies is not followed.
 HOPS_MAX = 20
 FORWARDING_PREFIX = "x-forwarded-"
 FORWARDING = frozenset({"forwarded", "x-real-ip"})
 PASSING = frozenset({"via"})
-"""Written by proxies, and by those in front of a browser too: enough to know that a request is not local."""
+"""Written by proxies, including those in front of a browser: enough to know that a request is not local."""
 
 
 def is_forwarded(headers: Mapping[str, str]) -> bool:
-    """Whether somebody says that this request was forwarded."""
+    """Whether a header says that this request was forwarded."""
     return any(_is_forwarding(name) for name in headers)
 
 
 def is_local(headers: Mapping[str, str], http_version: str) -> bool:
-    """Whether nothing speaks against it that a program of this machine has sent it to us itself.
+    """Whether nothing contradicts that a program of this machine sent the request directly.
 
-    HTTP/1.0 does: nginx speaks it to what it forwards to, and without further settings it says nothing else.
+    HTTP/1.0 contradicts it: nginx uses it for forwarded requests, and by default gives no other sign.
     """
     return http_version != "1.0" and not is_forwarded(headers) and not PASSING.intersection(headers)
 
 
 def client_of(peer: str, forwarded_for: Iterable[str], proxies: Networks) -> str:
-    """The nearest address that is not a proxy's. Where a proxy's word is no address, the proxy itself."""
+    """The nearest address that is not a proxy's. Where a proxy names something that is not an address, the
+    proxy itself."""
     hops = [hop for line in forwarded_for for hop in line.split(",")]
     nearest = peer
     for hop in reversed(hops[-HOPS_MAX:]):
@@ -49,7 +51,7 @@ def client_of(peer: str, forwarded_for: Iterable[str], proxies: Networks) -> str
 
 
 class Proxied:
-    """Puts the client in the place of a proxy that is named, and takes the proxy's headers away."""
+    """Replaces a named proxy by its client in the scope, and removes the proxy's headers."""
 
     def __init__(self, app: ASGIApp, proxies: Networks) -> None:
         self._app = app

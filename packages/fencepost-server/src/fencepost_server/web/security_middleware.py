@@ -1,9 +1,10 @@
-"""Who may come in, and with how much.
+"""Access control and limits of requests.
 
-Four strangers are kept out before a route sees them: one without the token; a page of another site in this
-machine's browser, which sends its user's requests here (told by Sec-Fetch-Site, or by Origin in old
-browsers); a name of another site that was made to point at loopback (told by Host); and a client behind a
-proxy that no setting names, which would look like a program of this machine, or like the proxy.
+Four kinds of clients are refused before a route sees them: one without the token; a page of another site in
+this machine's browser, which sends its user's requests here (detected by Sec-Fetch-Site, or by Origin in old
+browsers); a host name of another site that was made to point at loopback (detected by Host); and a client
+behind
+a proxy that no setting names, which would look like a program of this machine, or like the proxy.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from fencepost_server.web.errors import failure
 from fencepost_server.web.proxies import is_forwarded, is_local
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# More are not turned into a number: it would be too large anyway.
+# More digits are not converted: the number would be too large anyway.
 DIGITS_MAX = 20
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-# Whoever restarts us, or sends us requests, asks these; a stranger is told the status and nothing else.
+# For supervisors and load balancers; an unauthenticated caller gets the status and nothing else.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 ACCOUNTS_SECONDS = 1.0
 BEHIND_A_PROXY = (
@@ -42,7 +43,7 @@ UNNAMED_PROXY = (
 
 @dataclass(frozen=True, slots=True)
 class SecurityRules:
-    """What every request must keep."""
+    """The rules that every request must satisfy."""
 
     token: str | None
     body_max_bytes: int
@@ -51,7 +52,7 @@ class SecurityRules:
     def refusal(
         self, method: str, path: str, headers: Mapping[str, str], http_version: str = "1.1"
     ) -> JSONResponse | None:
-        """Why the request may not come in, or None."""
+        """Why the request is refused, or None."""
         if path in OPEN_PATHS:
             return None
         if self.token is None and not is_local(headers, http_version):
@@ -70,14 +71,15 @@ class SecurityRules:
         return _length_refusal(headers.get("content-length") or "0", self.body_max_bytes)
 
     def trusts(self, headers: Mapping[str, str], http_version: str = "1.1") -> bool:
-        """Whether it is told everything: by the token, or without one because it comes from this machine."""
+        """Whether the caller gets all details: by the token, or without one because it comes from this
+        machine."""
         if self.token is None:
             local = is_local(headers, http_version)
             return local and _host_name(headers.get("host", "")) in LOOPBACK_NAMES
         return _carries(headers.get("authorization", ""), self.token)
 
     def _lets_in(self, path: str, headers: Mapping[str, str]) -> bool:
-        """By the token, or because a part has doors of its own there: `/api` and below it, not `/apis`."""
+        """By the token, or because a service authenticates there itself: `/api` and below it, not `/apis`."""
         own = any(
             path == door or (door != "/" and path.startswith(f"{door}/")) for door in self.own_auth_paths
         )
@@ -85,7 +87,7 @@ class SecurityRules:
 
 
 class Accounts:
-    """Whether anybody has an account, in any part; asked once a second for all requests."""
+    """Whether any service has an account; checked once a second for all requests."""
 
     def __init__(
         self, questions: Iterable[Callable[[], Awaitable[bool]]], now: Callable[[], float] = time.monotonic
@@ -103,7 +105,7 @@ class Accounts:
 
 
 class SecurityMiddleware:
-    """The rules in front of an application."""
+    """Applies the rules in front of an application."""
 
     def __init__(self, app: ASGIApp, rules: SecurityRules, accounts: Accounts | None = None) -> None:
         self._app = app
@@ -128,7 +130,7 @@ class SecurityMiddleware:
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """A body may also come in pieces, without its length."""
+    """Bounds a body that comes in chunks, without its length."""
     taken = 0
 
     async def receive_bounded() -> Message:
@@ -167,6 +169,6 @@ def _is_of_this_site(headers: Mapping[str, str]) -> bool:
         return site in {"same-origin", "none"}
     origin = headers.get("origin")
     with suppress(ValueError):
-        # An origin without a host is nobody's, even where the request does not say its host either.
+        # An origin without a host never matches, even where the request does not state its host either.
         return origin is None or (urlsplit(origin).netloc or None) == headers.get("host")
     return False

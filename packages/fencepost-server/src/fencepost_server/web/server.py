@@ -25,12 +25,12 @@ from fencepost_server.web.listener import ACCEPTED_AT_ONCE, BoundedListener, con
 
 _log = get_logger(__name__)
 
-# Streams of events have no end of their own.
+# Event streams have no end of their own.
 FAREWELL_SECONDS = 3
 
 
 class WebServer:
-    """Serves an application between `start` and `stop`. A port of 0 takes a free one; `url` says which."""
+    """Serves an application between `start` and `stop`. Port 0 takes a free one; `url` contains it."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class WebServer:
                 AnswerHeaders(app),
                 lifespan="on",
                 log_config=None,
-                # What it would say is said by us: a failed start is raised, a failed request is logged.
+                # We report what uvicorn would log: a failed start is raised, a failed request is logged.
                 log_level="critical",
                 access_log=False,
                 server_header=False,
                 http=partial(BoundedProtocol, self._table, self._count),  # type: ignore[arg-type]
-                # No service has a route for it, and it would leave the bounds.
+                # No service has a WebSocket route, and WebSockets would bypass the limits.
                 ws="none",
                 backlog=ACCEPTED_AT_ONCE,
-                # HTTP_PROXIES says which proxies are believed (`proxies.py`); uvicorn would believe loopback.
+                # HTTP_PROXIES says which proxies are trusted (`proxies.py`); uvicorn would trust loopback.
                 proxy_headers=False,
                 timeout_graceful_shutdown=FAREWELL_SECONDS,
             )
@@ -83,7 +83,7 @@ class WebServer:
         return f"http://{reachable(self._address)}:{self._socket.getsockname()[1]}"
 
     def start(self) -> None:
-        """Returns when requests are answered. What a service raises at its start is raised here."""
+        """Returns when requests are answered. An exception of a service at its start is raised here."""
         limits = self._table.limits
         total_max = connections_within(limits.total_max, limits.reserved_descriptors)
         self._table.limits = replace(
@@ -112,7 +112,7 @@ class WebServer:
             self._ready.set()
 
     def _keep_failure_of(self, app: FastAPI) -> None:
-        """The server writes a failed start into its log and goes; its starter wants to know why."""
+        """Keep the exception of a failed start: uvicorn only logs it and exits, and `start` must raise it."""
         opening = app.router.lifespan_context
 
         @asynccontextmanager
@@ -152,7 +152,7 @@ class WebServer:
 
 
 class _Complaints:
-    """What the event loop has to say, at most a few lines of a kind in ten seconds."""
+    """Logs errors of the event loop, at most a few lines of a kind in ten seconds."""
 
     def __init__(self) -> None:
         self._floods = FloodGate()

@@ -1,4 +1,4 @@
-"""Where the services listen, and whom they let in."""
+"""Where the services listen, and which clients they accept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost_server.web.networks import Networks
 
 
 def _joined(value: object) -> object:
-    """A list in the file; commas in the environment."""
+    """A list in the file; comma-separated in the environment."""
     return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
 
 
@@ -34,7 +34,7 @@ Token = Annotated[str, Field(min_length=16, max_length=500, pattern=r"^[!-~]+$")
 
 
 class WebSettings(LayeredSettings):
-    """On loopback, without a token, whoever has an account on this machine may come in; elsewhere nobody."""
+    """Without a token every user of this machine has access on loopback; any other address needs a token."""
 
     address: Annotated[str, From("HTTP_ADDRESS", "http.address")] = "127.0.0.1"
     port: Annotated[Port, From("HTTP_PORT", "http.port")] = 0
@@ -58,7 +58,8 @@ class WebSettings(LayeredSettings):
         return Networks.read(self.proxies)
 
     def limits(self, *, reserved_descriptors: int) -> Limits:
-        """`reserved_descriptors` are kept for pools, files and outgoing connections."""
+        """The connection limits. `reserved_descriptors` are kept for pools, files and outgoing
+        connections."""
         return Limits(
             total_max=self.connections_max,
             per_address_max=self.connections_per_address,

@@ -1,7 +1,8 @@
-"""Cookies that cannot be made up: a value and its signature.
+"""Cookies that cannot be forged: a value and its signature.
 
-A session's cookie carries a random secret. The database knows its digest; the signature spares the database
-whoever makes secrets up. What a form must carry against requests from other sites is made from it too.
+A session's cookie carries a random secret. The database has its digest; the signature keeps invented secrets
+from
+reaching the database. The token that protects forms against requests from other sites is derived from it too.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ class Signer:
         return f"{value}.{self._mark(value, purpose)}"
 
     def opened(self, cookie: str, *, purpose: str) -> str | None:
-        """The value, or None when somebody else wrote it."""
+        """The value, or None when the signature is not ours."""
         value, dot, mark = cookie.rpartition(".")
         if not dot or not hmac.compare_digest(mark.encode(), self._mark(value, purpose).encode()):
             return None
         return value
 
     def form_token(self, session: str) -> str:
-        """What a form of this session carries; another site can neither read nor compute it."""
+        """The token in every form of this session; another site can neither read nor compute it."""
         return self._mark(session, "form")
 
     def is_form_token(self, given: str, session: str) -> bool:
@@ -40,10 +41,10 @@ class Signer:
 
 
 def new_secret() -> str:
-    """256 random bits that fit into a cookie, a header and a link."""
+    """256 random bits, encoded for a cookie, a header or a link."""
     return secrets.token_urlsafe(32)
 
 
 def digest_of(secret: str) -> bytes:
-    """What the database keeps instead. The secret is random, so that one round is enough."""
+    """What the database stores instead of the secret. The secret is random, so one round is enough."""
     return hashlib.sha256(secret.encode()).digest()

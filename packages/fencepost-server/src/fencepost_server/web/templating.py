@@ -1,4 +1,4 @@
-"""Paper: templates with every value escaped, and the headers that keep a page to itself."""
+"""Templates with every value escaped, and the security headers of pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 
 def policy(nonce: str) -> str:
-    """Scripts only with this answer's nonce, the rest only from here, and nothing inline."""
+    """The Content-Security-Policy: scripts only with this answer's nonce, the rest only from this host,
+    nothing inline."""
     return (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -37,7 +38,7 @@ def policy(nonce: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedPage:
-    """What the pages of a part have in common: where they are, and what stands at their head."""
+    """What the pages of a service have in common: where they are, and their header."""
 
     home: str
     name: str
@@ -46,7 +47,8 @@ class RenderedPage:
 
 
 class Templates:
-    """`folder` has the part's own templates and files; those of this package are there for every part."""
+    """`folder` has the service's own templates and files; those of this package are available to every
+    service."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class Templates:
         return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
 
     def file(self, name: str) -> Response | None:
-        """A style sheet, a script or a picture; only by the names that are there."""
+        """A style sheet, a script or a picture; only by an existing name."""
         path = self._files.get(name)
         if path is None:
             return None

@@ -11,7 +11,7 @@ from fencepost.tracing import TRACEPARENT, span, trace_id_of, with_trace
 
 
 class TracingMiddleware:
-    """Every event that is logged and every job that is submitted inside a request carries its trace."""
+    """Every event that is logged and every job that is submitted during a request carries its trace."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

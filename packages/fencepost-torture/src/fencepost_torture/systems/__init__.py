@@ -1,4 +1,4 @@
-"""What can be tortured, by name; or by place, as `module:attribute`."""
+"""The systems that can be tortured, by name; or given as `module:attribute`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ PLACES = {
     "flows": "fencepost_torture.systems.flows:FLOWS",
 }
 BY_NAME = {
-    # By the thousand, for goals of millions.
+    # A thousand effects with each call, for goals of millions.
     "bulk-nonces": "fencepost_torture.systems.nonces:BULK_NONCES",
     "bulk-flows": "fencepost_torture.systems.flows:BULK_FLOWS",
-    # Ways that the others never go; a chain and a sandbox are not on every machine.
+    # Code paths that the others never take; a chain and a sandbox are not on every machine.
     "odd-jobs": "fencepost_torture.systems.scheduled_jobs:ODD_JOBS",
     "sinks": "fencepost_torture.systems.sinks:SINKS",
     "transactions": "fencepost_torture.systems.transactions:TRANSACTIONS",
     "judge": "fencepost_torture.systems.judge:JUDGE",
 }
-"""Only who asks for them gets them."""
+"""These run only when they are asked for."""
 
 
 def system_of(name: str) -> System:
-    """The system by its name, or by the place of its class."""
+    """The system by its name, or by `module:attribute`."""
     places = PLACES | BY_NAME
     module, _, attribute = places.get(name, name).partition(":")
     if not attribute:

@@ -1,8 +1,8 @@
 """A flow: records of a table, counted by key in three key groups, into the rows of another table.
 
-Each record that comes out says which one came in, and the how-manieth of its key it is. So one that was lost
-or doubled shows in all that follow, and the output is compared with what a run without faults gives: by the
-database, in sets. The bulk form has more keys and commits by the thousand; everything else is the same.
+Each output record says which record came in, and its number within its key. So a lost or doubled record shows
+in all that follow, and the output is compared with that of a run without faults: in the database, by sets.
+The bulk form has more keys and commits a thousand at a time; everything else is the same.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ARRIVE: LiteralString = """
     insert into arrival select n, 'k' || n %% %(keys)s
     from generate_series(%(first)s::bigint, %(last)s::bigint) n on conflict do nothing
 """
-# What a run without faults gives of all that was asked for: of each key the first, the second, and so on.
+# The output of a run without faults for all that was asked for: of each key the first, the second, and so on.
 COMPARED: LiteralString = """
     select coalesce(a.id, f.arrival), a.value, coalesce(f.times, 0), f.value
     from (select id, key || '-' || row_number() over (partition by key order by id) as value
@@ -65,7 +65,7 @@ BACKWARDS: LiteralString = """
 
 @dataclass(frozen=True)
 class FlowSize:
-    """How much of it there is."""
+    """The sizes of the flow."""
 
     keys: int
     helping: int
@@ -123,7 +123,7 @@ class Flows:
 
 
 class BulkFlows(Flows):
-    """The same by the thousand, as a flow that has much to do commits."""
+    """The same with a thousand records in each commit, as a busy flow commits."""
 
     name = "bulk-flows"
     size = FlowSize(
@@ -135,7 +135,7 @@ class BulkFlows(Flows):
 
 
 def channels_of(flows: str) -> str:
-    """Of all their key groups, as a pattern."""
+    """The channels of all their key groups, as a pattern."""
     return f"fencepost:{{flow:{flows}/*}}:channel:*"
 
 
@@ -150,7 +150,7 @@ def _breach(record: str, expected: str | None, times: int, found: str | None) ->
 
 
 def undisturbed(keys: Iterable[str]) -> list[str]:
-    """What a run without faults gives: of each key the first, the second, and so on."""
+    """The output of a run without faults: of each key the first, the second, and so on."""
     counts: Counter[str] = Counter()
     values: list[str] = []
     for key in keys:

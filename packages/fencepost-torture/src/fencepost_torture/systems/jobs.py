@@ -1,4 +1,4 @@
-"""Jobs: handlers that write with the finish, in a thread, or leave the finish to the worker."""
+"""Jobs: handlers that write with the finish, run in a thread, or leave the finish to the worker."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from fencepost_torture.system_environment import Account, ProcessTask, SystemEnv
 HELPING = 25
 KINDS = ("own", "bare", "thread")
 LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
-"""How long a job's work takes, in lease periods: so long that whoever does it is met in the middle of it."""
-# Nothing of this workload comes there, but odd jobs do.
+"""How long a job's work takes, in lease periods: long enough that faults hit a worker in the middle of it."""
+# This workload does not reach these crash points; scheduled_jobs does.
 NEVER_REACHED = ("jobs.schedule.", "jobs.poison.", "jobs.give_back.")
 
-# Every finishing write that commits leaves a row, whoever made it and however.
+# Every finishing write that commits leaves a row, whichever process made it.
 SCHEMA: LiteralString = """
     create table asked (key text primary key);
     create table effect (id bigint generated always as identity primary key,
@@ -81,7 +81,7 @@ class Jobs:
     )
 
     def load(self) -> None:
-        """A worker comes with the first who asks for one; here that would be each process."""
+        """The worker is imported at its first use; without this, each process would import it."""
         import_module("fencepost.jobs.worker")
 
     @contextmanager
@@ -120,9 +120,9 @@ class Jobs:
         return stage.entries_left(self.stream_key)
 
     def _wanted(self, stage: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
-        """What must have taken effect, and nothing else may have."""
-        # What the asker was told is certain. The database may have forgotten it together with the effect: a
-        # restored backup may, and nothing else.
+        """What must have taken effect; nothing else may have."""
+        # What the load generator was told is certain. The database may have lost it together with the effect
+        # only through a restored backup.
         return [key for (key,) in stage.rows("select key from asked")] if stage.restored else self._asked
 
 
@@ -169,7 +169,8 @@ def settings_of(errand: ProcessTask) -> JobSettings:
         reclaim_grace_seconds=0.2,
         drain_seconds=5,
         concurrency=10,
-        # Half a batch is much: some draw their work from PostgreSQL, beside others whom only Redis calls.
+        # A worker that is delivered half a batch claims straight from PostgreSQL: with a small batch some
+        # workers do, beside others that only read Redis.
         batch=10 if errand.place % 2 else 50,
     )
 
@@ -184,7 +185,7 @@ def _stumble(job: Job, fail: int) -> None:
 
 
 def submit(stage: SystemEnvironment, kind: str, keys: list[str], fail: int, linger: float) -> None:
-    """A commit whose answer was lost shows at the repeat: the keys are there already."""
+    """Submit the jobs. A commit whose reply was lost shows at the repeat: the keys are there already."""
     with contextlib.suppress(psycopg.errors.UniqueViolation), stage.asking() as connection:
         with connection.cursor() as cursor:
             cursor.executemany("insert into asked values (%s)", [(key,) for key in keys])

@@ -1,8 +1,8 @@
-"""The online judge: workers that are killed while they judge, and who also set exams, submit and rejudge.
+"""The online judge: workers that are killed while they judge, and that also set exams, submit and rejudge.
 
-An exam is a problem of its own with two programs, of which it is known what they deserve: the problem is
-imported, the programs are submitted with a key each, and both are rejudged. Every step is taken again until
-its caller is told that it is done.
+An exam is a problem of its own with two programs with known verdicts: the problem is imported, the programs
+are submitted with a key each, and both are rejudged. Every step is repeated until its caller is told that it
+is done.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from fencepost_torture.system_environment import Account, ProcessTask, SystemEnv
 from fencepost_torture.systems.judge_checker import NOTES, PROGRAMS, Exam, JudgeChecker
 from fencepost_torture.systems.judge_leftovers import LeftoverScan
 
-# Asking a compiler of it for its version takes a hundredth of what it takes to ask Python, and such a program
-# half of the processor in all.
+# Asking its compiler for the version takes a hundredth of the time of asking Python, and such a program takes
+# half of the CPU time in all.
 LANGUAGE = "c"
-# Who is killed has not failed: no submission is given up for how often its judges died.
+# A worker that is killed has not failed: no submission is abandoned for how often its workers died.
 TRIES = 1000
 IDLE_SECONDS = 0.05
 LISTED_SECONDS = 3
 STREAM = "torture:judge"
-"""Of our own: the systems of a run share a Redis, and there is another with jobs."""
+"""Our own stream: the systems of a run share one Redis, and another system has jobs too."""
 
 SCHEMA: LiteralString = """
     create table exam (id bigint primary key, place int not null);
@@ -60,7 +60,7 @@ NEXT: LiteralString = """
 """
 TOLD: LiteralString = "select step, answer from told where exam = %s"
 TELL: LiteralString = "insert into told values (%s, %s, %s) on conflict do nothing"
-# A rejudging whose caller died unanswered is one more than was asked for.
+# A rejudging whose caller died before the answer is one more than was asked for.
 DONE: LiteralString = """
     select (select count(*) from verdict where generation = 0)
          + (select count(*) from verdict v join told t on t.step = 'rejudge' and t.answer = v.generation)
@@ -77,7 +77,7 @@ class JudgeSystem:
     processes = 3
     uses_redis = True
     bears_clock_jumps = True
-    # A judging takes as much of the processor as a hundred jobs: no more than is done in a few seconds.
+    # A judging takes as much CPU time as a hundred jobs: no more than is done in a few seconds.
     open_max = 60
     points = (
         "judge.import.after_data",
@@ -89,7 +89,7 @@ class JudgeSystem:
     )
 
     def load(self) -> None:
-        """What comes with the first who asks for it would come with each process."""
+        """What is imported at its first use would be imported by each process."""
         for late in ("fencepost.jobs.worker", "fencepost.jobs.process_pool"):
             import_module(late)
         read_specs()
@@ -108,7 +108,7 @@ class JudgeSystem:
 
     def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        # Of trials too: what a dead worker had not claimed yet is taken from it after the longest of leases.
+        # Of custom runs too: unclaimed entries of a dead worker are taken over after the longest lease.
         service.LEASE_SECONDS = custom_runs.LEASE_SECONDS = errand.lease_seconds
         service.TRIES = TRIES
         tempfile.tempdir = str(Path(errand.more["folder"]) / "tmp")
@@ -143,7 +143,7 @@ class JudgeSystem:
 
 
 def _require_sandbox() -> None:
-    """Without one, submissions would wait for a worker that has it."""
+    """Without a sandbox, submissions would wait for a worker that has one."""
     report = probe_machine()
     if not report.ready:
         raise BinaryMissingError("\n".join(report.lines()))
@@ -154,7 +154,7 @@ def _require_sandbox() -> None:
 async def _serve(errand: ProcessTask) -> None:
     stop = told_to_end()
     folder = Path(errand.more["folder"])
-    # With an address it is a house of somebody's own, where no samples appear unasked.
+    # With a database URL it is a deployment of its own, which gets no sample problems.
     settings = PATIENT.model_copy(update={"database_url": errand.database_url})
     fp = Fencepost(
         errand.database_url,
@@ -176,7 +176,7 @@ async def _serve(errand: ProcessTask) -> None:
     async with fp:
         caller = JudgeCaller(judging, errand, stop)
         async with asyncio.TaskGroup() as group:
-            # Whoever wants something does not wait until there is a judge.
+            # The caller does not wait until a judge runs.
             group.create_task(caller.work())
             async with judging.running():
                 await stop.wait()
@@ -198,7 +198,7 @@ def _job_settings(lease_seconds: float) -> JobSettings:
 
 
 class JudgeCaller:
-    """Sets the exams of its place, one by one, each step until it is told that it is done."""
+    """Sets the exams of its place, one by one, and repeats each step until it is told that it is done."""
 
     def __init__(self, judging: service.Judging, errand: ProcessTask, stop: asyncio.Event) -> None:
         self._judging = judging
@@ -211,7 +211,7 @@ class JudgeCaller:
     async def work(self) -> None:
         last = -1
         while not self._stop.is_set():
-            # Whatever happens, the same again: what was told already is not asked for any more.
+            # After any error the same again: steps that were answered already are not repeated.
             with suppress(FencepostError, psycopg.Error, TimeoutError):
                 exam = await self._next(last)
                 if exam is not None:
@@ -258,7 +258,7 @@ class JudgeCaller:
         return job_id
 
     async def _rejudge(self, exam: Exam, submissions: list[int]) -> int:
-        """An order of a rejudging has no key: each is another, and by its reason it is known which."""
+        """A rejudge order has no idempotency key: each is a new one, identified by its reason."""
         self._orders += 1
         reason = f"{exam.slug} by {self._errand.boot}.{self._orders}"
         operation = self._operation_log.begin("rejudge", reason, exam=exam.number, submissions=submissions)

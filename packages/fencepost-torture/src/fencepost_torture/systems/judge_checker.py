@@ -1,4 +1,4 @@
-"""What the callers of a judge asked and were told, against what lies in its database and its store."""
+"""Compares what the callers of a judge asked and were told with its database and its store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fencepost_torture.effects import LOST, exactly_once
 from fencepost_torture.operation_log import Operation
 from fencepost_torture.system_environment import SystemEnvironment
 
-# Every job, every verdict and every finishing write leaves a row when it commits, also one that another
-# replaces later.
+# Every job, every verdict and every finishing write leaves a row when it commits, even if another replaces it
+# later.
 NOTES: LiteralString = """
     create table job_made (job_id bigint);
     create table finishing (job_id bigint, attempt bigint);
@@ -57,13 +57,13 @@ OTHER_ATTEMPT: LiteralString = """
 
 @dataclass(frozen=True, slots=True)
 class SubmittedProgram:
-    """Something to submit, and what it deserves."""
+    """A program to submit, and its correct verdict."""
 
     source: str
     verdict: str
 
 
-# Without headers, and every other one without a linker: compiling is most of what an exam costs.
+# Without headers, and every other one does not link: compiling is most of the cost of an exam.
 DOUBLING = """int scanf(const char *, ...), printf(const char *, ...);
 int main(void) { int n; scanf("%d", &n); printf("%d", 2 * n + LATE); }
 """
@@ -76,7 +76,7 @@ PROGRAMS = {
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """A problem that nobody else has, by its number: what is read, and what must be written, are its own."""
+    """A unique problem, by its number: its input and its expected output are its own."""
 
     number: int
 
@@ -90,7 +90,7 @@ class Exam:
 
     @property
     def copies(self) -> int:
-        """How often its problem is imported and its programs are submitted at once, to be there once."""
+        """How often its problem is imported and its programs are submitted at once; each must exist once."""
         return 1 + self.number % 2
 
     @property
@@ -105,17 +105,17 @@ class Exam:
         return folder / "exams" / self.slug
 
     def write(self, folder: Path) -> None:
-        """As the package that is imported."""
+        """Write the package that is imported."""
         place = self.place(folder)
         place.mkdir(parents=True, exist_ok=True)
         for suffix, content in zip((".in", ".ans"), self.data, strict=True):
             (place / f"1{suffix}").write_bytes(content)
-        # A machine that is busy makes nobody guilty.
+        # A busy machine must not cause a wrong verdict.
         (place / "problem.yaml").write_text("time_limit: 10\n")
 
 
 class JudgeChecker:
-    """Of a run that is over. `asked` is what the run knows that it asked for."""
+    """Checks a run that is over. `asked` is what the run knows that it asked for."""
 
     def __init__(self, stage: SystemEnvironment, asked: Sequence[Exam]) -> None:
         self._stage = stage
@@ -145,7 +145,7 @@ class JudgeChecker:
     def _submitted(
         self, submitted: Sequence[tuple[Any, ...]], operations: Iterable[Operation]
     ) -> Iterator[Breach]:
-        """One submission for each key, to its own problem; and nobody was told of another."""
+        """One submission for each key, to its own problem; and no caller was told of another."""
         keys = [exam.key(program) for exam in self._asked for program in exam.programs]
         yield from exactly_once(keys, (key for _, key, _ in submitted))
         for _, key, slug in submitted:
@@ -158,11 +158,11 @@ class JudgeChecker:
                 yield Breach("as was told", each.subject, what)
 
     def _ordered(self, rejudged: Sequence[tuple[Any, ...]], orders: Sequence[Operation]) -> Iterator[Breach]:
-        """An order is carried out once, or never if nobody was told of it; and whole."""
+        """An order is carried out once, or at most once if no caller was told of it; and completely."""
         generations = self._stage.rows(GENERATIONS)
         by_reason = {reason: generation for generation, reason in generations}
         times = Counter(reason for _, reason in generations)
-        # What was never answered may be there or not.
+        # An order that was never answered may be there or not.
         answered = [each for each in orders if not each.is_unknown]
         unknown = {each.subject for each in orders if each.is_unknown}
         expected = [each.subject for each in answered] + [each for each in unknown if times[each]]
@@ -180,7 +180,7 @@ class JudgeChecker:
                 yield Breach(LOST, exam.slug, "was never rejudged")
 
     def _judged(self, of_jobs: dict[int, str]) -> Iterator[Breach]:
-        """A job for each submission and each rejudging of one, with one right verdict by its own attempt."""
+        """One job for each submission and each rejudging, with one correct verdict by its own attempt."""
         jobs = [str(job_id) for job_id in of_jobs]
         for table in ("job_made", "finishing", "verdict"):
             rows = self._stage.rows(_JOBS_OF[table])
@@ -210,7 +210,7 @@ def _whole(order: Operation, generation: int, members: Sequence[int]) -> Iterato
 
 
 def _has_data(spec: Any, exam: Exam, store: Path) -> bool:
-    """By digests of our own: what the judge says of its data proves nothing."""
+    """By digests computed here: what the judge says of its data proves nothing."""
     digests = [hashlib.sha256(content).hexdigest() for content in exam.data]
     [case] = spec["data"]["cases"]
     if [case["input"], case["answer"]] != digests:

@@ -1,4 +1,4 @@
-"""What a judge has on its machine while it lives: folders, boxes, cgroups. The dead have nothing."""
+"""Finds what a judge leaves on its machine: folders, boxes, cgroups. A dead one must have left nothing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fencepost.testing import Breach
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-# Workspaces and cgroups bear the number of their process and when it started: a number may come again.
+# Workspaces and cgroups are named by the pid and start time of their process: a pid may be reused.
 WORKSPACE = r"/workspace/judge-(\d+)-(\d+)-[0-9a-f]+"
 CGROUP = re.compile(r"fencepost-box-\d+-(\d+)-(\d+)")
 
 
 class LeftoverScan:
-    """Below the folder of a stage, and in the cgroup tree, which others of this machine share."""
+    """Scans the folder of a system, and the cgroup tree, which other processes of this machine share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # The end of the path, which is nobody else's: a mount may begin anywhere on the way to it.
+        # The end of the path, which is unique: a mount may begin anywhere above it.
         self._workspace = re.compile(re.escape(f"{folder.parent.name}/{folder.name}") + WORKSPACE)
         self._before = {path for path, _ in self._cgroups()}
 
@@ -28,7 +28,7 @@ class LeftoverScan:
         return self._left(also_living=False)
 
     def of_everybody(self) -> Iterator[Breach]:
-        """When nobody is there any more."""
+        """To be called when every process has ended."""
         return self._left(also_living=True)
 
     def _left(self, *, also_living: bool) -> Iterator[Breach]:
@@ -36,13 +36,13 @@ class LeftoverScan:
             if also_living or not _is_alive(*owner):
                 yield Breach("left behind", "workspace", path.name)
         for path in (self._folder / "tmp").glob("*"):
-            # Nobody who lives has anything there for longer than a moment.
+            # A living process has files there only for a moment.
             yield Breach("left behind", "scratch", path.name)
         for process, owner in self._boxes():
             if also_living or not _is_alive(*owner):
                 yield Breach("left behind", "box", f"process {process}")
         for path, owner in self._cgroups():
-            # Those of the living may be another judge's.
+            # Those of living processes may be another judge's.
             if path not in self._before and not _is_alive(*owner):
                 yield Breach("left behind", "cgroup", str(path))
 
@@ -52,7 +52,7 @@ class LeftoverScan:
             yield path, (found[1], found[2]) if found else ("", "")
 
     def _boxes(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Whoever has a workspace of ours mounted, or was told of one; with the judge whose it is."""
+        """Processes that have a workspace of ours mounted or in their arguments, each with its judge."""
         for process in PROC.iterdir():
             if process.name.isdigit() and (owner := self._owner_of(process)) is not None:
                 yield process.name, owner
@@ -62,7 +62,7 @@ class LeftoverScan:
             try:
                 text = (process / name).read_text(errors="replace")
             except OSError:
-                # It is gone, is going, or is somebody else's.
+                # The process has ended, is ending, or belongs to another user.
                 continue
             if found := self._workspace.search(text):
                 return found[1], found[2]

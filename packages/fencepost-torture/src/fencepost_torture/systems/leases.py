@@ -1,8 +1,8 @@
-"""Leases and fences, bare: holders take turns at a few resources and write under the fence.
+"""Leases and fences alone: holders take turns at a few resources and write under the fence.
 
-What is written is chosen before the fence and without any lock, as an application does that reads, computes
-and writes. So the fence alone keeps a holder that was paused, or whose commit is still under way, from
-writing what its successor writes.
+The value is chosen before the fence and without any lock, as an application does that reads, computes and
+writes. So only the fence keeps a holder that was paused, or whose commit is still in flight, from writing
+what its successor writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESOURCES = 3
 WRITES_MAX = 5
 HELPING = 20
 IDLE_SECONDS = 0.05
-"""Who has nothing to do leaves the machine to those who have."""
+"""An idle process leaves the CPU to those that have work."""
 NOTHING = "nothing was done"
 
 SCHEMA: LiteralString = """
@@ -53,7 +53,7 @@ WRITE: LiteralString = """
 
 
 class Leases:
-    """A few resources that everybody wants."""
+    """A few resources that every holder wants."""
 
     name = "leases"
     processes = 3
@@ -91,7 +91,7 @@ class Leases:
         return Account(asked, int(stage.value("select count(*) from effect")))
 
     def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        # What the asker was told is certain. Only a restored backup may have forgotten it.
+        # What the load generator was told is certain. Only a restored backup may have lost it.
         asked = [wish for (wish,) in stage.rows("select id from wish")] if stage.restored else self._asked
         done = stage.rows("select wish, resource, token from effect order by id")
         yield from exactly_once(map(str, asked), [str(wish) for wish, _, _ in done])
@@ -107,7 +107,7 @@ class Leases:
 
 
 def tokens_are_new(operations: Iterable[Operation], restored: Sequence[float]) -> Iterable[Breach]:
-    """Nobody is given a token that somebody had, and none of before a restored backup is good after it."""
+    """No token is given out twice, and none from before a restored backup is valid after it."""
     owners: dict[tuple[str, int], str] = {}
     given: dict[tuple[str, int], float] = {}
     for operation in operations:
@@ -124,7 +124,7 @@ def tokens_are_new(operations: Iterable[Operation], restored: Sequence[float]) -
 
 
 def histories_hold(operations: Iterable[Operation]) -> Iterable[Breach]:
-    """Each resource is a thing of its own, so each has a history of its own."""
+    """Each resource is independent, so each has a history of its own."""
     by_subject: dict[str, list[Operation]] = {}
     for operation in operations:
         if operation.answer != NOTHING:
@@ -134,7 +134,7 @@ def histories_hold(operations: Iterable[Operation]) -> Iterable[Breach]:
 
 
 class LeaseHolder:
-    """One process that holds now this resource, now that one."""
+    """One process that holds one resource after another."""
 
     def __init__(self, fp: SyncFencepost, operation_log: OperationLog, errand: ProcessTask) -> None:
         self._fp = fp
@@ -143,10 +143,10 @@ class LeaseHolder:
         self._turns = count(1)
 
     def take_a_turn(self, ending: threading.Event) -> None:
-        """Acquire, write a few times, release. Whatever is unknown ends the turn: the next has a new token.
+        """Acquire, write a few times, release. An unknown outcome ends the turn: the next has a new token.
 
-        A new acquisition waits for every fenced transaction before it, also for one of ours whose COMMIT is
-        still under way.
+        A new acquisition waits for every fenced transaction before it, including one of this process whose
+        COMMIT is still in flight.
         """
         turn = next(self._turns)
         resource = f"printer-{(turn + self._errand.place) % RESOURCES}"
@@ -173,7 +173,7 @@ class LeaseHolder:
         return lease
 
     def _write(self, lease: Lease) -> bool:
-        """False when there is nothing to write, or nothing may be written any more."""
+        """False when there is nothing to write, or writing is not allowed any more."""
         try:
             with self._fp.transaction() as tx:
                 row = tx.execute(NEXT, (lease.resource, lease.resource)).fetchone()
@@ -207,7 +207,7 @@ class LeaseHolder:
             self._operation_log.end(operation, "released")
 
     def _not_done(self, operation: str, error: Exception) -> None:
-        """A refusal is an answer; a lost commit is unknown; every other error says that nothing was done."""
+        """A refusal is an answer; a lost commit is unknown; every other error means that nothing was done."""
         if isinstance(error, Refusal):
             self._operation_log.end(operation, error.reason)
         elif not isinstance(error, IndeterminateCommit):
@@ -215,7 +215,7 @@ class LeaseHolder:
 
 
 def _wish(stage: SystemEnvironment, resource: str, ids: list[int]) -> None:
-    """By their numbers: what was written by a try that looked lost is not written again."""
+    """Insert them by their numbers: what a try that looked lost has written is not written again."""
     with stage.asking() as connection:
         connection.execute(
             "insert into wish select unnest(%s::bigint[]), %s on conflict do nothing", (ids, resource)

@@ -1,4 +1,4 @@
-"""Nonces: nodes that hold signers by turns, and callers that use what they get, or give it back.
+"""Nonces: nodes that hold signers in turn, and callers that use the nonces they get, or give them back.
 
 The bulk form has more signers and asks for a thousand nonces with each call; everything else is the same.
 """
@@ -63,7 +63,7 @@ class Nonces:
     points = ()
     signers = 2
     size = 1
-    """So many nonces are asked for at once: a block."""
+    """How many nonces are asked for at once: a block."""
     helping = 20
 
     def load(self) -> None:
@@ -105,13 +105,13 @@ class Nonces:
 
 
 class BulkNonces(Nonces):
-    """The same by the thousand: for as many nonces as a service gives out in a year."""
+    """The same with a thousand nonces in each call: as many as a service gives out in a year."""
 
     name = "bulk-nonces"
     signers = 6
     size = 1000
     helping = 6
-    # No more than is used up in the time that what is open may take afterwards, on a busy machine too.
+    # No more than is used up within the time allowed for open work afterwards, even on a busy machine.
     open_max = 24_000
 
 
@@ -158,7 +158,7 @@ class NonceCaller:
     async def work(self, signer: Signer) -> None:
         last = -1
         while not self._stop.is_set():
-            # Whatever happens, the same requests again: by their ids they are the same reservations.
+            # After any error the same requests again: by their ids they are the same reservations.
             with suppress(FencepostError, psycopg.Error, TimeoutError):
                 block = await self._next(signer, last)
                 if block is not None and await self._serve(signer, block):
@@ -212,7 +212,7 @@ class NonceCaller:
 
     @contextmanager
     def _noting(self, operation: str) -> Generator[None]:
-        """A refusal is told, and every other error leaves it open."""
+        """A refusal is recorded as the answer; every other error leaves the operation open."""
         try:
             yield
         except (SignerElsewhere, Refusal):

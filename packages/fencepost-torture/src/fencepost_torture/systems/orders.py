@@ -1,4 +1,4 @@
-"""Orders at brokers that do their worst: what they have in their books is compared with what we say of it."""
+"""Orders at faulty brokers: the brokers' own records are compared with ours."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ STATUSES: LiteralString = "select broker, idempotency_key, status from fencepost
 
 
 class OrdersSystem:
-    """Senders for two brokers, one that knows an id for ever and one that forgets it."""
+    """Senders for two brokers, one that remembers an id for ever and one that forgets it."""
 
     name = "orders"
     processes = 2
     uses_redis = False
-    # What a broker knows of a request's age it knows by its own clock: ours may not run away from it.
+    # A broker measures a request's age by its own clock: ours must not diverge from it.
     bears_clock_jumps = False
     points = (
         "outbox.after_take",
@@ -135,7 +135,7 @@ def _number(key: str) -> int:
 
 
 def _place(stage: SystemEnvironment, number: int) -> None:
-    """By its key: a repeat of one that was accepted is answered, not accepted again."""
+    """Place by key: a repeat of an accepted order returns its answer, and is not accepted again."""
     asked = OrderRequest.of(
         {
             "idempotency_key": _key(number),

@@ -1,6 +1,6 @@
 """Players over HTTP: requests sent one to three times to nodes that die, until each copy has its answer.
 
-What the copies were answered makes the model: a player holds what was answered, each request counted once.
+The answers make the model: a player holds what was answered, each request counted once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CREATE: LiteralString = """
         'player', 'p' || n, 'change', '{"resources": {"gold": 1000000}}'::jsonb))))
     from generate_series(0, %s - 1) n
 """
-# A transfer has a record on both sides; the giver's is the one that loses.
+# A transfer has a record on both sides; the giver's is the one with the loss.
 RECORDS: LiteralString = """
     select player_id || '/' || request_id from fencepost.player_audit
     where request_id <> 'create' and (method <> 'Transfer' or (changes #>> '{resources,gold}')::int < 0)
@@ -63,7 +63,7 @@ RECORDS: LiteralString = """
 
 @dataclass(frozen=True)
 class PlayerRequestCopy:
-    """One request, what it takes from a player and gives to another."""
+    """One request: what it takes from one player and gives to another."""
 
     player: str
     request: str
@@ -78,7 +78,7 @@ class PlayerRequestCopy:
 
 @dataclass
 class Answers:
-    """What the copies of one wish were answered, so far."""
+    """The answers to the copies of one request, so far."""
 
     wish: PlayerRequestCopy
     copies: int
@@ -86,7 +86,7 @@ class Answers:
 
 
 class PlayersSystem:
-    """Nodes of the service, and a crowd that does not take silence for an answer."""
+    """Nodes of the service, and callers that repeat a request until it is answered."""
 
     name = "players"
     processes = 2
@@ -101,7 +101,7 @@ class PlayersSystem:
     )
 
     def load(self) -> None:
-        """Making the routes takes longer than everything else that a node does before its first answer."""
+        """Makes the routes, which takes longer than all else that a node does before its first answer."""
         _house()
         for protocol in ("uvicorn.lifespan.on", "uvicorn.protocols.http.h11_impl"):
             import_module(protocol)
@@ -124,7 +124,7 @@ class PlayersSystem:
             try:
                 yield {"folder": str(stage.directory)}
             finally:
-                # A run that was interrupted has nobody who answers: who still waits would wait for a minute.
+                # After an interrupted run no node answers: a caller that still waits would wait for a minute.
                 self._is_over = True
 
     def serve(self, errand: ProcessTask) -> None:
@@ -132,7 +132,7 @@ class PlayersSystem:
         ending = until_told_to_end()
         fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
         app, whoever = _house()
-        # Short, because the callers wait for a dead node's announcement to end.
+        # Short, because the callers wait for a dead node's announcement to expire.
         whoever.service = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
         server = WebServer(app, address="127.0.0.1", port=0)
         server.start()
@@ -144,9 +144,9 @@ class PlayersSystem:
         server.stop()
 
     def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        """A request of every player of the crowd; each copy goes to one node after another, until an answer.
+        """A request of every player; each copy goes to one node after another, until one answers.
 
-        Nobody waits for the slowest of them: how much is open is for the feeder to bound.
+        It does not wait for the slowest of them: the load generator bounds how much is open.
         """
         for n in range(CROWD):
             wish = make_wish(stage.chance, f"p{n}", f"w{turn}")
@@ -177,7 +177,7 @@ class PlayersSystem:
         return ()
 
     def _hear(self, answers: Answers, sent: Future[Any]) -> None:
-        """When its last copy is answered, a wish is fulfilled."""
+        """A request is done when its last copy is answered."""
         with self._hearing:
             answers.heard.append(sent)
             if len(answers.heard) < answers.copies:
@@ -193,7 +193,7 @@ class PlayersSystem:
             self._asked.append(answers.wish.name)
 
     def _send(self, stage: SystemEnvironment, wish: PlayerRequestCopy, *, first_node: int) -> Any:
-        """One copy, to one node after another, until one of them answers."""
+        """Send one copy to one node after another, until one of them answers."""
         clock = CpuTime()
         for turn in itertools.count(first_node):
             node = turn % self.processes
@@ -230,7 +230,7 @@ class PlayersSystem:
 
 
 class PlayerCaller:
-    """The players of the process that asks: each has a service of its own behind routes that all share."""
+    """Stands for the service of each process, behind routes that all processes share."""
 
     def __init__(self) -> None:
         self.mutations = mutations_of(rules)
@@ -246,14 +246,14 @@ class PlayerCaller:
 
 @cache
 def _house() -> tuple[FastAPI, PlayerCaller]:
-    """Made once, before there are processes: it has no connection, no loop and no thread."""
+    """Made once, before there are processes: it has no connection, no event loop and no thread."""
     whoever = PlayerCaller()
     part = HttpService("players", make_router(cast("PlayersService", whoever)), whoever.run_service)
     return make_app([part], WebSettings(), ground=lambda: whoever.fp), whoever
 
 
 def make_wish(chance: random.Random, player: str, request: str) -> PlayerRequestCopy:
-    """Anything that can always be done."""
+    """A random request that always succeeds."""
     if chance.random() < 0.5:
         return PlayerRequestCopy(
             player, request, "grant-items", {"resources": {"gem": chance.randrange(1, 5)}}

@@ -1,8 +1,8 @@
-"""Jobs of an odd kind: by the clock, beside entries that cannot be read, for workers that come and go.
+"""Jobs of other kinds: cron jobs, beside stream entries that cannot be read, for workers that come and go.
 
-A tick is asked for by nobody: which there must be is read off the timetable and the database's clock. The
-entries are a stranger's. And some jobs send their worker away, while more is on its way to it: as with a new
-version that is rolled out, the next one begins where it left off.
+No caller asks for a tick: which ticks there must be follows from the schedule and the database's clock. The
+entries are written by a foreign client. And some jobs stop their worker, while more entries are on their way
+to it: as when a new version is rolled out, the next worker continues where it stopped.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from fencepost.kernel.schedule import Missed
 
 STRAYS = 3
-"""With each helping."""
+"""Stray entries with each batch."""
 EACH = tuple(map(Ticks, (1000, 1100, 1300, 1700)))
-"""Schedules that make up for every tick that was missed: with time they come at all distances."""
+"""Schedules that catch up every missed tick: over time their ticks come at all distances."""
 LATEST = Ticks(1900)
-"""The one that takes the latest of those that were missed."""
+"""The schedule that runs only the latest missed tick."""
 
-# A tick's job is known by its schedule and its moment, as every other is by its key.
+# A tick's job is identified by its schedule and its moment, as every other is by its key.
 SCHEMA: LiteralString = """
     create or replace function note_finishing() returns trigger language plpgsql security definer as $f$
     begin
@@ -52,10 +52,10 @@ TICKED: LiteralString = "select key from effect where starts_with(key, 'every-')
 
 
 class ScheduledJobs(Jobs):
-    """Workers on one queue, with a timetable, that leave by turns."""
+    """Workers on one queue, with schedules, that stop in turn."""
 
     name = "odd-jobs"
-    # A backup knows nothing of what a stranger has written since.
+    # A backup does not have the entries that the foreign client has written since.
     bears_restores = False
     stream_key = "torture:odd-jobs"
     points = (
@@ -92,7 +92,7 @@ class ScheduledJobs(Jobs):
     def account(self, stage: SystemEnvironment) -> Account:
         finished, owed = int(stage.value(FINISHED)), self._strays.owed(stage)
         if finished and self._since is None:
-            # Somebody works, and so has declared the schedules: from here on every tick is owed.
+            # A worker runs, and so has declared the schedules: from here on every tick is owed.
             self._since = microseconds(stage.value(NOW))
         done = finished + self._strays.found
         return Account(len(self._asked) + self._strays.found + owed, done)
@@ -104,7 +104,7 @@ class ScheduledJobs(Jobs):
     def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         yield from super().remains(stage)
         if self._until is None:
-            # Everybody is still there, so what has come by now is not left to anybody else.
+            # Every process still runs, so each tick up to now must be done by one of them.
             self._until = microseconds(stage.value(NOW))
         ticked = [key for (key,) in stage.rows(TICKED)]
         late = self._due(ticked) - set(ticked)
@@ -114,8 +114,8 @@ class ScheduledJobs(Jobs):
         yield from (Breach("left behind", key, "has come, and its job is not done") for key in sorted(late))
 
     def _wanted(self, stage: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
-        """Also what was done of ticks that need not have been: those before and behind the time that counts,
-        and whichever was the latest."""
+        """Includes ticks that were done but not required: those before and after the time that counts, and
+        those of the schedule that runs only the latest."""
         ticked = {ticks.key(tick) for ticks in (*EACH, LATEST) for tick in ticks.among(done)}
         return [*super()._wanted(stage, done), *(self._due(done) | ticked)]
 
@@ -127,7 +127,7 @@ class ScheduledJobs(Jobs):
 
 
 class Rota:
-    """One worker after another, until it is over."""
+    """Runs one worker after another, until it is ended."""
 
     def __init__(self, fp: Fencepost, settings: JobSettings) -> None:
         self._fp = fp
@@ -141,7 +141,7 @@ class Rota:
             await self._worker.run()
 
     def relieve(self) -> None:
-        """The one who works leaves."""
+        """Stop the current worker."""
         if self._worker is not None:
             self._worker.stop()
 
@@ -161,7 +161,7 @@ async def _work(errand: ProcessTask) -> None:
 
 
 def _settings(errand: ProcessTask) -> JobSettings:
-    """Less is read at once than there is room for: the next entries are on their way while jobs begin."""
+    """A batch is smaller than the free slots: the next entries are on their way while jobs begin."""
     own = {"stream_key": ScheduledJobs.stream_key, "concurrency": 12, "batch": 4}
     return settings_of(errand).model_copy(update=own)
 

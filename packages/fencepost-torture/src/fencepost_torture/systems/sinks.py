@@ -1,11 +1,12 @@
-"""Flows whose sinks commit in phases: files by renaming, or rows by two-phase commit; and rows elsewhere.
+"""Flows whose sinks commit in phases: files by rename, rows by two-phase commit; and rows in another
+database.
 
-Each record that comes out says which one came in, and the how-manieth of its key it is. So one that was lost
-or doubled shows in all that follow, and every sink is compared with what a run without faults gives. None of
-them lies in Redis, which may be wiped at any time: there is only what is on its way.
+Each output record says which record came in, and its number within its key. So a lost or doubled record shows
+in all that follow, and every sink is compared with the output of a run without faults. No sink is in Redis,
+which may be wiped at any time: it has only what is in transit.
 
-Each process has a flow of its own. So it comes to every crash point soon after the leases of the process
-before it have run out. Until then it only waits: a crowd of them is cheap.
+Each process has a flow of its own. So it reaches every crash point soon after the leases of the process
+before it have expired. Until then it only waits: many such processes are cheap.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ RECOVERY = tuple(
 )
 MOODS = ("preparing", "finishing")
 Found = Sequence[tuple[int, str]]
-"""What a sink holds, in its order: which record came in, and what came out."""
+"""The content of a sink, in its order: which record came in, and what came out."""
 
-# Rows elsewhere are replaced, so that one that came twice would not show: each time is written down.
+# Rows in the external database are upserted, so that a second write would not show: each write is recorded.
 SCHEMA: LiteralString = """
     create table arrival (id bigint primary key, key bigint not null);
     create table effect (id bigint generated always as identity primary key, arrival bigint not null,
@@ -127,7 +128,7 @@ class Sinks:
         self._asked += helping
 
     def account(self, stage: SystemEnvironment) -> Account:
-        """By the sink that comes last: what is there has come to the other one before."""
+        """By the sink that is last: what it has, the other one has already."""
         return Account(self._asked, self._meter.read(stage))
 
     def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
@@ -152,15 +153,15 @@ class Sinks:
         return KEYS_EACH * self.processes
 
     def _is_in_files(self, arrival: int) -> bool:
-        """Every other flow writes files, and the rest prepare rows."""
+        """Every other flow writes files, and the rest write rows by two-phase commit."""
         return arrival % self._keys % self.processes % 2 == 0
 
 
 class SinkFaults:
     """Makes a sink fail twice in the life of a process, each time with half a commit done.
 
-    The task begins again and takes up what it has left itself: so whoever was told to end there gets there,
-    whatever the process before it has left.
+    The task restarts and recovers what it has left itself: so a process with an order to end there gets
+    there, whatever the process before it has left.
     """
 
     def __init__(self, boot: int) -> None:
@@ -169,7 +170,7 @@ class SinkFaults:
         self._now: str | None = None
 
     def change(self) -> None:
-        """With each commit."""
+        """Called with each commit."""
         self._now = self._coming.popleft() if self._coming else None
 
     def fail_if(self, mood: str) -> None:
@@ -179,7 +180,7 @@ class SinkFaults:
 
 
 class FlakySink(TwoPhaseCommitSink[Any, Any]):
-    """In front of a sink: it fails where its mood says."""
+    """Wraps a sink: it fails where `mood` says."""
 
     mood: SinkFaults
 
@@ -195,7 +196,7 @@ class FlakySink(TwoPhaseCommitSink[Any, Any]):
 
 
 class FlakyFiles(FlakySink, JsonLines):
-    """Files on a disk of such a mood."""
+    """Files on a disk that fails so."""
 
     def __init__(self, directory: str, mood: SinkFaults) -> None:
         super().__init__(directory)
@@ -203,7 +204,7 @@ class FlakyFiles(FlakySink, JsonLines):
 
 
 class FlakyRows(FlakySink, TwoPhasePostgres):
-    """Rows in a database of such a mood."""
+    """Rows in a database that fails so."""
 
     def __init__(self, url: str, mood: SinkFaults) -> None:
         super().__init__(url, "effect", ["arrival", "value"])
@@ -211,7 +212,7 @@ class FlakyRows(FlakySink, TwoPhasePostgres):
 
 
 def undisturbed(asked: int, keys: int) -> Mapping[int, str]:
-    """What a run without faults gives: of each key the first, the second, and so on."""
+    """The output of a run without faults: of each key the first, the second, and so on."""
     counts: Counter[int] = Counter()
     values: dict[int, str] = {}
     for arrival in range(1, asked + 1):
@@ -222,7 +223,7 @@ def undisturbed(asked: int, keys: int) -> Mapping[int, str]:
 
 
 def compared(sink: str, expected: Mapping[int, str], found: Found) -> Iterable[Breach]:
-    """Every record came to the sink once, as it should, and in the order of its key."""
+    """Every record reached the sink once, with the right value, and in the order of its key."""
     times = Counter(arrival for arrival, _ in found)
     for arrival in expected.keys() - times.keys():
         yield Breach(LOST, f"record {arrival}", f"came in and never came to the {sink}")
@@ -252,7 +253,7 @@ def _pairs(stage: SystemEnvironment, query: LiteralString) -> Found:
 
 
 def _lines(directory: Path) -> Found:
-    """A key is of one task, whose files are named by the numbers of its checkpoints."""
+    """A key belongs to one task, whose files are named by the numbers of its checkpoints."""
     return [
         (arrival, value)
         for file in sorted(directory.glob("*.jsonl"))

@@ -1,10 +1,10 @@
 """Managed transactions on a real chain: payments that senders sign, send and follow until they are settled.
 
-The chain's own blocks tell what became of them, and not our tables: each payment that was asked for is in one
-block, once, and every nonce of a signer was used, in order and by one of ours.
+They are checked by the chain's own blocks, and not by our tables: each payment that was asked for is in one
+block, once, and every nonce of a signer was used, in order and by one of our transactions.
 
-A payment is known on the chain by its amount. That many recipients are only a few: the chain copies all its
-accounts with each block.
+A payment is identified on the chain by its amount. Recipients are few: the chain copies all its accounts with
+each block.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FUNDS = 10**6 * ETHER
 BLOCK_SECONDS = "0.2"
 CONFIRMATIONS = 1
 STATES_KEPT = 8
-"""Each of them has the hashes of all blocks: of a chain of hours, many would fill the memory."""
+"""Each state has the hashes of all blocks: for a chain of hours, many would fill the memory."""
 STUCK_SECONDS = 2.0
 FIRST = {
     "chainId": CHAIN_ID,
@@ -58,7 +58,7 @@ FIRST = {
     "maxPriorityFeePerGas": 1,
 }
 
-# What reaches its end leaves a row each time, whoever brought it there.
+# Each time a transaction reaches a final state, a row is added, whichever process did it.
 SCHEMA: LiteralString = """
     create table effect (key text not null);
     create trigger count_effects after insert on effect referencing new table as inserted
@@ -82,7 +82,7 @@ OPEN_NONCES: LiteralString = """
 
 
 class Transactions:
-    """Senders, each the home of some of the signers."""
+    """Senders, each the home node of some of the signers."""
 
     name = "transactions"
     processes = 3
@@ -100,7 +100,7 @@ class Transactions:
     )
 
     def load(self) -> None:
-        """The first signature loads more than all else, so it is made here, and thrown away."""
+        """Makes and discards a signature: the first one imports more than everything else."""
         asyncio.run(_keys().sign(_signer_of(0).name, FIRST))
 
     @contextmanager
@@ -154,7 +154,7 @@ def chain_breaches(asked: int, mined: Iterable[Mapping[str, Any]]) -> Iterable[B
     for tx in mined:
         sender, to, value = tx["from"], tx["to"], int(tx["value"], 16)
         nonces.setdefault(sender, []).append(int(tx["nonce"], 16))
-        # A no-op takes a nonce that nobody needs any more: nothing, from a signer to itself.
+        # A no-op uses up a nonce that is not needed any more: zero, from a signer to itself.
         if value or to != sender:
             paid.append(keys.get((sender, to, value), f"{value} from {sender} to {to}"))
     yield from exactly_once(keys.values(), paid)
@@ -169,7 +169,7 @@ def _key(number: int) -> str:
 
 
 def payment(number: int) -> tuple[str, str, int]:
-    """From whom, to whom, and how much: nobody else is paid as much."""
+    """The sender, the recipient, and the amount, which is unique."""
     return _signer_of(number % SIGNERS).name, recipient(number % RECIPIENTS), number + 1
 
 
@@ -194,7 +194,7 @@ def _keys() -> Keystore:
 
 
 def _submit(stage: SystemEnvironment, numbers: Iterable[int]) -> None:
-    """By its key: a repeat of one that was taken in is answered, not taken in again."""
+    """Submit by key: a repeat of an accepted one returns its answer, and is not accepted again."""
     with stage.asking() as connection:
         for number in numbers:
             _, to, value = payment(number)
@@ -205,7 +205,8 @@ def _submit(stage: SystemEnvironment, numbers: Iterable[int]) -> None:
 async def _send(errand: ProcessTask) -> None:
     stop = told_to_end()
     settings = NoncesSettings(
-        # Each signer has a home: in basic mode the first who looks would hold them all, and die with all.
+        # Each signer has a home node: in basic mode the first node would hold them all, and die with all of
+        # them.
         mode="queue",
         node_address=f"http://node-{errand.place}",
         chains=f"{CHAIN_ID}={errand.more['chain']}",

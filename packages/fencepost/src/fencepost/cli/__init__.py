@@ -1,1 +1,1 @@
-"""The command line. One module a command; what it reads and decides lies beside it and needs no terminal."""
+"""The command line: one module per command. Reading and deciding live in modules that need no terminal."""

@@ -1,7 +1,7 @@
 """The entry point `fencepost`.
 
-Command modules import at their head only what a `--help` needs. A few hundred milliseconds before the first
-letter are what makes a command line feel slow.
+Command modules import at the top only what `--help` needs: a few hundred milliseconds before the first output
+make a command line feel slow.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ app.add_typer(flows.app, name="flows")
 
 
 def add_commands_of(plugin: Plugin) -> None:
-    """The commands that a plugin brings, each a function or an application with commands of its own."""
+    """Register a plugin's commands: each is a function, or a typer application with subcommands."""
     for name, reference in plugin.commands.items():
         command = load(reference)
         if isinstance(command, typer.Typer):
@@ -72,7 +72,7 @@ for _plugin in plugins().values():
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code. An expected error is a line or two, never a traceback."""
+    """Run one command line and return its exit code. An expected error prints no traceback."""
     try:
         _command()(list(arguments), prog_name="fencepost")
     except SystemExit as finished:
@@ -91,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @cache
 def _command() -> Callable[..., object]:
-    """Made once for all command lines of a process: typer reads the signature of every command for it."""
+    """The click command. Built once per process, because typer inspects every command's signature."""
     return typer.main.get_command(app)
 
 

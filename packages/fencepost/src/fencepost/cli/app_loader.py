@@ -1,4 +1,4 @@
-"""Finding the Fencepost value of an application: `shop.tasks:fp`, or the only one in `shop.tasks`."""
+"""Finds the Fencepost instance of an application: `shop.tasks:fp`, or the only one in `shop.tasks`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.cli.terminal import remark
 
 
 def find_application(target: str) -> Fencepost:
-    """The value that `MODULE[:ATTRIBUTE]` names, with its handlers declared. Says what to write otherwise."""
+    """The instance that `MODULE[:ATTRIBUTE]` names, with its handlers declared. Errors say what to write."""
     module_name, _, attribute = target.partition(":")
     if module_name.endswith(".py") or "/" in module_name:
         raise UserError(
@@ -31,7 +31,7 @@ def find_application(target: str) -> Fencepost:
 
 
 def _import(name: str) -> ModuleType:
-    # As `python -m` does: what lies in this directory can be imported.
+    # As with `python -m`, modules in the current directory can be imported.
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -48,7 +48,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _not_importable(name: str, error: Exception) -> UserError:
-    """Whose mistake it is stands in the traceback, so it is shown."""
+    """Print the traceback, which shows where the import failed, and make the error."""
     remark(traceback.format_exc().rstrip())
     return UserError(f"{name} cannot be imported: {type(error).__name__}: {error}")
 

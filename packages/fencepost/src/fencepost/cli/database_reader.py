@@ -1,4 +1,4 @@
-"""One short connection to PostgreSQL for a command, its errors turned into lines that a person can act on."""
+"""A short-lived PostgreSQL connection for a command. Its errors become messages that say what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reader = psycopg.Connection[tuple[Any, ...]]
 
 @contextmanager
 def reading(url: str, *, seconds: float = 5.0, remedy: str = CHECK_THE_URL) -> Generator[Reader]:
-    """A connection on which each statement is its own transaction. `remedy` is for when there is none."""
+    """A connection in autocommit mode. `remedy` ends the error message when the server cannot be reached."""
     with _connect(url, seconds, remedy) as connection, _explained(url):
         yield connection
 
@@ -31,7 +31,7 @@ def _connect(url: str, seconds: float, remedy: str) -> Reader:
             autocommit=True,
             connect_timeout=max(1, round(seconds)),
             application_name="fencepost-cli",
-            prepare_threshold=None,  # Also a command that watches may do so through a pooler.
+            prepare_threshold=None,  # A watching command may connect through a pooler.
         )
     except psycopg.OperationalError as error:
         raise ServerUnavailable(

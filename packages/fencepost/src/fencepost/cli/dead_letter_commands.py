@@ -18,7 +18,7 @@ DONE = {"replay": "replayed", "discard": "discarded"}
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which dead letters the command line means: some by id, or a filter."""
+    """The dead letters that the command line selects: by id, or by filter."""
 
     job_ids: Sequence[int]
     queue: str | None
@@ -56,7 +56,7 @@ def settle(
 def _settle_some(
     how: dead_letter.Settling, job_ids: Sequence[int], actor: str | None, *, as_json: bool
 ) -> None:
-    """Those that were named. Ends with 4 when one is not there, with 1 when one was refused."""
+    """Settle the given ids. Exits with 4 when ids were not found, with 1 when one was refused."""
     with job_commands.acting() as connection:
         settled = job_commands.settle_ids(connection, job_ids, how, job_commands.somebody(actor))
     if as_json:
@@ -77,7 +77,7 @@ def _settle_many(
     actor: str | None,
     as_json: bool,
 ) -> None:
-    """Those that a filter means, as they are at this moment or were at the given one."""
+    """Settle what the filter matches among jobs that died before --before, or before now without it."""
     until = job_commands.moment(chosen.before)
     with job_commands.acting() as connection:
         until = until or run(connection, schedule.clock())

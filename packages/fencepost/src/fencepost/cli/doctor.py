@@ -1,4 +1,4 @@
-"""`fencepost doctor`: what this machine has and lacks."""
+"""`fencepost doctor`: check what this machine has and what is missing."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json, progress
 
 
 def doctor(json_output: JsonOption = False) -> None:
-    """What this machine has and lacks.
+    """Check what this machine has and what is missing.
 
     \b
-    Looks at the servers that could be started here, the ones that DATABASE_URL and REDIS_URL name, the schema
-    and the rights of its roles, compilers, sandbox, and the tools of each optional part. Each lack comes with
-    its remedy. Changes nothing.
+    Checks the servers that could be started here, the ones that DATABASE_URL and REDIS_URL name, the schema
+    and the privileges of its roles, compilers, sandbox, and the tools of each optional part. Every missing
+    item comes with its remedy. Changes nothing.
 
     \b
     Examples:
       fencepost doctor
       fencepost doctor --json | jq '.findings[] | select(.state != "ok")'
 
-    Ends with 0 when all that is required is there, with 1 otherwise.
+    Exits with 0 when nothing required is missing, with 1 otherwise.
     """
-    from fencepost.cli import doctor_checks, findings  # noqa: PLC0415 - Opens every drawer; help need not.
+    from fencepost.cli import doctor_checks, findings  # noqa: PLC0415 - Not needed by --help.
 
     with progress("Looking around"):
         found = doctor_checks.examine()

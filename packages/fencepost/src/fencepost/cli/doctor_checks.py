@@ -1,4 +1,4 @@
-"""The whole examination of `doctor`, in the order in which a person would look."""
+"""All checks of `doctor`, in the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def examine(settings: Settings | None = None, machine: Machine | None = None) ->
 
 
 def probe_plugins(machine: Machine) -> list[Finding]:
-    """Which plugins are installed, and what each of them finds of what it needs."""
+    """The installed plugins, and the findings of each about what it needs."""
     found = plugins().values()
     listed = [Finding("plugins", plugin.name, FindingState.OK, plugin.about) for plugin in found]
     probed = [finding for plugin in found if plugin.doctor for finding in load(plugin.doctor)(machine)]
@@ -37,7 +37,7 @@ def probe_plugins(machine: Machine) -> list[Finding]:
 
 
 def examine_servers(settings: Settings) -> list[Finding]:
-    """The servers that run, whether settings name them or a `fencepost up` of this directory keeps them."""
+    """Findings about the running servers, from the settings or from a `fencepost up` in this directory."""
     running = server_addresses.of_settings(settings) or server_addresses.read_note(settings.data_directory)
     redis_url = settings.redis_url or (running.redis_url if running else None)
     return [

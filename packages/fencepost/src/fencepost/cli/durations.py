@@ -1,4 +1,4 @@
-"""How a duration is written for a person: its two largest units."""
+"""Formats durations for display, in their two largest units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def span(seconds: float | None) -> str:
-    """`1 h 5 min`, `42 s`, `1.5 s`, `12 ms`; a dash for nothing."""
+    """`1 h 5 min`, `42 s`, `1.5 s`, `12 ms`; a dash for None."""
     if seconds is None:
         return "-"
     if abs(seconds) < 1:

@@ -1,4 +1,4 @@
-"""What a command's exit code says. Scripts rely on them: a number is never given a new meaning."""
+"""Exit codes of the commands. Scripts rely on them: a number never changes its meaning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.errors import FencepostError, SchemaError, ServerUnavailable, Set
 
 
 class ExitCode(IntEnum):
-    """The one table; `--help` and the reference are made from it or checked against it."""
+    """The table of exit codes. `--help` is made from it; a test checks the reference against it."""
 
     meaning: str
 
@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
 
 
 class UserError(FencepostError):
-    """Something that a person can put right: shown in a line or two, then the command ends with its code."""
+    """An error that the user can fix: printed in a line or two, then the command exits with its code."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.PROBLEM) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class UserError(FencepostError):
 
 
 def exit_code_for(error: Exception) -> ExitCode | None:
-    """The code of an expected error; None for one that nobody expected."""
+    """The code of an expected error; None for an unexpected one."""
     match error:
         case UserError():
             return error.code

@@ -1,4 +1,4 @@
-"""`fencepost explain`: the life of one thing."""
+"""`fencepost explain`: the history of one job, order, request, message or lease."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def explain(
     ],
     json_output: JsonOption = False,
 ) -> None:
-    """The life of one job, order, request or lease.
+    """Show the history of one job, order, request or lease.
 
-    Every transition, and every refusal with its reason, what that means, and what to do.
+    Every transition, and every refusal with its reason, its meaning and its remedy.
 
     \b
     Examples:
@@ -26,9 +26,9 @@ def explain(
       fencepost explain request:player:7/req-9     one idempotent request
       fencepost explain outbox:42 --json           one message
 
-    Ends with 4 when there is no such thing.
+    Exits with 4 when nothing is found under this name.
     """
-    from fencepost import server_addresses  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost import server_addresses  # noqa: PLC0415 - Load psycopg, not needed by --help.
     from fencepost.cli import timeline  # noqa: PLC0415
     from fencepost.cli.database_reader import reading  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415

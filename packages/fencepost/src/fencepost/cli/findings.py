@@ -1,4 +1,4 @@
-"""What `doctor` found: values, the verdict on them, and how they are shown."""
+"""The findings of `doctor`: the values, the verdict on them, and their text and JSON forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FindingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is there, or is not, and then what to do about it."""
+    """One item that is present, missing or degraded; with the remedy when it is not OK."""
 
     area: str
     name: str
@@ -31,7 +31,7 @@ class Finding:
 
 
 def is_healthy(findings: Iterable[Finding]) -> bool:
-    """Whether all that is required is there."""
+    """Whether nothing required is missing."""
     return not any(finding.required and finding.state is FindingState.LACKING for finding in findings)
 
 
@@ -40,7 +40,7 @@ def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """One line for each finding, its remedy below it, what is required and lacking named again at the end."""
+    """One line per finding, with its remedy below; the missing required items are named again at the end."""
     width = max((len(finding.name) for finding in findings), default=0)
     lines: list[str] = []
     for area, members in groupby(findings, key=lambda finding: finding.area):

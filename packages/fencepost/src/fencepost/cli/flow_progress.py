@@ -1,4 +1,4 @@
-"""Bars for the sources that end, while `fencepost flows run` works through them."""
+"""Progress bars for bounded sources, shown while `fencepost flows run` reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fencepost.flows.progress import Progress
 
 
 class ProgressBars:
-    """One bar a partition. Drawn on stderr, and only where somebody watches."""
+    """One bar per partition. Drawn on stderr, and only when it is a terminal."""
 
     def __init__(self, bars: Bars | None) -> None:
         self._bars = bars
@@ -42,7 +42,7 @@ class ProgressBars:
 
 @contextmanager
 def progress_bars(console: Console | None = None) -> Generator[ProgressBars]:
-    """Without a terminal there are no bars, and nobody asks for figures."""
+    """Without a terminal no bars are drawn, and no progress is queried."""
     shown = console or (Console(stderr=True) if sys.stderr.isatty() else None)
     if shown is None:
         yield ProgressBars(None)

@@ -1,4 +1,4 @@
-"""One process that runs a flow: what it runs, and how it ends."""
+"""One process that runs a flow, from start to shutdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.2
 
 
 def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
-    """Run until somebody wishes the end, or with `until_done` until the sources have ended."""
+    """Run until a stop is requested, or with `until_done` until the sources have ended."""
     flow = find_flow(target)
     fp = Fencepost.from_env()
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
@@ -72,7 +72,7 @@ async def _serve(
 
 
 async def _show_progress(fp: Fencepost, worker: FlowWorker, bars: ProgressBars) -> None:
-    """What is committed, by whomever; a database that is away for a while is the worker's business."""
+    """Show what all workers have committed. Database errors are ignored here: the worker handles them."""
     with suppress(ServerUnavailable, psycopg.Error):
         if bars.are_shown:
             frontiers = await fp.run(flow_store.frontiers(worker.program.flow.name))
@@ -80,7 +80,7 @@ async def _show_progress(fp: Fencepost, worker: FlowWorker, bars: ProgressBars) 
 
 
 def find_flow(target: str) -> Flow:
-    """The value that `MODULE[:ATTRIBUTE]` names."""
+    """The flow that `MODULE[:ATTRIBUTE]` names."""
     name, _, attribute = target.partition(":")
     module = _import(name)
     if attribute:

@@ -1,4 +1,4 @@
-"""`fencepost flows`: run flows, look at them, and keep and restore their savepoints."""
+"""`fencepost flows`: run and inspect flows, and make and restore savepoints."""
 
 from __future__ import annotations
 
@@ -57,35 +57,35 @@ def run(
 
     Settings: FLOW_LEASE_SEC, FLOW_CHECKPOINT_INTERVAL_SEC, METRICS_PORT and more, in docs/reference/flows.md.
     """
-    from fencepost.cli.flow_service import serve_flow  # noqa: PLC0415 - Loads everything, which --help need not.
+    from fencepost.cli.flow_service import serve_flow  # noqa: PLC0415 - Slow to load.
 
     serve_flow(target, until_done=until_done, as_json=json_output)
 
 
 @app.command("list")
 def list_flows(json_output: JsonOption = False) -> None:
-    """Every flow that a worker has ever registered here.
+    """List every flow that a worker has ever registered in this database.
 
     \b
     Examples:
       fencepost flows list
       fencepost flows list --json | jq -r '.flows[].name'
     """
-    from fencepost.cli import flow_commands  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - Loads psycopg, not needed by --help.
 
     flow_commands.show_all(as_json=json_output)
 
 
 @app.command()
 def show(name: Name, json_output: JsonOption = False) -> None:
-    """Every task of a flow: who holds it, its newest checkpoint and its frontier; and what stops a task.
+    """Show every task of a flow: its holder, newest checkpoint and frontier, and the error that stops it.
 
     \b
     Examples:
       fencepost flows show totals
       fencepost flows show totals --json | jq '.tasks[].frontier'
 
-    Ends with 4 when there is no such flow.
+    Exits with 4 when there is no such flow.
     """
     from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
@@ -101,11 +101,11 @@ def savepoint(
     ] = 60,
     drop: Annotated[bool, typer.Option("--drop", help="Forget the savepoint of this name.")] = False,
 ) -> None:
-    """Ask the workers for a commit, and keep it under a name. The flow goes on meanwhile.
+    """Ask the workers for a commit, and keep it under a name. The flow keeps running.
 
     \b
-    Nothing is kept if a task that somebody holds makes none in time. With --within 0 nobody is asked, and the
-    newest commits that there are are kept.
+    Nothing is kept if a task that a worker holds does not commit in time. With --within 0 no worker is asked,
+    and the newest existing commits are kept.
 
     \b
     Examples:
@@ -122,11 +122,11 @@ def savepoint(
 
 @app.command()
 def restore(name: Name, savepoint: Savepoint) -> None:
-    """Put every task back to a savepoint. Refused while anybody holds one: drain first.
+    """Reset every task to a savepoint. Refused while a worker holds a task: drain first.
 
     \b
-    What was written to sinks after the savepoint is not taken back; sinks that replace by key, and those that
-    recognise ids, are right again when the flow has caught up.
+    Writes to sinks after the savepoint are not undone; sinks that replace by key, and those that recognise
+    ids, are correct again when the flow has caught up.
 
     \b
     Examples:
@@ -143,7 +143,7 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Let the workers take its tasks again.")] = False,
     within: Annotated[float, typer.Option("--within", min=0, help="Wait so many seconds for it.")] = 60,
 ) -> None:
-    """Ask the workers of a flow to commit and let go of its tasks, and wait until they have.
+    """Ask the workers of a flow to commit and release its tasks, and wait until they have.
 
     \b
     Examples:
@@ -162,7 +162,7 @@ def dead(
     limit: Limit = 100,
     json_output: JsonOption = False,
 ) -> None:
-    """Records that steps could not take, the oldest first, with the error of each.
+    """List the records that steps could not process, oldest first, with the error of each.
 
     \b
     Examples:
@@ -178,7 +178,7 @@ def dead(
 def replay(
     name: Name, step: DeadStep, ids: DeadIds = None, everything: All = False, limit: Limit = 10_000
 ) -> None:
-    """Give dead letters to their step again. Each comes back once; one that fails again is dead again.
+    """Replay dead letters to their step. Each is delivered once; one that fails again is a dead letter again.
 
     \b
     Examples:
@@ -194,7 +194,7 @@ def replay(
 def discard(
     name: Name, step: DeadStep, ids: DeadIds = None, everything: All = False, limit: Limit = 10_000
 ) -> None:
-    """Throw dead letters away. What was asked for again stays.
+    """Delete dead letters. Those with a requested replay stay.
 
     \b
     Examples:

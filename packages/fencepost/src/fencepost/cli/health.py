@@ -1,7 +1,7 @@
-"""The pages for health, metrics and the status of the whole.
+"""The pages for health, metrics and the status of the whole system.
 
-`/healthz` says that the process lives; `/readyz` that it can work, which needs PostgreSQL with a schema that
-fits. Redis only makes things prompt, so its absence is told and does not make the system unready.
+`/healthz` says that the process is alive; `/readyz` that it can work, which needs PostgreSQL with a matching
+schema. Redis only reduces latency, so its absence is reported and does not make the system unready.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JSON = "application/json"
 
 
 class HealthPages:
-    """Fixed paths, and what is there."""
+    """The routes by path: status, metrics, liveness and readiness."""
 
     def __init__(
         self, server_addresses: ServerAddresses, metrics: Metrics, *, connect_seconds: float
@@ -44,7 +44,7 @@ class HealthPages:
 
     @classmethod
     def of(cls, fp: Fencepost) -> HealthPages:
-        """Those of a process that runs an application: it has one login, and knows no other."""
+        """The pages of a process that runs an application. It has one database login, used for every role."""
         place = ServerAddresses(
             origin="the application",
             remedy=CHECK_THE_URL,

@@ -1,4 +1,4 @@
-"""What operators do to jobs, one after another, and how a command ends when some of it was refused."""
+"""The actions of operators on jobs, one by one, and the exit code when some of them were refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @contextmanager
 def looking() -> Generator[Reader]:
-    """A connection that may read."""
+    """A connection with the viewer's role, which may read."""
     settings = Settings.load()
     place = server_addresses.of_this_directory(settings)
     with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
@@ -40,7 +40,7 @@ def looking() -> Generator[Reader]:
 
 @contextmanager
 def acting() -> Generator[Reader]:
-    """A connection that may call the functions: the services' own role."""
+    """A connection with the services' role, which may call the functions."""
     settings = Settings.load()
     place = server_addresses.of_this_directory(settings)
     with reading(place.service_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
@@ -48,7 +48,7 @@ def acting() -> Generator[Reader]:
 
 
 def somebody(actor: str | None) -> str:
-    """Whose name the history keeps."""
+    """The actor that the history records: the given one, or the login and host."""
     try:
         return actor or f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):
@@ -56,7 +56,7 @@ def somebody(actor: str | None) -> str:
 
 
 def for_each(noun: str, things: Iterable[T], act: Callable[[T], str], *, as_json: bool) -> None:
-    """Do it to each and say what came of it. Ends with 4 when one was not there, with 1 when refused."""
+    """Apply `act` to each and print the outcomes. Exits with 4 when one is not found, with 1 when refused."""
     outcomes: list[dict[str, Any]] = []
     code = ExitCode.OK
     for thing in things:
@@ -89,7 +89,7 @@ def cancel(connection: Reader, actor: str) -> Callable[[int], str]:
 
 
 def retry(connection: Reader, actor: str) -> Callable[[int], str]:
-    """Run it now: a waiting one at once, a dead or cancelled one from the beginning."""
+    """Run a job now: a waiting one at once, a dead or cancelled one from the beginning."""
 
     def act(job_id: int) -> str:
         seen = run(connection, job_queries.look(job_id))
@@ -129,7 +129,7 @@ def settle_dead(
     per_second: float,
     advance: Callable[[int], object],
 ) -> Counter[str]:
-    """Settle what the filter means, slowly; answers how many came to what."""
+    """Settle what the filter matches, at a limited rate; returns the count of each outcome."""
     counts: Counter[str] = Counter()
 
     def send(call: Call[T]) -> T:
@@ -148,7 +148,7 @@ def settle_ids(
 
 
 def moment(text: str | None) -> datetime | None:
-    """An option that names a moment."""
+    """Parse an option that holds a point in time."""
     if text is None:
         return None
     try:
@@ -161,7 +161,7 @@ def moment(text: str | None) -> datetime | None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Many at once are asked for; a script says --yes."""
+    """Ask for confirmation, unless --yes was given. A script has to give it."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -172,11 +172,11 @@ def confirm(question: str, *, yes: bool) -> None:
 
 @contextmanager
 def bar(what: str, total: int) -> Generator[Callable[[int], object]]:
-    """A bar on stderr while many are worked on; nothing where nobody watches."""
+    """A progress bar on stderr; nothing when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return
-    from rich.console import Console  # noqa: PLC0415 - Costs a tenth of a second.
+    from rich.console import Console  # noqa: PLC0415 - Takes 0.1 s.
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,

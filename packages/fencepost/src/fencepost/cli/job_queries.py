@@ -1,4 +1,4 @@
-"""What people ask about jobs, read from the kernel's views."""
+"""Queries about jobs, over the kernel's views."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Dead letters that died of one thing."""
+    """Dead letters with the same cause."""
 
     queue: str
     kind: str
@@ -81,7 +81,7 @@ def read_page(
     before_id: int | None,
     limit: int,
 ) -> JobPage:
-    """One page, newest first. A page that is full names the place where the next one begins."""
+    """One page, newest first. A full page says where the next one begins."""
     job_ids = run(
         connection, job_queries.page(state=state, queue=queue, kind=kind, before_id=before_id, limit=limit)
     )

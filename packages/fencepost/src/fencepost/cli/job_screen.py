@@ -1,4 +1,4 @@
-"""Jobs in a terminal."""
+"""Renders jobs for a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def page_screen(page: JobPage, *, again: str) -> RenderableType:
 
 
 def job_lines(job: Mapping[str, Any]) -> Iterable[str]:
-    """What there is to say about one job, a line for each fact."""
+    """The facts about one job, one per line."""
     facts = {name: value for name, value in job.items() if value is not None and value != {}}
     width = max(len(name) for name in facts)
     for name, value in facts.items():
@@ -115,7 +115,7 @@ def _shown(value: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """What handlers wrote is shown on one line, and cannot move the cursor."""
+    """Text on one line, without control characters: what handlers wrote cannot move the cursor."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text)
 
 

@@ -1,4 +1,4 @@
-"""`fencepost jobs`: look at jobs, and decide on those that need a person."""
+"""`fencepost jobs`: inspect jobs, and act on those that need an operator."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def list_jobs(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
-    """Jobs, newest first, a page at a time.
+    """List jobs, newest first, one page at a time.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def list_jobs(
       fencepost jobs list --before 12345 --limit 200         the next page; its end is named by the last
       fencepost jobs list --state dead --json | jq -r '.jobs[].error'
     """
-    from fencepost.cli import job_commands, job_queries  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost.cli import job_commands, job_queries  # noqa: PLC0415 - Load psycopg, not needed by --help.
 
     with job_commands.looking() as connection:
         page = job_queries.read_page(
@@ -87,7 +87,7 @@ def list_jobs(
 
 @app.command()
 def show(job_id: Annotated[int, typer.Argument(metavar="ID")], json_output: JsonOption = False) -> None:
-    """Everything about one job: payload, headers, progress, result, error.
+    """Show everything about one job: payload, headers, progress, result, error.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def show(job_id: Annotated[int, typer.Argument(metavar="ID")], json_output: Json
       fencepost jobs show 7 --json | jq .payload
       fencepost explain 7                  its life instead: every transition and every refusal
 
-    Ends with 4 when there is no such job.
+    Exits with 4 when there is no such job.
     """
     from fencepost.cli import job_commands, job_queries, job_screen  # noqa: PLC0415 - As above.
 
@@ -109,13 +109,13 @@ def show(job_id: Annotated[int, typer.Argument(metavar="ID")], json_output: Json
 
 @app.command()
 def cancel(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = False) -> None:
-    """Cancel jobs. One that waits ends at once; one that runs is asked to stop, and its finish is refused.
+    """Cancel jobs. A waiting job ends at once; a running job is asked to stop, and its finish is refused.
 
     \b
     Examples:
       fencepost jobs cancel 7 8 9
 
-    Ends with 4 when there is no such job, with 1 when one has ended already.
+    Exits with 4 when there is no such job, with 1 when one has ended already.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
@@ -126,13 +126,13 @@ def cancel(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fa
 
 @app.command()
 def retry(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = False) -> None:
-    """Run jobs now: one that waits for its next try, or one that is dead or cancelled, from the beginning.
+    """Run jobs now: a job waiting for its next try at once, a dead or cancelled one from the beginning.
 
     \b
     Examples:
       fencepost jobs retry 7
 
-    Ends with 4 when there is no such job, with 1 when one runs or has finished.
+    Exits with 4 when there is no such job, with 1 when one is running or has finished.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
@@ -146,7 +146,7 @@ Queues = Annotated[list[str], typer.Argument(metavar="QUEUE")]
 
 @app.command()
 def pause(queues: Queues, actor: ActorOption = None, json_output: JsonOption = False) -> None:
-    """Pause queues: nothing of them starts. What runs goes on, and submissions are taken.
+    """Pause queues: none of their jobs start. Running jobs continue, and submissions are accepted.
 
     \b
     Examples:
@@ -158,7 +158,7 @@ def pause(queues: Queues, actor: ActorOption = None, json_output: JsonOption = F
 
 @app.command()
 def resume(queues: Queues, actor: ActorOption = None, json_output: JsonOption = False) -> None:
-    """Resume queues that were paused.
+    """Resume paused queues.
 
     \b
     Examples:
@@ -173,7 +173,7 @@ def dead(
     kind: KindOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Dead letters by cause: how many, since when, and the newest error.
+    """Show dead letters by cause: how many, since when, and the newest error.
 
     \b
     Examples:
@@ -215,10 +215,10 @@ def replay(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Run dead letters again, by id or by filter, slowly.
+    """Run dead letters again, by id or by filter, at a limited rate.
 
     \b
-    A replay by filter means what was dead when it began. Repeated with the same --before it takes nothing
+    A replay by filter selects what was dead when it began. Repeated with the same --before it replays nothing
     twice: a job that died again died later.
 
     \b
@@ -246,7 +246,7 @@ def discard(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Give dead letters up, by id or by filter: they end as cancelled and are pruned in time.
+    """Discard dead letters, by id or by filter: they end as cancelled, and retention prunes them.
 
     \b
     Examples:
@@ -270,7 +270,7 @@ def schedules(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """What fires when, and what fired last. Times are in UTC.
+    """Show when each schedule fires next and fired last, or pause and resume schedules. Times are in UTC.
 
     \b
     Examples:
@@ -278,7 +278,7 @@ def schedules(
       fencepost jobs schedules --pause nightly_report --pause cleanup
       fencepost jobs schedules --resume nightly_report
 
-    Ends with 4 when there is no such schedule.
+    Exits with 4 when there is no such schedule.
     """
     from fencepost.cli import job_commands, job_queries  # noqa: PLC0415 - As above.
 

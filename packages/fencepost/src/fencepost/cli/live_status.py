@@ -1,4 +1,4 @@
-"""Looking at the board once, and again and again."""
+"""Reads the status once, or repeatedly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look(settings: Settings | None = None) -> StatusSnapshot:
 
 
 def watch(every_seconds: float, *, as_json: bool) -> None:
-    """Until Ctrl-C, which is how it is meant to end."""
+    """Show the status repeatedly until Ctrl-C, which is the normal way to end it."""
     with suppress(KeyboardInterrupt):
         if as_json:
             _watch_json(every_seconds)

@@ -1,4 +1,4 @@
-"""The console script `fencepost`. It imports nothing that the library alone does not have."""
+"""The console script `fencepost`. It imports only what the bare library installs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command line, or say which extra brings what it needs."""
+    """Run the command line, or say which extra installs what it needs."""
     try:
-        from fencepost.cli.app import main as run  # noqa: PLC0415 - It may be missing, which is said here.
+        from fencepost.cli.app import main as run  # noqa: PLC0415 - It may be missing.
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

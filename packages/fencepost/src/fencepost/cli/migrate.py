@@ -1,4 +1,4 @@
-"""`fencepost migrate`: bring the database's schema to this code's version."""
+"""`fencepost migrate`: upgrade the database's schema to this code's version."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def migrate(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Bring the schema to this code's version: the kernel's, the flows', and that of every installed plugin.
+    """Upgrade the schema to this code's version: the kernel, the flows, and every installed plugin.
 
     \b
-    Forward only, all or nothing; a second process that migrates waits, and finds nothing to do.
+    Forward only, all or nothing; a concurrent migration waits, and finds nothing to do.
     Uses MIGRATION_DATABASE_URL, then DATABASE_URL, then the `fencepost up` running in this directory.
     The login may create roles, or the roles fencepost_owner, fencepost_app and fencepost_read exist.
 
@@ -41,9 +41,9 @@ def migrate(
       fencepost migrate --only kernel      jobs, leases, idempotency keys and the outbox, and nothing else
       fencepost migrate --check && echo "nothing to do"
 
-    With --check it ends with 0 when the schema fits, and with 5 when it does not.
+    With --check it exits with 0 when the schema is current, and with 5 when it is not.
     """
-    from fencepost.cli import schema  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli import schema  # noqa: PLC0415 - Loads psycopg, not needed by --help.
     from fencepost.kernel.migrate import components  # noqa: PLC0415
 
     url = schema.migration_url()

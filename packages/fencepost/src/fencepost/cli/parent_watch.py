@@ -1,7 +1,7 @@
-"""A worker process ends with the one that started it, also when that was killed.
+"""Ends a worker process with its parent, also when the parent was killed.
 
-The starter keeps one end of a pipe open and says nothing. When the other end reads its end, the starter is
-gone, and the worker drains as if it had been asked to.
+The parent keeps the write end of a pipe open and writes nothing. When the worker reads end-of-file, the
+parent is gone, and the worker sends itself SIGTERM, which drains it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VARIABLE = "FENCEPOST_LIFELINE"
 
 
 def hold(environment: Mapping[str, str]) -> None:
-    """Hold the lifeline that the starter has left in the environment, if any."""
+    """Watch the pipe whose descriptor the parent has set in the environment, if any."""
     descriptor = environment.get(VARIABLE, "")
     if descriptor.isdecimal():
         threading.Thread(

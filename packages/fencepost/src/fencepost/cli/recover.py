@@ -1,4 +1,4 @@
-"""`fencepost recover`: after a restore from a backup, or a failover that lost commits."""
+"""`fencepost recover`: run after a restore from a backup, or a failover that lost commits."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def recover(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Make every old token worthless, after time went back in the database.
+    """Invalidate every old token, after a restore or failover that lost commits.
 
     \b
-    A restored backup hands out the same tokens, attempts and ids a second time. Whoever was active in the
-    lost time would then be mistaken for a later holder. This raises all of them above everything that can
-    have been handed out, frees every lease, puts running jobs back, and has orders that may have been sent
-    asked about before anything is sent again.
+    A restored database issues the same tokens, attempts and ids a second time. A process that was active in
+    the lost time would then be mistaken for a later holder. This raises all of them above every value that
+    can have been issued, frees every lease, requeues running jobs, and makes orders that may have been sent
+    be looked up at the broker before anything is sent again.
 
     \b
-    Stop every worker and service first; wipe Redis or not, as you like. Then, before you start them:
+    Stop every worker and service first; wiping Redis is optional. Then, before you start them:
       MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost recover
 
     \b
-    What happened in the lost time outside of the database cannot be known here: effects there were made, and
-    the requests that asked for them are forgotten. It may be repeated.
+    External effects of the lost time are unknown to the database: they were made, and the requests that asked
+    for them are forgotten. The command may be repeated.
     """
-    from fencepost.cli.job_commands import confirm  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli.job_commands import confirm  # noqa: PLC0415 - Loads psycopg, not needed by --help.
     from fencepost.cli.schema import migration_url  # noqa: PLC0415
     from fencepost.kernel.recover import recover as raise_tokens  # noqa: PLC0415
 

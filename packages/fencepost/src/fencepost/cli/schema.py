@@ -1,4 +1,4 @@
-"""The schema in the database against the one that this code brings."""
+"""Compares the schema in the database with the one of this code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fencepost.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class SchemaComparison:
-    """The kernel's version, and what every component still lacks. No schema at all is `found` None.
+    """The kernel's version, and the pending steps of every component. Without a schema `found` is None.
 
-    `renew` names the components whose functions, or the grants, were made from other files than this code's.
+    `renew` names the components whose functions or grants were made from files that differ from this code's.
     """
 
     found: int | None
@@ -34,7 +34,7 @@ class SchemaComparison:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every step of this code is there: enough to work, whatever a later version has added."""
+        """Whether every step of this code is applied: enough to work, whatever a later version has added."""
         return self.found is not None and not self.pending
 
     @property
@@ -61,12 +61,12 @@ class SchemaComparison:
 
 def migration_url(settings: Settings | None = None) -> str:
     settings = settings or Settings.load()
-    # A URL for migrations may be all that a deployment's migration step is given.
+    # A deployment's migration step may have no other URL than the one for migrations.
     return settings.migration_url or server_addresses.of_this_directory(settings).migration_url
 
 
 def compare(url: str, wanted: Sequence[Component] = ()) -> SchemaComparison:
-    """What the database has against `wanted`, or against everything that is installed."""
+    """Compare the database with `wanted`, or with every installed component."""
     wanted = wanted or components()
     with reading(url):
         found = installed(url)
@@ -83,11 +83,11 @@ def compare(url: str, wanted: Sequence[Component] = ()) -> SchemaComparison:
 
 
 def bring_up_unless_it_fits(url: str) -> Migrated | None:
-    """Nothing is applied again that is there already: that would be most of the time that a start takes."""
+    """Migrate only when something differs: reapplying everything would be most of the startup time."""
     return None if compare(url).fits else bring_up(url)
 
 
 def bring_up(url: str, wanted: Sequence[Component] = ()) -> Migrated:
-    # Reached first in our own way, whose error says what to do.
+    # Connects through `reading` first: its error says what to do.
     with reading(url):
         return migrate(url, *wanted)

@@ -1,4 +1,4 @@
-"""What `fencepost up` starts, in order: the HTTP application and the worker of an application."""
+"""The services that `fencepost up` starts, in order: the HTTP services, then an application's worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """What a service stands on. Its database is the service URL: the application role, never the owner's."""
+    """What a service is built from. It connects by the service URL: the application role, never the owner."""
 
     settings: Settings
     server_addresses: ServerAddresses
@@ -31,12 +31,12 @@ class Service(Protocol):
 
     @property
     def url(self) -> str | None:
-        """Where a person can open it, or None."""
+        """The URL to open in a browser, or None."""
         ...
 
 
 def _web(ground: ServiceContext) -> Service | None:
-    """The services over HTTP. They are a distribution of their own, fencepost-server."""
+    """The services over HTTP, or None when the distribution fencepost-server is not installed."""
     if find_spec("fencepost_server") is None:
         return None
     service: Service = load("fencepost_server.web_service:web_service")(
@@ -46,7 +46,7 @@ def _web(ground: ServiceContext) -> Service | None:
 
 
 def _worker(ground: ServiceContext) -> Service | None:
-    """The jobs of an application, when one was named."""
+    """The worker of an application, or None when no application is named."""
     return None if ground.application is None else WorkerService(ground.application, ground.server_addresses)
 
 

@@ -1,4 +1,4 @@
-"""How a long-running command is asked to end: Ctrl-C, a service manager, a closed terminal."""
+"""Stop requests to a long-running command: Ctrl-C, a service manager, a closed terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from types import FrameType
 from fencepost.cli.exit_codes import ExitCode
 
 POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# A launcher in between may pass on what the terminal sent to both: two at once are one wish.
+# A launcher may forward a signal that the terminal sent to both: two at once are one request.
 SAME_WISH_SECONDS = 1.0
 
 
 @contextmanager
 def interrupted_by_all() -> Generator[None]:
-    """For a command that tidies up wherever Ctrl-C finds it: every other polite wish is one to it."""
+    """SIGTERM and SIGHUP interrupt like Ctrl-C: for a command that cleans up wherever it is interrupted."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -39,17 +39,17 @@ def _hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
 
 
 class Shutdown:
-    """The first wish is remembered until the command looks; a second one leaves at once.
+    """The first stop request is remembered until the command checks for it; a second one exits at once.
 
-    Nothing is interrupted in its middle: what starts finishes starting, and is then stopped in order. To
-    leave at once is safe too, because each server has a keeper that ends it when we are gone.
+    Nothing is interrupted halfway: what is starting finishes starting, and is then stopped in order. To exit
+    at once is safe too, because each server has a reaper process that ends it when this process is gone.
     """
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        leave: Callable[[int], object] = os._exit,  # pyright: ignore[reportPrivateUsage] - Public in all but name.
+        leave: Callable[[int], object] = os._exit,  # pyright: ignore[reportPrivateUsage] - Documented.
     ) -> None:
         self._clock = clock
         self._leave = leave
@@ -57,7 +57,7 @@ class Shutdown:
         self._wished = threading.Event()
 
     def wait(self, seconds: float) -> bool:
-        """True as soon as somebody wishes the end; False when that many seconds passed."""
+        """True as soon as a stop is requested; False after `seconds` without a request."""
         return self._wished.wait(seconds)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The whole system in one process: servers, schema, services. Opened in order, closed in reverse."""
+"""The whole system of `fencepost up`: servers, schema, services. Started in order, stopped in reverse."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fencepost.metrics import Metrics
 from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
 
-# A server that ends this often does not end by accident.
+# A server that ends more often than this has a permanent fault.
 REVIVALS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A running system: its addresses, and the embedded servers to look after, if any."""
+    """A running system: its addresses and URLs, and the check that restarts embedded servers, if any."""
 
     server_addresses: ServerAddresses
     urls: Mapping[str, str]
@@ -33,7 +33,7 @@ class Stack:
 
 @contextmanager
 def open_house(settings: Settings, application: str | None = None) -> Generator[Stack]:
-    """Everything runs inside the block, and nothing of it after."""
+    """Start everything for the duration of the block, and stop it afterwards."""
     elsewhere = server_addresses.of_settings(settings)
     opened = (
         _house_elsewhere(settings, elsewhere, application)
@@ -46,7 +46,7 @@ def open_house(settings: Settings, application: str | None = None) -> Generator[
 
 @contextmanager
 def _house_elsewhere(settings: Settings, place: ServerAddresses, application: str | None) -> Generator[Stack]:
-    """Servers that run elsewhere are kept by somebody else."""
+    """The system on external servers, which are neither started nor restarted here."""
     _migrate_elsewhere(settings, place)
     with _services(settings, place, application) as urls:
         yield Stack(_with_endpoint(place, urls), urls, keep_alive=lambda: None)
@@ -87,7 +87,7 @@ def _addresses_of(pair: Pair, settings: Settings) -> ServerAddresses:
 
 
 def _migrate_elsewhere(settings: Settings, place: ServerAddresses) -> None:
-    """A schema that lacks nothing is left alone: the services' own role may not renew it, and need not."""
+    """Skip a complete schema without a migration URL: the services' role may not renew it, and need not."""
     if settings.migration_database_url is None and schema.compare(place.migration_url).is_complete:
         return
     with progress("Migrating"):
@@ -98,7 +98,7 @@ def _migrate_elsewhere(settings: Settings, place: ServerAddresses) -> None:
 def _services(
     settings: Settings, place: ServerAddresses, application: str | None
 ) -> Generator[Mapping[str, str]]:
-    """Every service, and where a person can open those that can be opened."""
+    """Start every service; yields the URLs of those that have one."""
     ground, urls = ServiceContext(settings, place, Metrics(), application), dict[str, str]()
     with ExitStack() as closing:
         for name, build in SERVICES.items():
@@ -117,7 +117,7 @@ def _with_endpoint(place: ServerAddresses, urls: Mapping[str, str]) -> ServerAdd
 
 
 class EmbeddedStack:
-    """Starts an embedded server again when it ended, at the same address; PostgreSQL recovers by itself."""
+    """Restarts an embedded server that ended, at the same address; PostgreSQL recovers by itself."""
 
     def __init__(self, pair: Pair) -> None:
         self._servers: Mapping[str, EmbeddedServer] = {"PostgreSQL": pair.postgres, "Valkey": pair.valkey}

@@ -17,7 +17,7 @@ def status(
         typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="How often to look with --watch."),
     ] = 2.0,
 ) -> None:
-    """The whole system on one screen.
+    """Show the whole system on one screen.
 
     \b
     Queues, leases, the outbox with its lag, and refusals by reason; of the database in DATABASE_URL,
@@ -30,7 +30,7 @@ def status(
       fencepost status --json | jq '.queues[] | select(.dead > 0)'
       fencepost status --json --watch        one line of JSON for each look
     """
-    from fencepost.cli import live_status  # noqa: PLC0415 - Loads psycopg and rich, which --help need not.
+    from fencepost.cli import live_status  # noqa: PLC0415 - Loads psycopg and rich, not needed by --help.
 
     if watch:
         live_status.watch(every_seconds, as_json=json_output)

@@ -1,4 +1,4 @@
-"""The board as metrics. They are read when somebody scrapes, so no loop keeps them and none can be stale."""
+"""The status as metrics. They are read during a scrape, so no loop updates them and none can be stale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 class StatusCollector(Collector):
-    """Adds the board's figures to a scrape; a database that cannot be reached is itself a figure."""
+    """Adds the status to a scrape; an unreachable database is reported as a metric of its own."""
 
     def __init__(self, read: Callable[[], StatusSnapshot]) -> None:
         self._read = read
@@ -81,7 +81,7 @@ def _leases(board: StatusSnapshot) -> Family:
 
 
 def _refusals(board: StatusSnapshot) -> Family:
-    """Of all clients together, from the database; `fencepost_refusals_total` counts those of one process."""
+    """Refusals of all clients, from the database; `fencepost_refusals_total` counts those of one process."""
     refused = CounterMetricFamily("fencepost_database_refusals", "Refusals by reason.", labels=("reason",))
     for reason in board.refusals:
         refused.add_metric((reason.reason,), reason.refused)

@@ -1,4 +1,4 @@
-"""The board as a page: the same figures as in the terminal, in HTML without scripts."""
+"""The status as a page: the same figures as in the terminal, in HTML without scripts."""
 
 from __future__ import annotations
 

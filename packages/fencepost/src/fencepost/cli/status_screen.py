@@ -1,4 +1,4 @@
-"""The board in a terminal."""
+"""Renders the status for a terminal."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 
 from fencepost.cli.database_reader import Reader
 
-# One screen, however many leases there are: those that are held come first.
+# Keeps the output to one screen, however many leases exist: held ones come first.
 LEASES_MAX = 20
 
 
@@ -28,7 +28,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """How many workers of jobs say that they are there, and what drives them: `redis` or `postgresql`."""
+    """How many job workers are registered, and how jobs reach them: through `redis` or `postgresql`."""
 
     drive: str
     workers: int
@@ -82,19 +82,19 @@ class StatusSnapshot:
 
     @property
     def refused(self) -> Iterable[Reason]:
-        """The reasons that were given at least once, the most frequent first."""
+        """The reasons that occurred at least once, the most frequent first."""
         return sorted((r for r in self.refusals if r.refused), key=lambda r: (-r.refused, r.reason))
 
 
 def read_board(connection: Reader) -> StatusSnapshot:
-    """Each view in a statement of its own: this is a look at a moving system, not a consistent snapshot."""
+    """Read each view in its own statement. The system changes meanwhile: the result is not consistent."""
     with connection.cursor(row_factory=class_row(QueueStatus)) as cursor:
         queues = cursor.execute(
             """select queue, pending, dispatched, running, dead, oldest_waiting_seconds, paused
                from fencepost.queue_status order by queue"""
         ).fetchall()
     with connection.cursor(row_factory=class_row(Workers)) as cursor:
-        # Their leases, as `jobs.presence` names them.
+        # The workers' leases, as `jobs.worker_registry` names them.
         workers = cursor.execute(
             """select case when resource like 'job-worker:alone:%' then 'postgresql' else 'redis' end drive,
                  count(distinct owner) as workers

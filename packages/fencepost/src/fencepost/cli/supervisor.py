@@ -1,4 +1,4 @@
-"""Several worker processes, and one that looks after them: a process that ended is started again."""
+"""Supervises several worker processes: a process that ended is started again."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class _Member:
 
     @property
     def is_hopeless(self) -> bool:
-        """It ended because of what a person wrote, and would end again; it has said so."""
+        """It ended because of wrong usage or settings, and would end again; it has printed the error."""
         return self.process.returncode in (ExitCode.USAGE, ExitCode.SETTINGS)
 
 
 class Supervisor:
-    """Starts `count` times `fencepost worker ...`, each in a process that ends when we do, drained."""
+    """Runs `count` processes of `fencepost worker ...`. Each drains and ends when this process ends."""
 
     def __init__(
         self, arguments: Sequence[str], count: int, environment: Mapping[str, str], *, drain_seconds: float
@@ -58,7 +58,7 @@ class Supervisor:
         return [member.process.pid for member in self._members]
 
     def keep_alive(self) -> None:
-        """Start again what has ended, after a rest that grows while it keeps ending."""
+        """Restart processes that ended, after a delay that grows while a process keeps ending."""
         now = time.monotonic()
         for member in self._members:
             if member.process.poll() is None or member.is_hopeless:
@@ -76,7 +76,7 @@ class Supervisor:
                 member.process, member.started_at, member.again_at = fresh.process, fresh.started_at, 0.0
 
     def stop(self) -> None:
-        """Let all of them drain; whoever has not ended by then is killed, and its jobs are taken over."""
+        """Let all processes drain. One that takes too long is killed, and its jobs are taken over."""
         for member in self._members:
             member.process.send_signal(signal.SIGTERM)
         end = time.monotonic() + self._drain_seconds
@@ -94,9 +94,9 @@ class Supervisor:
             [sys.executable, "-c", _ENTRY, "worker", *self._arguments],
             env={**self._environment, LIFELINE: str(self._parent_watch), **self._own_port(place)},
             pass_fds=[self._parent_watch],
-            # What they say about themselves is no answer of ours.
+            # A worker's output is not part of this command's answer.
             stdout=STDERR,
-            # A Ctrl-C in our terminal is for us; we then let them drain.
+            # Ctrl-C in the terminal reaches only this process, which then drains them.
             start_new_session=True,
         )
         return _Member(place, process, time.monotonic())
@@ -107,8 +107,8 @@ class Supervisor:
 
 
 def lead(arguments: Sequence[str], target: str, count: int, *, as_json: bool) -> None:
-    """Keep so many worker processes until somebody wishes the end."""
-    # Found here too, so that a wrong name is said once and not again and again by processes that end.
+    """Keep `count` worker processes running until a stop is requested."""
+    # Resolved here too, so that a wrong name is reported once and not by every process that ends.
     fp = find_application(target)
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     ending = Shutdown()

@@ -1,4 +1,4 @@
-"""What a command says, and where: answers on stdout, everything else on stderr."""
+"""Output of the commands: answers on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _json_of(value: object) -> str:
 
 
 def answer_rich(*parts: RenderableType) -> None:
-    """Tables for a person. Through a pipe they are plain, and as wide as they need to be."""
-    from rich.console import Console  # noqa: PLC0415 - Costs a tenth of a second that --json need not pay.
+    """Print tables. Through a pipe they are plain text, as wide as their content."""
+    from rich.console import Console  # noqa: PLC0415 - Takes 0.1 s, which --json saves.
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for part in parts:
@@ -41,7 +41,7 @@ def answer_rich(*parts: RenderableType) -> None:
 
 
 def ask_password(*, from_stdin: bool) -> str:
-    """Twice, without showing it; or the first line of stdin, for scripts."""
+    """Ask for a password twice, without echo; or read the first line of stdin, for scripts."""
     if from_stdin:
         return sys.stdin.readline().rstrip("\n")
     given: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -49,13 +49,13 @@ def ask_password(*, from_stdin: bool) -> str:
 
 
 def remark(text: str) -> None:
-    """A line that is no answer. It may quote a URL, so passwords are hidden."""
+    """Print a line on stderr. It may quote a URL, so passwords are redacted."""
     typer.echo(redact_text(text), err=True)
 
 
 @contextmanager
 def progress(what: str) -> Generator[None]:
-    """A moving line while something takes its time, gone when it is done; nothing where nobody watches."""
+    """A progress line on stderr, removed when the work is done; nothing when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The life of one thing, as the kernel tells it."""
+"""The history of one subject (a job, lease, request or message), as the kernel records it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TimelineEntry:
 
 
 def subject_of(text: str) -> str:
-    """`123` is `job:123`. What cannot name a thing is refused here, with the forms that can."""
+    """The subject's full name: `123` is `job:123`. Rejects other text, with the allowed forms."""
     if text.isdecimal():
         return f"job:{text}"
     kind, colon, name = text.partition(":")
@@ -67,7 +67,7 @@ def read_timeline(connection: Reader, subject: str) -> tuple[TimelineEntry, ...]
 
 
 def read_remedies(connection: Reader, moments: Sequence[TimelineEntry]) -> Mapping[str, Reason]:
-    """Meaning and remedy of the reasons that occur; nothing is asked when nothing was refused."""
+    """Meaning and remedy of the reasons that occur; no query when nothing was refused."""
     given = {moment.reason for moment in moments} - {None}
     return {r.reason: r for r in read_reasons(connection) if r.reason in given} if given else {}
 
@@ -77,7 +77,7 @@ def as_json(subject: str, moments: Sequence[TimelineEntry], remedies: Mapping[st
 
 
 def as_lines(subject: str, moments: Sequence[TimelineEntry], remedies: Mapping[str, Reason]) -> Iterator[str]:
-    """One line a moment, with the time since the one before; below a refusal, its meaning and its remedy."""
+    """One line per entry, with the time since the previous one; below a refusal, its meaning and remedy."""
     yield subject
     width = max(len(moment.event) for moment in moments)
     previous = moments[0].at
@@ -113,7 +113,7 @@ def _pairs(facts: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    # What workers and clients wrote is shown on one line and cannot move the cursor.
+    # Text from workers and clients is shown on one line and cannot move the cursor.
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text)
 

@@ -1,4 +1,4 @@
-"""`fencepost up`: everything, until Ctrl-C."""
+"""`fencepost up`: run the whole system, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def up(
       DATABASE_URL=postgresql://app@db/shop MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost up
 
     \b
-    The address that it prints has the console at /, the judge's pages at /judge, and /metrics, /healthz and
-    /readyz. The link beside it lets you into the console once, within an hour.
-    Ends with 7 when another process uses the directory.
+    The printed address serves the console at /, the judge's pages at /judge, and /metrics, /healthz and
+    /readyz. The link beside it signs you in to the console once, within an hour.
+    Exits with 7 when another process uses the directory.
     """
-    from fencepost.cli.stack import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
+    from fencepost.cli.stack import open_house  # noqa: PLC0415 - Loads everything, not needed by --help.
     from fencepost.logs import configure_logging  # noqa: PLC0415
     from fencepost.tracing import export_traces  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def up(
 def _settings(directory: Path | None, port: int | None) -> Settings:
     from fencepost.settings import Settings  # noqa: PLC0415 - As above.
 
-    # The services read their own settings from the environment, as everybody does.
+    # The services read their own settings from the environment.
     given = {"FENCEPOST_DATA_DIR": directory, "HTTP_PORT": port}
     os.environ.update({name: str(value) for name, value in given.items() if value is not None})
     return Settings.load()

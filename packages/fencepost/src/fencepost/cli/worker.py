@@ -39,13 +39,14 @@ def worker(
     """Run the jobs of an application, until Ctrl-C.
 
     \b
-    The module is imported from this directory, or from wherever Python finds it. Every job that its Fencepost
-    declares is served, its schedules are fired, and what other workers have lost is brought back. Any number
-    of workers may run, on any number of machines.
+    The module is imported from this directory, or from Python's path. The worker runs every job that its
+    Fencepost declares, fires its schedules, and reclaims jobs that other workers have lost. Any number of
+    workers may run, on any number of machines.
 
     \b
-    Ctrl-C or SIGTERM drains: nothing more is taken in, what runs may end (JOB_DRAIN_SEC), and what does not
-    is given back without a lost try. A second one leaves at once; then leases bring the jobs back.
+    Ctrl-C or SIGTERM drains: no more jobs are claimed, running jobs may finish (JOB_DRAIN_SEC), and those
+    that do not are given back without a lost try. A second one exits at once; the jobs then return when
+    their leases expire.
 
     \b
     Examples:
@@ -58,7 +59,7 @@ def worker(
     """
     chosen = [queue.strip() for queue in (queues or "").split(",") if queue.strip()]
     if processes == 1:
-        from fencepost.cli.worker_process import work  # noqa: PLC0415 - Loads everything, which --help need not.
+        from fencepost.cli.worker_process import work  # noqa: PLC0415 - Slow to load.
 
         work(target, queues=chosen, concurrency=concurrency, as_json=json_output)
         return

@@ -1,4 +1,4 @@
-"""One worker process: what it serves, and how it ends."""
+"""One worker process, from start to shutdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.2
 
 
 def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json: bool) -> None:
-    """Work until somebody wishes the end; then drain. A second wish leaves at once."""
+    """Work until a stop is requested; then drain. A second request exits at once."""
     fp = find_application(target)
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     export_traces("worker")
@@ -50,7 +50,7 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
 
 
 class WorkerProcess:
-    """A worker and what it says about itself."""
+    """A worker, and the announcement of what it serves."""
 
     def __init__(self, fp: Fencepost, settings: JobSettings, handlers: Handlers, url: str) -> None:
         self._fp = fp

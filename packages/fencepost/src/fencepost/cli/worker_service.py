@@ -11,7 +11,7 @@ from fencepost.server_addresses import ServerAddresses
 
 
 class WorkerService:
-    """One `fencepost worker`, told where the servers are, and started again when it ends."""
+    """One `fencepost worker` process with the servers' URLs, restarted when it ends."""
 
     url = None
 
@@ -27,7 +27,7 @@ class WorkerService:
             **os.environ,
             "DATABASE_URL": self._place.service_url,
             "REDIS_URL": self._place.redis_url or "",
-            # That port is taken by the one who starts us.
+            # The port is taken by the parent process.
             "METRICS_PORT": "",
         }
         drain_seconds = JobSettings.load().drain_seconds + FAREWELL_SECONDS

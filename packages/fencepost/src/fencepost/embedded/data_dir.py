@@ -1,4 +1,4 @@
-"""A PostgreSQL data directory on disk: made, copied, and cleared of what a crash left."""
+"""A PostgreSQL data directory on disk: made, copied, and cleared of the remains of a crash."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fencepost.embedded.identity import Identity, candidates
 from fencepost.embedded.process import run_to_end
 
 SUPERUSER = "postgres"
-# Whoever reaches the socket's directory is its owner. Over TCP nobody enters until a person edits
-# pg_hba.conf.
+# Only the owner can reach the socket's directory, so it is trusted. TCP is rejected until pg_hba.conf is
+# edited.
 INITDB_OPTIONS = (
     f"--username={SUPERUSER}",
     "--auth-local=trust",
@@ -44,7 +44,7 @@ def choose_identity(binary: FoundBinaries, data: Path, sockets: Path, log: Path)
 
 
 def settle(identity: Identity, binary: FoundBinaries, data: Path, sockets: Path) -> Identity:
-    """Give the identity the directories that it writes to, and the right to pass through those it may not."""
+    """Give the identity the directories it writes to, and the right to traverse those it may not enter."""
     identity.own(data.parent)
     identity.own(sockets)
     return identity.reaching(binary.path, data, sockets)
@@ -55,7 +55,7 @@ def _runs(binary: FoundBinaries, identity: Identity, log: Path) -> bool:
 
 
 def default_cache() -> Path | None:
-    """Where the result of initdb is kept between runs, if this account has such a place."""
+    """Where the result of initdb is kept between runs, if this account has a cache directory."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "fencepost"
     try:
@@ -67,8 +67,8 @@ def default_cache() -> Path | None:
 def create(
     data: Path, binary: FoundBinaries, identity: Identity, *, cache: Path | None, durable: bool, log: Path
 ) -> None:
-    """Make a data directory where there is none. It appears whole or not at all."""
-    # The directory is locked, so an unfinished one is of somebody who was killed over it.
+    """Make a data directory if there is none. It appears complete or not at all."""
+    # The directory is locked, so an unfinished one belongs to a process that was killed.
     for abandoned in data.parent.glob("new-*"):
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="new-", dir=data.parent) as workshop:
@@ -86,9 +86,9 @@ def create(
 
 
 def _template(cache: Path, binary: FoundBinaries, identity: Identity, log: Path) -> Path | None:
-    """A data directory that nobody runs, to be copied; None when the cache cannot be written.
+    """A data directory that no server uses, to be copied; None when the cache cannot be written.
 
-    Copies share one system identifier. That matters to replication between them, which nobody sets up.
+    Copies share one system identifier. That matters only to replication between them, which is not used.
     """
     template = cache / f"initdb-{_fingerprint(binary)}"
     if template.exists():
@@ -102,14 +102,14 @@ def _template(cache: Path, binary: FoundBinaries, identity: Identity, log: Path)
         identity.own(Path(directory))
         unfinished = Path(directory) / "data"
         _initdb(unfinished, binary, identity.reaching(cache), log, *INITDB_OPTIONS, "--no-sync")
-        # Another process may have been faster; its result is as good.
+        # Another process may have finished first; its result is equivalent.
         with contextlib.suppress(OSError):
             unfinished.rename(template)
     return template
 
 
 def _fingerprint(binary: FoundBinaries) -> str:
-    """Names this build and our options, wherever the build is installed."""
+    """Identifies this build and our options, regardless of where the build is installed."""
     with binary.path.open("rb") as program:
         digest = hashlib.file_digest(program, "sha256")
     digest.update(" ".join(INITDB_OPTIONS).encode())
@@ -123,9 +123,9 @@ def _initdb(data: Path, binary: FoundBinaries, identity: Identity, log: Path, *o
 
 
 def refuse_or_clear_pid_file(data: Path) -> None:
-    """Refuse a data directory with a live server; remove the note that a dead one left.
+    """Refuse a data directory with a live server; remove the pid file that a dead one left.
 
-    PostgreSQL clears the note itself unless *any* process has that pid now, which is usual when a container
+    PostgreSQL removes the file itself unless *any* process has that pid now, which is usual when a container
     starts again: its first pids are always the same.
     """
     note = PidFile.read(data)
@@ -143,7 +143,7 @@ def _is_server_of(pid: int, data: Path) -> bool:
     entry = reaper.process_table().get(pid)
     if entry is None or entry.state == "Z":
         return False
-    # A server's working directory is its data directory. Where that cannot be seen, believe the note.
+    # A server's working directory is its data directory. If that cannot be read, trust the pid file.
     try:
         return Path(f"/proc/{pid}/cwd").readlink() == data.resolve()
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def _is_server_of(pid: int, data: Path) -> bool:
 
 
 class PidFile:
-    """The note in the data directory with which a running server introduces itself."""
+    """The pid file in the data directory, which describes the running server."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -166,11 +166,11 @@ class PidFile:
         return None
 
     def is_ready(self) -> bool:
-        """pg_ctl waits for the same word."""
+        """pg_ctl waits for the same status."""
         return self._lines[STATUS_LINE : STATUS_LINE + 1] == ["ready   "]
 
     def shared_memory_id(self) -> int | None:
-        """The System V segment by which PostgreSQL recognises a living server of the same data."""
+        """The System V segment by which PostgreSQL recognises a live server of the same data."""
         with contextlib.suppress(IndexError, ValueError):
             return int(self._lines[SHARED_MEMORY_LINE].split()[1])
         return None

@@ -1,4 +1,4 @@
-"""One database of an embedded server, and the three ways in."""
+"""One database of an embedded server, and its three logins."""
 
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,7 +15,7 @@ VIEWER = "fencepost_viewer"
 
 @dataclass(frozen=True)
 class Database:
-    """A database by name. The URLs hold as long as the server keeps its address."""
+    """A database by name. The URLs are valid as long as the server keeps its address."""
 
     server: PostgresServer
     name: str
@@ -32,7 +32,7 @@ class Database:
 
     @property
     def viewer_url(self) -> str:
-        """As a person who only looks."""
+        """As a read-only user."""
         return self.server.url(self.name, VIEWER)
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
@@ -50,12 +50,12 @@ class Database:
 
     def create(self, *, template: str = "template1") -> None:
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
-            # By files: to write a whole template through the log takes five times the processor time.
+            # By file copy: writing a whole template through the WAL takes five times the CPU time.
             statement = sql.SQL("create database {} template {} strategy file_copy")
             connection.execute(statement.format(sql.Identifier(self.name), sql.Identifier(template)))
 
     def drop(self) -> None:
-        """Drop it, whoever is connected."""
+        """Drop it, even if clients are connected."""
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             connection.execute(
                 sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(self.name))

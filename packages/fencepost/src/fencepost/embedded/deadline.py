@@ -1,4 +1,4 @@
-"""Waiting for a named condition, not longer than a stated time."""
+"""Wait for a named condition, at most for a given time."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ LONGEST_PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Deadline:
-    """A number of seconds, and what is to be true by then."""
+    """A number of seconds, and the condition that must hold by then."""
 
     seconds: float
     condition: str

@@ -1,10 +1,10 @@
-"""What can go wrong with an embedded server. To a caller each of them is a server that is unavailable.
+"""The errors of an embedded server. To a caller each of them is an unavailable server.
 
 ServerUnavailable
 └── EmbeddedError
     ├── BinaryMissingError    no server of this kind is installed; the message says what to install
     ├── DirectoryInUseError   a live process holds the directory; the message names it
-    ├── IdentityError         this account cannot run the server, and no other account can be taken on
+        ├── IdentityError         this account cannot run the server, and no other account can be used
     ├── ServerStartError      the server ended, or was not ready in time; the message ends with its log
     └── NotRunningError       the call needs a running server
 """
@@ -25,7 +25,7 @@ class DirectoryInUseError(EmbeddedError):
 
 
 class IdentityError(EmbeddedError):
-    """PostgreSQL refuses this account, and no other account can be taken on."""
+    """PostgreSQL refuses this account, and no other account can be used."""
 
 
 class ServerStartError(EmbeddedError):

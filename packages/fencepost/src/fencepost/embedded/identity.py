@@ -1,14 +1,14 @@
-"""Who a server runs as.
+"""The account that a server runs as.
 
 PostgreSQL refuses user id 0, and initdb refuses an id without a passwd entry. Root, and an id without a name
-(usual in containers), therefore put on another account's number:
+(usual in containers), therefore use another account's id:
 
-1. in a user namespace of the server's own, where our id is shown as that number. Nothing on disk changes: the
-   files belong to us as before;
-2. where the kernel or the container refuses namespaces, root really becomes that account. The data then
-   belongs to it. Directories on the way are never opened: the server keeps the one right to pass through.
+1. in a user namespace of the server's own, which maps our id to that id. Nothing on disk changes: the files
+   still belong to us;
+2. if the kernel or the container refuses namespaces, root really becomes that account. The data then belongs
+   to it. Parent directories are never opened to others: the server keeps only the right to traverse them.
 
-Root that meets another account's data becomes that account.
+Root that finds another account's data becomes that account.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOBODY = 65534
 
 @dataclass(frozen=True)
 class Identity:
-    """An account to run as, and the means to get there (a key of the keeper's DISGUISES)."""
+    """An account to run as, and the method to switch to it (a key of DISGUISES in `reaper`)."""
 
     disguise: str
     uid: int
@@ -48,7 +48,7 @@ class Identity:
         return replace(self, disguise="drop but search")
 
     def own(self, path: Path) -> None:
-        """Give the identity a file or directory of ours. Nobody else's is taken away."""
+        """Give the identity a file or directory of ours. Files of other accounts are left unchanged."""
         if self.is_dropped and path.stat().st_uid == os.geteuid():
             os.chown(path, self.uid, self.gid)
 
@@ -86,18 +86,18 @@ def _has_name(uid: int) -> bool:
 
 
 def _stand_in() -> pwd.struct_passwd | None:
-    """An account that is not root and has a name: nobody, or the first there is."""
+    """An account that is not root and has a name: nobody, or the first one found."""
     others = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
     return next((entry for entry in others if entry.pw_uid == NOBODY), others[0] if others else None)
 
 
 def _is_reachable(path: Path, identity: Identity) -> bool:
-    """Whether the account may enter every directory on the way that exists."""
+    """Whether the account may enter every existing directory on the path."""
     return all(may_enter(parent, identity) for parent in path.resolve().parents)
 
 
 def may_enter(directory: Path, identity: Identity) -> bool:
-    """The kernel's rule: the first of owner, group and others that fits decides alone."""
+    """The kernel's rule: the first matching class of owner, group and others decides alone."""
     try:
         status = directory.stat()
     except FileNotFoundError:

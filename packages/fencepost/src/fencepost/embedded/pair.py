@@ -1,4 +1,4 @@
-"""A PostgreSQL and a Valkey in one directory: all that a system of ours needs to run."""
+"""A PostgreSQL and a Valkey in one directory: all servers that a Fencepost system needs."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -50,10 +50,10 @@ class Pair:
         return self.valkey.url
 
     def start(self) -> Self:
-        """Start both at once. When one fails, the other does not stay."""
+        """Start both at once. If one fails, the other is stopped."""
         make_private(self._directory)
         if (self._directory / "postgres").exists():
-            # It is ours, and not a folder of somebody's that a setting names by mistake.
+            # The directory is ours, and not another one that a setting names by mistake.
             tighten(self._directory)
         try:
             _both(self._start_postgres, self.valkey.start)
@@ -66,7 +66,7 @@ class Pair:
         _both(self.postgres.stop, self.valkey.stop)
 
     def create_logins(self) -> None:
-        """Create the login roles; to be called after the migrations, and safe to call again."""
+        """Create the login roles; call it after the migrations; safe to call again."""
         self.database.create_logins()
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class Pair:
 
 
 def _both(first: Callable[[], object], second: Callable[[], object]) -> None:
-    """Run both at the same time to their ends; then raise what the first to fail raised."""
+    """Run both concurrently to their ends; then raise the exception of the first that failed."""
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(first), pool.submit(second)]
     for future in futures:

@@ -13,10 +13,10 @@ from fencepost.embedded.server import EmbeddedServer
 
 PORT = 5432
 
-# Fast shutdown, immediate shutdown, the end.
+# Fast shutdown, immediate shutdown, kill.
 FAREWELL = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)
 
-# The truth lives here: a commit that was answered is on disk.
+# PostgreSQL holds the durable state: an acknowledged commit is on disk.
 DEFAULTS: Mapping[str, str | int] = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -24,8 +24,8 @@ DEFAULTS: Mapping[str, str | int] = {
     "port": PORT,
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # Files in the data directory go away with it. Elsewhere a killed server's would stay, and the usual place
-    # holds 64 MB in a container. pgbench sees no difference.
+    # Files in the data directory are removed with it. Elsewhere a killed server's would stay, and /dev/shm,
+    # the usual place, has 64 MB in a container. pgbench shows no difference.
     "dynamic_shared_memory_type": "mmap",
 }
 
@@ -33,9 +33,9 @@ DEFAULTS: Mapping[str, str | int] = {
 class PostgresServer(EmbeddedServer):
     """One PostgreSQL server in one directory, with a new data directory at the first start.
 
-    `settings` are server settings by name; they win over postgresql.conf. `cache` is where the result of
-    initdb is kept for the next new data directory. `environment` is what the server's processes see beside
-    what every server sees.
+    `settings` are server settings by name; they override postgresql.conf. `cache` is where the result of
+    initdb is kept for the next new data directory. `environment` is added to the environment that every
+    server gets.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class PostgresServer(EmbeddedServer):
         return data_dir.choose_identity(self.binary, self._data, self._home.sockets, self.log)
 
     def _options(self) -> list[str]:
-        # The value is a list of directories; quotes keep a comma in the path from ending the first.
+        # The value is a list of directories; quotes protect a comma in the path.
         settings = {**self.settings, "unix_socket_directories": f'"{self._home.sockets}"'}
         return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 

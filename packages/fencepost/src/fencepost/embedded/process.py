@@ -1,4 +1,4 @@
-"""A server process as its starter sees it: started through a keeper, ended with everything below it."""
+"""A server process as its starter sees it: started through a reaper, ended with all its descendants."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import ServerStartError
 from fencepost.embedded.identity import Identity
 
-# What a server may see of our environment. PGPORT and its like would change it behind our back, and secrets
-# are none of its business.
+# The variables of our environment that a server gets. PGPORT and similar ones would change its configuration,
+# and it must not see secrets.
 ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -28,15 +28,15 @@ class StartPlan:
     log: Path
     farewell: tuple[signal.Signals, ...]
     sweep: tuple[Path, ...] = ()
-    """What the keeper removes when we are killed and cannot."""
+    """What the reaper removes when we are killed and cannot."""
     lock: int | None = None
-    """A descriptor for the server to hold as long as any of its processes lives."""
+    """A descriptor that the server holds as long as any of its processes lives."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What it sees beside what every server sees."""
+    """Variables in addition to those that every server gets."""
 
 
 class KeptProcess:
-    """A running server and its keeper."""
+    """A running server and its reaper."""
 
     def __init__(self, plan: StartPlan) -> None:
         errand = reaper.SpawnSpec(
@@ -58,7 +58,7 @@ class KeptProcess:
                 env={**_environment(os.environ), **plan.environment},
                 cwd="/",
                 pass_fds=() if plan.lock is None else (plan.lock,),
-                # A Ctrl-C in our terminal is for us; we then stop the server when its users are done.
+                # A Ctrl-C in our terminal is for us; we stop the server after its users have finished.
                 start_new_session=True,
             )
         assert self._keeper.stdout is not None
@@ -70,11 +70,11 @@ class KeptProcess:
         self.pid = int(line)
 
     def is_alive(self) -> bool:
-        """Whether the server, or anything that it left, is still there."""
+        """Whether the server, or any process that it left, still runs."""
         return self._keeper.poll() is None
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code once nothing of the server is left; None when that takes longer."""
+        """The exit code once no process of the server is left; None if that takes longer."""
         try:
             code = self._keeper.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -89,7 +89,7 @@ class KeptProcess:
             reaper.send(self.pid, signum)
 
     def ask_to_stop(self) -> None:
-        """The first of the signals that end this server."""
+        """Send the first of the signals that end this server."""
         self.signal(self._plan.farewell[0])
 
     def pids(self) -> list[int]:
@@ -97,8 +97,8 @@ class KeptProcess:
         return reaper.descendants(self._keeper.pid)
 
     def pause(self) -> None:
-        """Stop every process as if the machine had frozen; return when all stand still."""
-        # The server first: it is the one that starts others.
+        """Stop every process, as if the machine had frozen; return when all are stopped."""
+        # The server first: it starts the others.
         self.signal(signal.SIGSTOP)
         Deadline(10, "every process of the server stands still").wait(self._stands_still)
 
@@ -108,11 +108,11 @@ class KeptProcess:
 
     def kill(self) -> None:
         """Crash: SIGKILL for every process at once; return when none is left."""
-        # The server stands still and dies last: a child that sees it die still says goodbye to its client.
+        # The server is stopped and dies last: a child that sees it die would still send its client a message.
         self.signal(signal.SIGSTOP)
         for pid in reversed(self.pids()):
             reaper.send(pid, signal.SIGKILL)
-        # The keeper sees to whatever slipped through.
+        # The reaper ends any process that was missed.
         self.wait(3 * reaper.GRACE_SECONDS)
 
     def _stands_still(self) -> bool:
@@ -124,7 +124,7 @@ class KeptProcess:
 
 
 def run_to_end(command: Sequence[str | Path], identity: Identity, log: Path, *, seconds: float) -> int:
-    """Run a program that ends by itself under an identity; its exit code."""
+    """Run a program that ends by itself under an identity; returns its exit code."""
     process = KeptProcess(StartPlan(command, identity, log, farewell=(signal.SIGKILL,)))
     code = process.wait(seconds)
     if code is None:

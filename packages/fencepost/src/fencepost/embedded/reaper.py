@@ -1,17 +1,17 @@
 """The process between Fencepost and a server that it started. It leaves no server behind.
 
-A server must end with the process that started it, also when that one is killed with SIGKILL. The kernel's
-own means, PR_SET_PDEATHSIG, fires when the *thread* that forked ends, and is forgotten when the credentials
-change; a server that is stopped (SIGSTOP) does not hear it. So each server gets a keeper:
+A server must end with the process that started it, even if that process is killed with SIGKILL. The kernel's
+mechanism, PR_SET_PDEATHSIG, fires when the *thread* that forked ends, and is cleared when the credentials
+change; a server that is stopped (SIGSTOP) does not receive it. So each server gets a reaper:
 
-    us ── lifeline (a pipe, and our pidfd) ── keeper ── PR_SET_PDEATHSIG ── server ── its children
+    us ── lifeline (a pipe, and our pidfd) ── reaper ── PR_SET_PDEATHSIG ── server ── its children
 
-The keeper has one thread, so the kernel's means works between it and the server. It waits for us to end, then
-wakes the server's processes, asks the server to stop, insists, and kills. It exits only when no descendant is
-left: whoever waits for the keeper knows that everything is gone.
+The reaper has one thread, so the kernel's mechanism works between it and the server. It waits for us to end,
+then resumes the server's processes, asks the server to stop, repeats with stronger signals, and kills. It
+exits only when no descendant is left: its exit proves that all processes are gone.
 
-It is run by its path as a script, with the standard library only (`python -I -S keeper.py`), which takes
-20 ms and needs no fork of a process that has threads. Its one argument is an `SpawnSpec` as JSON.
+It is run by its path as a script, with the standard library only (`python -I -S reaper.py`), which takes
+20 ms and needs no fork of a process that has threads. Its one argument is a `SpawnSpec` as JSON.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ REFUSED = 126
 
 
 class SpawnSpec(NamedTuple):
-    """What to run, as whom, and how to end it."""
+    """What to run, under which account, and how to end it."""
 
     command: list[str]
     parent: int
@@ -51,30 +51,30 @@ class SpawnSpec(NamedTuple):
     uid: int
     gid: int
     farewell: list[int]
-    """The signals that end the server, from polite to final."""
+    """The signals that end the server, from graceful to SIGKILL."""
     sweep: list[str]
-    """Directories to remove when the parent vanished and cannot do it."""
+    """Directories to remove when the parent is gone and cannot do it."""
 
 
 class ProcessEntry(NamedTuple):
-    """One line of the table of processes."""
+    """One row of the process table."""
 
     parent: int
     state: str
 
 
 def process_table() -> dict[int, ProcessEntry]:
-    """Every process that can be seen, with its parent and its state."""
+    """Every visible process, with its parent and its state."""
     proc = Path("/proc")
     if not (proc / "self" / "stat").exists():
         return _process_table_from_ps()
     table: dict[int, ProcessEntry] = {}
-    for name in os.listdir(proc):  # noqa: PTH208 (the keeper looks often; a Path for each process is slow)
+    for name in os.listdir(proc):  # noqa: PTH208 (called often; a Path for each process is slow)
         if name.isdigit():
             # A process may end between the listing and the reading.
             with contextlib.suppress(OSError):
                 line = (proc / name / "stat").read_text(errors="replace")
-                # The name in parentheses may hold spaces and parentheses of its own.
+                # The name in parentheses may contain spaces and parentheses.
                 state, parent = line.rpartition(")")[2].split()[:2]
                 table[int(name)] = ProcessEntry(int(parent), state)
     return table
@@ -89,7 +89,7 @@ def _process_table_from_ps() -> dict[int, ProcessEntry]:
 
 
 def descendants(root: int) -> list[int]:
-    """Every living process below this one, parents before children."""
+    """Every live process below this one, parents before children."""
     table = process_table()
     found: list[int] = [root]
     for ancestor in found:
@@ -104,7 +104,7 @@ def send(pid: int, signum: int) -> None:
 
 
 class ProcessTree:
-    """The server and, once it has ended, whatever it left: the kernel gives orphans to the keeper."""
+    """The server and, once it has ended, the processes it left: the kernel gives orphans to the reaper."""
 
     def __init__(self, server: int, wake: int) -> None:
         self.server = server
@@ -112,7 +112,7 @@ class ProcessTree:
         self._wake = wake
 
     def is_gone(self) -> bool:
-        """Collect those that ended; true when nobody is left."""
+        """Reap the processes that ended; true when none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -147,16 +147,16 @@ def main() -> int:
     if is_orphaned or os.getppid() != errand.parent:
         for directory in errand.sweep:
             shutil.rmtree(directory, ignore_errors=True)
-    # A shell's convention: a server that a signal ended has 128 and the signal's number.
+    # The shell's convention: 128 plus the signal's number for a server that a signal ended.
     code = process_tree.exit_code or 0
     return 128 - code if code < 0 else code
 
 
 def _watch(process_tree: ProcessTree, parent_watches: list[int], wake: int) -> bool:
-    """Wait until the server has ended, the parent is gone, or a signal tells us to stop.
+    """Wait until the server has ended, the parent is gone, or a signal requests a stop.
 
-    True when the parent is gone, or on its way: it lets go of the lifeline before the kernel gives its
-    children away, and a server may be quicker than the rest of that.
+    True when the parent is gone, or is exiting: its end of the lifeline closes before the kernel reparents
+    its children, and a server may end before the parent's exit is complete.
     """
     while True:
         ready, _, _ = select.select([*parent_watches, wake], [], [])
@@ -168,21 +168,21 @@ def _watch(process_tree: ProcessTree, parent_watches: list[int], wake: int) -> b
 
 
 def _see_out(process_tree: ProcessTree, farewell: list[int]) -> None:
-    """Ask, insist, and kill, until nobody is left."""
+    """Ask, repeat with stronger signals, and kill, until no process is left."""
     rungs = list(farewell)
     while not process_tree.is_gone():
         signum = rungs.pop(0) if rungs else signal.SIGKILL
         for pid in descendants(os.getpid()):
             if pid == process_tree.server or signum == signal.SIGKILL:
                 send(pid, signum)
-            # A stopped process hears nothing but SIGKILL until it goes on.
+            # A stopped process receives only SIGKILL until it is continued.
             send(pid, signal.SIGCONT)
         if process_tree.wait_until_gone(GRACE_SECONDS):
             return
 
 
 def _hear_signals() -> int:
-    """A descriptor that becomes readable when a child ended or somebody asks the keeper to stop."""
+    """A descriptor that becomes readable when a child ended or a signal asks the reaper to stop."""
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
@@ -192,13 +192,13 @@ def _hear_signals() -> int:
 
 
 def _heard(_signum: int, _frame: FrameType | None) -> None:
-    """Nothing: the descriptor has the news. Without a handler the signal would end the keeper."""
+    """Does nothing: the descriptor reports the signal. Without a handler the signal would end the reaper."""
 
 
 def _open_parent(parent: int) -> list[int]:
     """A descriptor that becomes readable when the parent ends.
 
-    The lifeline alone would not do: a process that the parent forked without exec has a copy of its end.
+    The lifeline alone is not enough: a process that the parent forked without exec has a copy of its end.
     """
     if not hasattr(os, "pidfd_open"):
         return []
@@ -232,7 +232,7 @@ def _become(errand: SpawnSpec, keeper: int) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     DISGUISES[errand.disguise](errand.uid, errand.gid)
-    # Only now: the kernel forgets the signal when the credentials change.
+    # Only now: the kernel clears the signal when the credentials change.
     _prctl(PR_SET_PDEATHSIG, errand.farewell[0])
     if os.getppid() != keeper:
         os._exit(REFUSED)
@@ -240,11 +240,11 @@ def _become(errand: SpawnSpec, keeper: int) -> NoReturn:
 
 
 def _stay(_uid: int, _gid: int) -> None:
-    """Run as who we are."""
+    """Run as the present account."""
 
 
 def _enter_namespace(uid: int, gid: int) -> None:
-    """Look like another account to the server, and stay who we are to the file system."""
+    """Appear as another account to the server, and stay the present one to the file system."""
     outer_uid, outer_gid = os.geteuid(), os.getegid()
     _check(_libc().unshare(CLONE_NEWUSER), "unshare(CLONE_NEWUSER)")
     Path("/proc/self/setgroups").write_text("deny")
@@ -253,21 +253,21 @@ def _enter_namespace(uid: int, gid: int) -> None:
 
 
 def _drop(uid: int, gid: int) -> None:
-    """Become another account for good."""
+    """Become another account permanently."""
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
 
 
 def _drop_but_search(uid: int, gid: int) -> None:
-    """Become another account, and keep only the right to pass through directories that it may not enter.
+    """Become another account, and keep only the right to traverse directories that it may not enter.
 
-    The other way is to open those directories to everybody, for good. PostgreSQL itself asks only for a user
-    id other than 0.
+    The alternative is to open those directories to everyone, permanently. PostgreSQL itself requires only a
+    user id other than 0.
     """
     _check(_prctl(PR_SET_KEEPCAPS, 1), "prctl(PR_SET_KEEPCAPS)")
     _drop(uid, gid)
-    # Containers tend to grant the second and not the first.
+    # Containers often grant the second and not the first.
     for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
         if _keep_only(capability):
             return
@@ -296,7 +296,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _prctl(option: int, *arguments: int) -> int:
-    """Linux alone has it; elsewhere the lifeline does the work."""
+    """Only Linux has it; elsewhere the lifeline alone is used."""
     if sys.platform != "linux":
         return -1
     padded = [*arguments, 0, 0, 0, 0][:4]

@@ -1,4 +1,4 @@
-"""The life of an embedded server, the same for both kinds: start, stop, crash, freeze."""
+"""The lifecycle of an embedded server, the same for both kinds: start, stop, crash, freeze."""
 
 import shutil
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class EmbeddedServer(ABC):
 
     @abstractmethod
     def _plan(self) -> StartPlan:
-        """Make the directory ready and say what to run in it."""
+        """Prepare the directory and return what to run in it."""
 
     @abstractmethod
     def _is_ready(self, pid: int) -> bool:
@@ -36,7 +36,7 @@ class EmbeddedServer(ABC):
 
     @abstractmethod
     def _clear_up(self) -> None:
-        """Remove what a server that crashed leaves outside its directory."""
+        """Remove what a crashed server leaves outside its directory."""
 
     @property
     def directory(self) -> Path:
@@ -44,7 +44,7 @@ class EmbeddedServer(ABC):
 
     @property
     def log(self) -> Path:
-        """What the server says; the log of the previous start lies beside it."""
+        """The server's log; the log of the previous start is beside it."""
         return self._home.log
 
     @property
@@ -57,10 +57,10 @@ class EmbeddedServer(ABC):
         return self._alive().pids()
 
     def start(self) -> Self:
-        """Start, and return when connections are accepted. Nothing happens when it already runs."""
+        """Start, and return when connections are accepted. Does nothing if it already runs."""
         if self.running:
             return self
-        # It may have ended by itself, with the lock still ours.
+        # It may have ended by itself while we still hold the lock.
         self._end()
         self._home.close()
         self._home.open()
@@ -69,14 +69,14 @@ class EmbeddedServer(ABC):
             self._home.sign(self._process.pid)
             self._wait_until_ready(self._process)
         except BaseException:
-            # The directory stays, also an ephemeral one: its log says what went wrong.
+            # The directory stays, even an ephemeral one: its log shows what went wrong.
             self._end()
             self._home.leave()
             raise
         return self
 
     def stop(self) -> None:
-        """Shut down in order: clients are disconnected, everything is written. Fine when it does not run."""
+        """Shut down cleanly: clients are disconnected, everything is written. No effect if not running."""
         self._end()
         if self._home.leave() and self._ephemeral:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -89,7 +89,7 @@ class EmbeddedServer(ABC):
         self._home.close()
 
     def restart(self) -> None:
-        """Stop in order, if it runs, and start at the same address."""
+        """Stop cleanly, if it runs, and start at the same address."""
         self._end()
         self.start()
 
@@ -112,7 +112,7 @@ class EmbeddedServer(ABC):
         self.stop()
 
     def _stray_paths(self) -> tuple[Path, ...]:
-        """What the keeper removes when we are killed."""
+        """What the reaper removes when we are killed."""
         return (*self._home.stray_sockets, *([self.directory] if self._ephemeral else []))
 
     def _alive(self) -> KeptProcess:
@@ -139,6 +139,6 @@ class EmbeddedServer(ABC):
         process.resume()
         process.ask_to_stop()
         if process.wait(STOP_SECONDS_MAX) is None:
-            # What was committed is in the log of both servers: the next start recovers it.
+            # Committed data is in the log of both servers: the next start recovers it.
             process.kill()
         self._clear_up()

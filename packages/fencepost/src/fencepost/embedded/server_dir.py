@@ -1,4 +1,4 @@
-"""A server's directory: locked while the server lives, with a socket in a place that is short enough."""
+"""A server's directory: locked while the server runs, with a socket at a path that is short enough."""
 
 import contextlib
 import fcntl
@@ -14,15 +14,15 @@ from fencepost.private_folder import make_private
 
 # The kernel's limit is 108 bytes with the final zero, 104 on macOS.
 SOCKET_PATH_BYTES_MAX = 100
-# As long as a keeper needs to end a server that does not listen.
+# The time a reaper needs to end a server that ignores signals.
 LAST_BREATH_SECONDS = 3 * GRACE_SECONDS
 
 
 class ServerDir:
     """The directory of one server, while one process of this machine holds it.
 
-    The lock is held by the server's processes too, through an inherited descriptor. So it stays held exactly
-    as long as one of them lives, whoever started them, and whichever pid a container reuses after a restart.
+    The server's processes hold the lock too, through an inherited descriptor. So it is held exactly as long
+    as one of them lives, regardless of their starter and of pids that a container reuses after a restart.
     """
 
     def __init__(self, directory: Path, socket_name: str) -> None:
@@ -39,7 +39,7 @@ class ServerDir:
 
     @property
     def sockets(self) -> Path:
-        """The directory of the socket, reachable by its owner only."""
+        """The directory of the socket, which only its owner can reach."""
         assert self._sockets is not None, "there is a socket directory between open and close"
         return self._sockets
 
@@ -49,15 +49,15 @@ class ServerDir:
 
     @property
     def stray_sockets(self) -> tuple[Path, ...]:
-        """The socket directory when it lies outside the server's directory."""
+        """The socket directory if it lies outside the server's directory."""
         return () if self.sockets.is_relative_to(self.directory) else (self.sockets,)
 
     def open(self) -> None:
-        """Create what is missing and take the lock, or say which process has it."""
+        """Create what is missing and take the lock, or raise an error that names its holder."""
         make_private(self.directory)
         self._lock = _take_lock(self.directory / "lock")
         self.sign(os.getpid())
-        # The previous log explains the previous end.
+        # The previous log explains why the previous server ended.
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.old"))
         self.log.touch(mode=0o600)
@@ -65,21 +65,21 @@ class ServerDir:
             self._sockets = self._make_sockets()
 
     def sign(self, holder: int) -> None:
-        """Write down who holds the lock and who started it, for the next one who asks."""
+        """Write the holder of the lock and its starter to the file, for error messages of other processes."""
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, f"{holder} {os.getpid()}".encode(), 0)
 
     def close(self) -> None:
-        """Let go of the lock and keep the socket's place, so that a restart has the same address."""
+        """Release the lock and keep the socket's path, so that a restart has the same address."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def leave(self) -> bool:
-        """Let go of everything, and remove the socket's directory. False when there was nothing to let go."""
+        """Release everything, and remove the socket's directory. False if there was nothing to release."""
         if self._sockets is None:
             return False
-        # Without the lock, a socket inside the directory may already be somebody else's.
+        # Without the lock, a socket inside the directory may already be another process's.
         if self._lock is not None or self.stray_sockets:
             shutil.rmtree(self._sockets, ignore_errors=True)
         self._sockets = None
@@ -120,7 +120,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _wait_for_a_dying_holder(descriptor: int) -> bool:
-    """A server whose starter was killed a moment ago is about to end: its keeper sees to that."""
+    """A server whose starter was just killed is about to end: its reaper ends it."""
     _, starter = _signature(descriptor)
     if starter in process_table():
         return False
@@ -132,6 +132,6 @@ def _wait_for_a_dying_holder(descriptor: int) -> bool:
 
 
 def _signature(descriptor: int) -> tuple[int, int]:
-    """Who holds the lock, and who started that process."""
+    """The holder of the lock, and the process that started it."""
     holder, _, starter = os.pread(descriptor, 64, 0).decode().partition(" ")
     return int(holder or 0), int(starter or 0)

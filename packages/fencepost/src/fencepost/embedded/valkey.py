@@ -13,7 +13,7 @@ from fencepost.embedded.identity import ourselves
 from fencepost.embedded.process import StartPlan
 from fencepost.embedded.server import EmbeddedServer
 
-# SHUTDOWN as a command takes 4 s where the signal takes 0.1.
+# The SHUTDOWN command takes 4 s, the signal 0.1 s.
 FAREWELL = (signal.SIGTERM, signal.SIGKILL)
 ANSWER_SECONDS_MAX = 5
 
@@ -46,7 +46,7 @@ class ValkeyServer(EmbeddedServer):
                 raise EmbeddedError(f"{command} was answered with {answer}.")
 
     def wipe(self) -> None:
-        """Lose data, scripts and connections, as with a lost machine. It runs afterwards if it did before."""
+        """Lose data, scripts and connections, as with a lost machine. Restarts it if it was running."""
         running = self.running
         if running:
             self.kill()
@@ -78,16 +78,16 @@ class ValkeyServer(EmbeddedServer):
         return [part for name, value in options.items() for part in (f"--{name}", value)]
 
     def _is_ready(self, pid: int) -> bool:
-        """Ask: it accepts connections before it has read its data, and then answers LOADING."""
+        """Sends a command: the server accepts connections before it has read its data (LOADING)."""
         with contextlib.suppress(OSError):
             return self._ask("PING") == "+PONG"
         return False
 
     def _clear_up(self) -> None:
-        """A crash leaves nothing outside the directory."""
+        """Does nothing: a crash leaves nothing outside the directory."""
 
     def _ask(self, command: str) -> str:
-        """The first line of the answer. No client is needed for that, nor a pool that must be closed."""
+        """The first line of the reply. Needs no client library, and no pool that must be closed."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_SECONDS_MAX)
             connection.connect(str(self._home.socket))

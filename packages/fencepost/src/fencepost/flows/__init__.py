@@ -1,4 +1,4 @@
-"""Flows: streams whose sinks happen once. The graph, the windows, the sources and the sinks."""
+"""Flows: streams whose effects happen exactly once. The graph, the windows, the sources and the sinks."""
 
 from fencepost.flows.errors import (
     FlowError,

@@ -1,7 +1,7 @@
-"""How many records a step gets at once, so that a slow one does not keep everybody else waiting.
+"""How many records a step gets at once, so that a slow step does not block the other units.
 
-All units of a worker share one event loop. Whoever stands inside a commit meanwhile would stand still, and
-the database ends a fenced transaction that does so for half of its lease.
+All units of a worker share one event loop. A unit inside a commit would stall meanwhile, and the database
+terminates a fenced transaction that stalls for half of its lease.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SIZE_MAX = 1 << 20
 
 
 class AdaptiveBatch:
-    """Begins with one record, since nobody knows how long one takes, and goes on with what fits into a
+    """Begins with one record, since the time per record is unknown, and continues with as many as fit into a
     turn."""
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class AdaptiveBatch:
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> AdaptiveBatch | None:
-        """None with an enrichment: it waits for others, and takes as many at once as it may."""
+        """None with an enrichment: it awaits I/O, and takes as many records at once as it may."""
         return None if any(isinstance(step, Enrich) for step in steps) else cls()
 
     async def push(self, step: Step, records: Batch) -> None:
-        """All of them, in order; before each turn the others have theirs."""
+        """Push all records, in order; before each turn other tasks can run."""
         done = 0
         while done < len(records):
             await asyncio.sleep(0)
@@ -41,7 +41,7 @@ class AdaptiveBatch:
 
 
 async def push(step: Step, records: Batch, pace: AdaptiveBatch | None) -> None:
-    """To the first step of a wiring: at a pace, or all at once."""
+    """Push records to the first step of a wiring: in adaptive batches, or all at once."""
     if pace is None:
         await step.push(records, 0)
     else:
@@ -49,7 +49,8 @@ async def push(step: Step, records: Batch, pace: AdaptiveBatch | None) -> None:
 
 
 def next_size(size: int, count: int, seconds: float) -> int:
-    """After so many records took so long. That a few were quick says nothing of more than these."""
+    """The next size after `count` records took `seconds`. A few fast records are no evidence for larger
+    batches."""
     if seconds > TURN_SECONDS:
         return max(1, int(count * TURN_SECONDS / seconds))
     if count == size and seconds < TURN_SECONDS / 2:

@@ -1,4 +1,4 @@
-"""A unit that a worker holds, and how it fares."""
+"""A unit that a worker holds, and its condition."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ ERROR_CHARACTERS_MAX = 1000
 
 @dataclass
 class Assignment:
-    """From the moment at which its lease is taken until it is given up, or lost."""
+    """Exists from when the unit's lease is taken until it is given up or lost."""
 
     unit: Unit
     lease: Lease
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     failures: int = 0
-    """One after the other."""
+    """Consecutive failures."""
     ended: bool = False
     lost: bool = False
     error: str | None = None
     trouble: dict[str, str] = field(default_factory=dict[str, str])
-    """What is known of it, for people: step, stream, offset and remedy."""
+    """What is known of the failure, for operators: step, stream, offset and remedy."""
     asked_at: datetime | None = None
-    """The newest commit that operators have asked it for."""
+    """The newest commit request of an operator that was passed on to it."""
     running: asyncio.Task[None] | None = None
     work: Task | ShuffleSender | None = None
 
     def failed(self, error: Exception, ran_seconds: float) -> float:
-        """Answers how long to wait: twice as long each time, until it has run for longer than that."""
+        """Record a failure; returns how long to wait: twice as long each time, until it has run for longer
+        than that."""
         least, most = RETRY_SECONDS
         self.failures = 1 if ran_seconds > most else self.failures + 1
         self.error = f"{type(error).__name__}: {error}".replace("\0", "")[:ERROR_CHARACTERS_MAX]
@@ -49,7 +50,7 @@ class Assignment:
 
     @property
     def story(self) -> dict[str, Any]:
-        """What stops it, as its activity tells it; nothing once it gets on."""
+        """What blocks the unit, for its activity report; empty once it makes progress."""
         if self.error is not None and self.work is not None and self.work.progressed:
             self.mended()
         if self.error is None:

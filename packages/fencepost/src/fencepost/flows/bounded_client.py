@@ -1,7 +1,7 @@
-"""The client's connections among the tasks of a worker: a task that finds none free waits for its turn.
+"""Shares the client's connections among the tasks of a worker: a task that finds none free waits.
 
-The client's own pool gives up after DATABASE_POOL_WAIT_SEC. For a request of a user that is right; a task has
-a lease, which is renewed meanwhile, and to fail it would make it begin again, with more work than before.
+The client's own pool gives up after DATABASE_POOL_WAIT_SEC. That is right for a user's request; a task has a
+lease, which is renewed meanwhile, and a failure would make it start again, with more work than before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class BoundedClient:
-    """`run` and `transaction` of a client, so many at once."""
+    """`run` and `transaction` of a client, with a limit on concurrent calls."""
 
     def __init__(self, fp: KernelClient, places: int) -> None:
         self._fp = fp

@@ -1,9 +1,9 @@
-"""The trail of a task: which traces what it has read since its last commit belongs to.
+"""The traces of the records that a task has read since its last commit.
 
-A commit is made for many records at once, and they may come from many requests. So each trace gets a span of
-its own, from the reading to the commit. When all of it is of one trace, what the sinks send goes on with it.
+A commit covers many records, and they may come from many requests. So each trace gets its own span, from the
+read to the commit. When all records are of one trace, what the sinks send continues it.
 
-Nothing is gathered where nobody sees spans: the traces of a chunk are empty then.
+Without tracing nothing is gathered: the traces of a chunk are empty then.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from fencepost.tracing import TRACEPARENT, is_traced, past_span, place_of, span
 
 TRACES_MAX = 100
-"""At most so many traces are told of one commit: a flow may take a million records at once."""
+"""The maximum number of traces recorded for one commit: a flow may take a million records at once."""
 Traces = Sequence[str | None]
-"""The place in a trace of each record that was read together; empty when nobody asks."""
+"""The trace context of each record of a read; empty without tracing."""
 
 
 def traces_of(headers: Callable[[], Iterable[Mapping[str, Any]]]) -> Traces:
-    """The places that the headers of records name, looked at only where somebody sees spans."""
+    """The trace contexts in the headers of records; headers are read only when tracing is on."""
     return [place_of(one) for one in headers()] if is_traced() else ()
 
 
@@ -41,7 +41,7 @@ class CommitTrace:
 
     @contextmanager
     def commit(self, records: int) -> Generator[None]:
-        """Around the commit of so many records."""
+        """Wraps the commit of `records` records."""
         if not self._began:
             yield
             return

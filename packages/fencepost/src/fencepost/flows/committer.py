@@ -1,15 +1,15 @@
-"""One commit of a task, and recovery from whatever was left of the last one.
+"""One commit of a task, and recovery of an unfinished one.
 
-Only transactional sinks: one transaction holds the fence, the state, the frontier and the sinks' rows.
+With only transactional sinks, one transaction holds the fence, the state, the frontier and the sinks' rows.
 
 With other sinks the checkpoint becomes durable first and they follow:
 
     begin -> checkpoint begun -> prepare -> checkpoint stored (with handles and staged values, and the rows of
     transactional sinks) -> finish -> checkpoint flagged -> acknowledge
 
-A crash before `stored` leaves a begun checkpoint: recovery cancels its handles, and the records come again.
-A crash after it leaves a durable one: recovery finishes it, whatever its flag says not. The next
-checkpoint is not begun before that is done, so there is never more than one to finish.
+A crash before `stored` leaves a begun checkpoint: recovery cancels its handles, and the records are read
+again. A crash after it leaves a durable one: recovery completes it regardless of its flag. The next
+checkpoint is not begun before that is done, so there is never more than one to complete.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CHANGES_MAX = 100
 
 @dataclass
 class Sizes:
-    """When to write a whole state again: when the changes since have grown as large as it."""
+    """Decides when to write the whole state again: when the changes since then have grown as large as it."""
 
     whole: int = 0
     changes: int = 0
@@ -77,7 +77,7 @@ class Committer:
         self._sizes = Sizes()
         self._unpruned = 0
         self.rejected = 0
-        """How many values sinks have rejected, and dead letters keep."""
+        """How many values sinks have rejected and dead letters hold."""
         self._late: Batch = []
 
     @property
@@ -89,7 +89,8 @@ class Committer:
         return self._sizes.whole + self._sizes.changes
 
     async def restore(self, body: KeyedStage) -> Frontier:
-        """Bring the body to the newest durable checkpoint, and finish or cancel what was left open."""
+        """Load the newest durable checkpoint into the keyed stage, and finish or cancel what was left
+        open."""
         found = await self._fp.run(checkpoint.restore(self._resource, self._token))
         durable = [each for each in found if each.durable]
         await self._cancel([each for each in found if not each.durable])
@@ -122,9 +123,8 @@ class Committer:
         frontier: Frontier,
         late: Batch | None = None,
     ) -> int:
-        """Make the state, the frontier and the outputs durable; answers how many bytes of state it
-        wrote. Late
-        records are counted with them."""
+        """Make the state, the frontier and the outputs durable; returns how many bytes of state it wrote.
+        Late records are counted in the same commit."""
         self._late = late or []
         if any(sink.staged or sink.two_phase for sink in self._sinks):
             return await self._commit_in_phases(body, outputs, frontier)
@@ -170,7 +170,8 @@ class Committer:
         try:
             target, size, whole = await self._store(idents, handles, body, outputs, frontier)
         except Refusal:
-            # Not ours any more, and never durable: nobody else may know of what was prepared here.
+            # The lease is lost and the checkpoint never became durable: no other task may know what was
+            # prepared here.
             for sink, ident, handle in zip(self._sinks, idents, handles, strict=True):
                 await sink.cancel(ident, handle)
             raise
@@ -197,8 +198,8 @@ class Committer:
         outputs: Sequence[Sequence[Any]],
         frontier: Frontier,
     ) -> tuple[Any, int, bool]:
-        """Prepare the sinks and make the checkpoint durable; answers the frontier, the size, and if it is
-        whole."""
+        """Prepare the sinks and make the checkpoint durable; returns the frontier, the size, and whether it
+        is whole."""
         crash_point("flows.commit.before_invoke")
         rejected: Rejected = []
         for place, sink in enumerate(self._sinks):
@@ -243,7 +244,8 @@ class Committer:
         await self._bury(tx, rejected)
 
     async def _flag(self, number: int, rejected: Rejected) -> None:
-        """The sinks have taken everything but what they rejected: both are written down at once."""
+        """Flag the checkpoint and store the rejected values in one transaction: the sinks have taken all
+        others."""
         flag = checkpoint.commit(self._resource, self._token, number)
         if not any(rejections for _, rejections in rejected):
             await self._fp.run(flag)
@@ -253,7 +255,7 @@ class Committer:
             await tx.run(flag)
 
     async def _bury(self, tx: Any, rejected: Rejected) -> None:
-        """Within the transaction that passes the rejected values by."""
+        """Store the rejected values within the transaction that skips them."""
         for name, rejections in choose(self._resource, rejected):
             flow = self._resource.removeprefix("flow:").partition("/")[0]
             await tx.run(bury_rejected(flow, name, self._resource, self._token, rejections))
@@ -267,7 +269,7 @@ class Committer:
             )
 
     def _state(self, body: KeyedStage, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
-        """What to store, and whether it is the whole state. A body without state stores none."""
+        """What to store, and whether it is the whole state. A keyed stage without state stores none."""
         if not body.has_state:
             return (None if more is None else encode(None, **more)), True
         whole = self._durable is None or self._sizes.wants_whole
@@ -286,8 +288,8 @@ class Committer:
             self._sizes.count += 1
 
     async def _prune(self, *, whole: bool) -> None:
-        """Old checkpoints lean on their whole state, so there is something to forget when a new one is
-        there."""
+        """Remove old checkpoints. They depend on their whole state, so this is only useful after a new whole
+        state is written."""
         self._unpruned += 1
         if whole and self._unpruned >= self._keep:
             self._unpruned = 0
@@ -303,7 +305,7 @@ class Committer:
             await self._fp.run(checkpoint.abort(self._resource, self._token, each.number))
 
     async def _finish(self, newest: Checkpoint, staged: dict[Any, Any], lacking: frozenset[int]) -> None:
-        """Whatever its flag says, a sink that has not taken the newest checkpoint gets it."""
+        """Deliver the newest checkpoint to each sink that has not taken it, regardless of its flag."""
         if newest.status == "committed" and not lacking:
             return
         places = lacking if newest.status == "committed" else range(len(self._sinks))
@@ -319,14 +321,14 @@ class Committer:
                 found = await sink.recover(idents[place], handles[place], staged.get(place, ()))
             rejected.append((sink, found or ()))
         crash_point("flows.recover.after_finish")
-        # What is flagged has its dead letters already.
+        # A flagged checkpoint has its dead letters already.
         await self._flag(newest.number, [] if newest.status == "committed" else rejected)
 
     async def _lacking(self, durable: Sequence[Checkpoint]) -> frozenset[int] | None:
-        """The places of sinks that remember all but the newest checkpoint, whose values lie in it.
+        """The indexes of sinks that have taken all but the newest checkpoint, which holds their values.
 
-        One that has lost more makes the task go back to where it stands: then None, to begin again from
-        there. One that a person's restore has overtaken has lost nothing.
+        If a sink has lost more, the task is rewound to the checkpoint that the sink has, and None tells the
+        caller to start again from there. A sink that only lags behind an operator's restore has lost nothing.
         """
         stands: dict[int, int] = {}
         if not durable:
@@ -354,8 +356,8 @@ class Committer:
         return frozenset(place for place, number in stands.items() if number != newest.number)
 
     async def _rewind(self, place: int, stands: dict[int, int], newest: int) -> None:
-        """Go back to where a sink stands. Whatever does not stand there too, and replaces nothing, would take
-        what came since a second time."""
+        """Rewind to the checkpoint that a sink has. Raises StartRefused if another sink is at a different
+        checkpoint and does not replace by key: it would take the values since then a second time."""
         lost = (
             f"{type(self._sinks[place]).__name__} stands at checkpoint {stands[place]} of {self._resource} "
             f"and PostgreSQL at {newest}: the sink has lost what came between, and "
@@ -380,12 +382,12 @@ class Committer:
                 await self._sinks[other].restored(self._names[other], number)
 
     def _idents(self, number: int, frontier: Frontier) -> list[CheckpointId]:
-        """The checkpoint as each sink knows it."""
+        """The checkpoint under the name that each sink uses."""
         return [CheckpointId(name, self._token, number, frontier.reached) for name in self._names]
 
 
 def choose(resource: str, rejected: Rejected) -> list[tuple[str, Sequence[Rejection]]]:
-    """The names of dead letters, and what each gets. Raises SinkRejected if a user chose to stop."""
+    """The names of dead letters, and the rejections for each. Raises SinkRejected if a user chose to stop."""
     buried: list[tuple[str, Sequence[Rejection]]] = []
     for sink, rejections in rejected:
         if not rejections:
@@ -408,8 +410,8 @@ def choose(resource: str, rejected: Rejected) -> list[tuple[str, Sequence[Reject
 
 
 def names_of(resource: str, sinks: Sequence[Sink]) -> list[str]:
-    """What each sink knows the task by. Two that write to one place, and follow the commit, would otherwise
-    take each other's checkpoints, transactions and ids for their own."""
+    """The name of the task for each sink. Without distinct names, two sinks that write to the same place
+    after the commit would take each other's checkpoints, transactions and ids for their own."""
     names: list[str] = []
     following = 0
     for sink in sinks:

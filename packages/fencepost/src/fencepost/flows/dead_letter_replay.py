@@ -1,4 +1,4 @@
-"""Where dead letters come back into a graph: in front of the step that could not take them."""
+"""Where dead letters re-enter a graph: before the step that could not process them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.flows.steps import KeyBy, Map
 
 
 def with_replays(step: GraphNode, flow: str, name: str, kind: type[Any] | None) -> GraphNode:
-    """The same step, which also takes what comes back. Behind key_by it comes back under its key."""
+    """The same step, which also takes replayed records. After key_by they are replayed under their key."""
     if not step.parents:
         raise GraphRefused("dead_letters stands behind the step whose failures it keeps.")
     parent, *others = step.parents
@@ -26,7 +26,7 @@ def with_replays(step: GraphNode, flow: str, name: str, kind: type[Any] | None) 
 
 
 def with_rejected(sink: GraphNode, flow: str, letters: DeadLetters) -> GraphNode:
-    """The same sink, which also takes what it once rejected, when a person asks for it."""
+    """The same sink, which also takes values that it once rejected, when an operator replays them."""
     if not letters.replays:
         return sink
     [parent] = sink.parents

@@ -1,8 +1,8 @@
-"""Dead letters: what a step could not take is kept in a table, and comes back when a person asks for it.
+"""Dead letters: records that a step could not process are stored in a table, and replayed on an operator's
+request.
 
-They are written in the commit that passes them by (`DeadLetterSink`). A replay numbers them, and the flow
-reads them by number (`DeadLetterSource`), as it reads any source: so each comes back once, whatever happens
-meanwhile.
+They are written in the commit that skips them (`DeadLetterSink`). A replay numbers them, and the flow reads
+them by number (`DeadLetterSource`), as it reads any source: so each is replayed once, also across crashes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ BODY_BYTES = 1_000_000
 
 
 class DeadLetter(NamedTuple):
-    """A record on its way back."""
+    """A record that is being replayed."""
 
     key: Any
     value: Any
 
 
 class DeadLetterSink(TransactionalSink):
-    """Keeps failures in the table of dead letters, under the flow and a name."""
+    """Stores failures in the table of dead letters, under the flow and a name."""
 
     def __init__(self, flow: str, step: str) -> None:
         self._flow = flow
@@ -52,7 +52,8 @@ class DeadLetterSink(TransactionalSink):
 
 
 class DeadLetterSource:
-    """What a person has asked for, in the order in which he did. It holds no window open."""
+    """The dead letters that operators have asked for, in the order of the requests. It holds no window
+    open."""
 
     promise = Promise(
         EXACTLY_ONCE, "dead letters stay, and can be read again from the number in the checkpoint"
@@ -101,7 +102,7 @@ class DeadLetterReader:
         self._taken = int(offset)
 
     async def _forget(self) -> None:
-        """What came back long ago, now and then: nobody waits for it."""
+        """Periodically delete letters that were replayed long ago: they are not needed any more."""
         if time.monotonic() < self._forgets_at:
             return
         self._forgets_at = time.monotonic() + TICK_SECONDS
@@ -112,11 +113,11 @@ class DeadLetterReader:
         return None
 
     async def close(self) -> None:
-        """Connections are the client's."""
+        """Does nothing: the client owns the connections."""
 
 
 def _as_it_was(record: bytes) -> Any:
-    """The key and the value. A letter of a class that is gone comes as plain data: it must not stop the
+    """The key and the value. A letter of a class that is gone is returned as plain data: it must not stop the
     flow."""
     try:
         return unpack(record)
@@ -153,7 +154,7 @@ def bury(flow: str, step: str, resource: str, token: int, failures: Sequence[Fai
 def bury_rejected(
     flow: str, name: str, resource: str, token: int, rejections: Sequence[Rejection]
 ) -> Call[int]:
-    """Keep what a sink rejected, with what it was sent and what it answered."""
+    """Store what a sink rejected, with what was sent and the response."""
     return Call(
         "select fencepost.flow_bury(%s::text, %s::text, %s::text, %s::bigint, %s::bytea[], %s::text[],"
         " %s::text[], %s::bytea[], %s::text[])",
@@ -181,7 +182,7 @@ def replays(flow: str, step: str, after: int, limit: int) -> Call[list[tuple[int
 
 
 def replay(flow: str, step: str, *, ids: Sequence[int] | None, limit: int, by: str) -> Call[int]:
-    """Ask for dead letters again, the oldest first; answers how many."""
+    """Request a replay of dead letters, the oldest first; returns how many."""
     return Call(
         "select fencepost.flow_replay(%s::text, %s::text, %s::bigint[], %s::integer, %s::text)",
         (
@@ -196,7 +197,7 @@ def replay(flow: str, step: str, *, ids: Sequence[int] | None, limit: int, by: s
 
 
 def discard(flow: str, step: str, *, ids: Sequence[int] | None, limit: int) -> Call[int]:
-    """Throw dead letters away that nobody has asked for; answers how many."""
+    """Delete dead letters for which no replay was requested; returns how many."""
     return Call(
         "select fencepost.flow_discard(%s::text, %s::text, %s::bigint[], %s::integer)",
         (text("flow", flow), text("step", step), None if ids is None else list(ids), limit),
@@ -205,7 +206,8 @@ def discard(flow: str, step: str, *, ids: Sequence[int] | None, limit: int) -> C
 
 
 def forget(flow: str, step: str, taken: int, keep_seconds: float, limit: int) -> Call[int]:
-    """Forget what came back long ago, up to the number that the flow has committed; answers how many."""
+    """Delete letters that were replayed long ago, up to the number that the flow has committed; returns how
+    many."""
     return Call(
         "select fencepost.flow_forget(%s::text, %s::text, %s::bigint, %s::interval, %s::integer)",
         (text("flow", flow), text("step", step), taken, duration("keep", keep_seconds), limit),
@@ -214,7 +216,7 @@ def forget(flow: str, step: str, taken: int, keep_seconds: float, limit: int) ->
 
 
 def preview(value: Any) -> str:
-    """A value in words, for people: bytes as the text that they probably are."""
+    """A value as text, for people: bytes are decoded where they probably are text."""
     if isinstance(value, bytes):
         return _fitting(value.decode(errors="replace"), PREVIEW_LENGTH)
     if isinstance(value, str):
@@ -226,7 +228,7 @@ def preview(value: Any) -> str:
 
 
 def _fitting(words: str, length: int) -> str:
-    """PostgreSQL stores neither a NUL nor half of a pair of surrogates."""
+    """Replace what PostgreSQL cannot store: NUL and unpaired surrogates."""
     clean = words.replace("\0", "\ufffd").encode(errors="replace").decode()
     return clean if len(clean) <= length else clean[: length - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""What flows over each edge of the graph, and how units spend their time: for pictures, not for truth."""
+"""Traffic over each edge of the graph, and how units spend their time: for display only."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeStats:
-    """What a unit has done since it began: records by edge, and seconds in which it waited."""
+    """What a unit has done since it began: records by edge, and seconds spent waiting."""
 
     edges: Mapping[str, int]
     lags: Mapping[str, int | None]
     idle_seconds: float
-    """It had nothing to do."""
+    """Seconds without work."""
     blocked_seconds: float | None = None
-    """It could not hand on what it had; None for a unit that hands nothing on."""
+    """Seconds in which it could not send what it had; None for a unit that sends nothing."""
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
     """Records read so far, by partition of a source, as the source counts them."""
 
 
 class UnitClock:
-    """Counts the seconds in which a unit waits, also of a wait that is still going on."""
+    """Counts the seconds in which a unit waits, including a wait that is still in progress."""
 
     def __init__(self) -> None:
         self._idle_seconds = 0.0
@@ -66,9 +66,9 @@ class UnitClock:
 
 
 def counted(program: FlowPlan, steps: Mapping[GraphNode, Step]) -> dict[str, int]:
-    """Records by edge, named by the numbers that the plan gives to its nodes.
+    """Records by edge, named by the node numbers of the plan.
 
-    A border stands in a head and in a body; an edge is counted on the side on which its child is.
+    A border is part of a source stage and of a keyed stage; an edge is counted in the stage of its child.
     """
     numbers = {node: number for number, node in enumerate(program.nodes)}
     return {
@@ -80,8 +80,8 @@ def counted(program: FlowPlan, steps: Mapping[GraphNode, Step]) -> dict[str, int
 
 
 def activity(before: EdgeStats, now: EdgeStats, seconds: float, *, reads: Sequence[str]) -> Json:
-    """What is told of a unit: rates and shares over the last so many seconds. `reads` are its sources; one
-    that reads channels has none, and what waits for it there is not counted in records."""
+    """The activity report of a unit: rates and shares over the last `seconds`. `reads` are its sources; a
+    unit that reads channels has none, and what waits for it there is not counted in records."""
     rates = {
         edge: round(max(0, count - before.edges.get(edge, 0)) / seconds, 2)
         for edge, count in now.edges.items()

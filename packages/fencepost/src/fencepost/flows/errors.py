@@ -1,11 +1,11 @@
-"""What a flow refuses.
+"""Errors that flows raise.
 
 FlowError
-├── GuaranteeNotMet     the graph cannot promise what was asked; says why, and what could
-├── GraphRefused        the graph cannot be run as it was drawn
+├── GuaranteeNotMet     the graph cannot keep the requested guarantee; says why, and what could
+├── GraphRefused        the graph cannot be run as it is defined
 ├── SinkRejected        a sink will never take a value, and the user chose to stop; says which
 └── StartRefused        a setting, a server or the stored state does not fit; says the remedy
-    ├── SourceTrimmed   the source no longer has records that were not taken yet
+    ├── SourceTrimmed   the source no longer has records that were not processed yet
     └── StateMismatch   the stored state is of another version of the graph
 """
 
@@ -18,35 +18,35 @@ from fencepost.errors import FencepostError
 
 
 class FlowError(FencepostError):
-    """The root of what flows refuse."""
+    """The base class of errors that flows raise."""
 
 
 class GuaranteeNotMet(FlowError, ValueError):
-    """A sink or a source cannot keep the promise that was asked of the flow."""
+    """A sink or a source cannot keep the guarantee that the flow asks for."""
 
 
 class GraphRefused(FlowError, ValueError):
-    """The graph cannot be run as it was drawn."""
+    """The graph cannot be run as it is defined."""
 
 
 class SinkRejected(FlowError):
-    """A sink rejects a value for good, and its `on_reject` is "stop": the task stands still before it."""
+    """A sink rejects a value permanently, and its `on_reject` is "stop": the task stops before that value."""
 
 
 class StartRefused(FlowError):
-    """The flow does not start: going on would break its promise. The message names the remedy."""
+    """The flow does not start: to continue would break its guarantee. The message names the remedy."""
 
 
 class SourceTrimmed(StartRefused):
-    """Records that nobody has taken yet are gone from the source."""
+    """Records that were not processed yet are gone from the source."""
 
 
 class StateMismatch(StartRefused):
-    """The stored state was written by another version of the graph, and nothing says how to convert it."""
+    """The stored state was written by another version of the graph, and no migration is given for it."""
 
 
 def unfit(flow: str, seen: Mapping[str, Any]) -> str:
-    """Why a flow does not go on as another one than it was, and what to do; `seen` is the database's word."""
+    """Explain why a changed flow cannot continue, and what to do; `seen` is what the database reports."""
     anew = f"or give the flow another name than {flow}, under which it begins anew"
     stored, given = seen.get("stored"), seen.get("given")
     match seen.get("why"):
@@ -78,7 +78,8 @@ def unfit(flow: str, seen: Mapping[str, Any]) -> str:
 
 
 def _lost_steps(flow: str, seen: Mapping[str, Any], anew: str) -> str:
-    """Which steps have state that the graph does not account for, and the words that would."""
+    """Name the steps whose state the graph does not account for, and the arguments that would account for
+    it."""
     lost, new = seen.get("lost", []), seen.get("new", {})
     told = "; ".join(_lost_step(each) for each in lost)
     names = [each["step"] for each in lost]

@@ -1,7 +1,7 @@
-"""What stops a task: which step, which record, and what helps, as far as it is known.
+"""What stops a task: which step, which record, and the remedy, as far as they are known.
 
-An error goes up through steps, heads and commits. Each of them writes on it what it knows, and what is
-known already stays: the innermost knows best. The error keeps its type.
+An error propagates through steps, source stages and commits. Each attaches the facts that it knows, and
+existing facts are kept: the innermost are the most exact. The error keeps its type.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LACKS = (
 
 
 def blame(error: BaseException, **facts: Any) -> None:
-    """Write facts on an error, but for those that stand there."""
-    # An exception with slots has no room for them: then nobody knows.
+    """Attach facts to an error, except those that it already has."""
+    # An exception with slots has no room for them: then the facts are lost.
     with suppress(AttributeError):
         setattr(error, _FACTS, {**facts, **facts_of(error)})
 
@@ -40,7 +40,7 @@ def facts_of(error: BaseException) -> dict[str, Any]:
 
 @contextmanager
 def within(step: str) -> Generator[None]:
-    """Errors that arise here are this step's, or this sink's."""
+    """Attribute errors that arise here to this step or sink."""
     try:
         yield
     except Exception as error:
@@ -50,8 +50,8 @@ def within(step: str) -> Generator[None]:
 
 @contextmanager
 def reading(stream: str, offsets: Sequence[Offset], *, exactly: bool = True) -> Generator[None]:
-    """Errors that arise here are of records of this stream: of the one that a step named by its place among
-    those that were read together, or of one of them."""
+    """Attribute errors that arise here to records of this stream: to the one that a step named by its index
+    among those that were read together, or to one of them."""
     try:
         yield
     except Exception as error:
@@ -64,7 +64,7 @@ def reading(stream: str, offsets: Sequence[Offset], *, exactly: bool = True) -> 
 
 
 def told(error: Exception) -> dict[str, str]:
-    """For people: step, stream, offset and remedy, as far as they are known."""
+    """For operators: step, stream, offset and remedy, as far as they are known."""
     facts = facts_of(error)
     shown = {name: str(facts[name]) for name in ("step", "stream", "offset") if facts.get(name)}
     remedy = remedy_of(error, facts)
@@ -72,7 +72,7 @@ def told(error: Exception) -> dict[str, str]:
 
 
 def remedy_of(error: Exception, facts: dict[str, Any]) -> str | None:
-    """What helps. A FlowError says it itself."""
+    """The remedy for an error. The message of a FlowError contains it."""
     if isinstance(error, FlowError):
         return None
     if isinstance(error, AWAY):

@@ -1,4 +1,4 @@
-"""Calls of the flow functions; `functions/flow.sql` says what each promises."""
+"""Calls of the flow functions; `functions/flow.sql` documents the guarantees of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TaskFrontier:
 
 @dataclass(frozen=True, slots=True)
 class UnitHolder:
-    """Who holds a task or a seat."""
+    """The holder of a task or of a worker slot."""
 
     resource: str
     owner: str | None
@@ -47,7 +47,7 @@ class UnitHolder:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What flows between two nodes of the plan, lately; None where nobody has told."""
+    """The recent traffic between two nodes of the plan; None where none was reported."""
 
     parent: int
     child: int
@@ -58,7 +58,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """How many records of a task came too late, and the newest of them in words."""
+    """How many records of a task were late, and the newest of them as text."""
 
     resource: str
     records: int
@@ -68,14 +68,14 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What operators want of a flow: to let go of it, and commits, the newest of which was asked for then."""
+    """What operators ask of a flow: to drain it, and to commit, with the time of the newest such request."""
 
     draining: bool = False
     commit_asked_at: datetime | None = None
 
 
 def register(name: str, plan: Json, by: str) -> Call[int]:
-    """Make a flow known; answers the edition under which its tasks commit."""
+    """Register a flow; returns the edition under which its tasks commit."""
     return Call(
         "select fencepost.flow_register(%s::text, %s::jsonb, %s::text)",
         (text("name", name), document("plan", plan), text("by", by)),
@@ -84,7 +84,7 @@ def register(name: str, plan: Json, by: str) -> Call[int]:
 
 
 def room() -> Call[int]:
-    """How many connections this login may have at once, whoever uses them."""
+    """How many connections this login may have at once, over all processes."""
     return Call(
         "select least(current_setting('max_connections')::int"
         " - current_setting('superuser_reserved_connections')::int,"
@@ -103,7 +103,7 @@ def check_edition(name: str, edition: int) -> Call[None]:
 
 
 def layout(name: str) -> Call[Layout]:
-    """The layout of a flow's stateful steps, and those that led to it."""
+    """The layout of a flow's stateful steps, and the layouts before it."""
     return Call(
         "select layout, origin, renamed::text, dropped::text from fencepost.flow_layouts(%s::text)",
         (text("name", name),),
@@ -116,7 +116,8 @@ def drain(name: str, *, draining: bool) -> Call[None]:
 
 
 def orders(name: str) -> Call[Instructions]:
-    """What was asked of its workers. Nobody waits any more for a commit that was asked for long ago."""
+    """What operators ask of the flow's workers. A request for a commit expires after ten
+    minutes: its caller no longer waits."""
     return Call(
         "select draining_at is not null,"
         " case when commit_asked_at > fencepost.clock() - interval '10 minutes' then commit_asked_at end"
@@ -127,12 +128,12 @@ def orders(name: str) -> Call[Instructions]:
 
 
 def ask(name: str) -> Call[datetime]:
-    """Ask every task for a commit; answers when that was."""
+    """Ask every task for a commit; returns the time of the request."""
     return Call("select fencepost.flow_ask(%s::text)", (text("name", name),), scalar)
 
 
 def unanswered(name: str, since: datetime) -> Call[list[str]]:
-    """The tasks that somebody holds and that have finished no commit since."""
+    """The tasks that are held and have finished no commit since."""
     return Call(
         "select * from fencepost.flow_unanswered(%s::text, %s::timestamptz)",
         (text("name", name), since),
@@ -150,7 +151,7 @@ def commit(
     whole: bool,
     edition: int,
 ) -> Call[int]:
-    """Fence, state and frontier in one call; answers the checkpoint's number."""
+    """Fence, state and frontier in one call; returns the checkpoint's number."""
     return Call(
         "select fencepost.flow_commit"
         "(%s::text, %s::bigint, %s::jsonb, %s::jsonb, %s::bytea, %s::boolean, %s::bigint)",
@@ -179,7 +180,7 @@ def store(
     whole: bool,
     edition: int,
 ) -> Call[None]:
-    """The same for a checkpoint that was begun, and whose sinks follow it."""
+    """The same for a checkpoint that was begun, and whose sinks are written after it."""
     return Call(
         "select fencepost.flow_store(%s::text, %s::bigint, %s::bigint, %s::jsonb, %s::jsonb, %s::bytea,"
         " %s::jsonb, %s::boolean, %s::bigint)",
@@ -199,7 +200,7 @@ def store(
 
 
 def count_late(resource: str, token: int, records: int, samples: Sequence[Json]) -> Call[None]:
-    """Count records that came too late, within the commit that passes them by."""
+    """Count late records, within the commit that skips them."""
     return Call(
         "select fencepost.flow_count_late(%s::text, %s::bigint, %s::bigint, %s::jsonb)",
         (text("resource", resource), token, records, document("samples", list(samples))),
@@ -245,7 +246,7 @@ def save(name: str, savepoint: str) -> Call[int]:
 
 
 def drop(name: str, savepoint: str) -> Call[int]:
-    """Forget a savepoint; answers of how many tasks."""
+    """Delete a savepoint; returns how many tasks it held."""
     return Call(
         "select fencepost.flow_drop(%s::text, %s::text)",
         (text("name", name), text("savepoint", savepoint)),
@@ -262,7 +263,7 @@ def restore(name: str, savepoint: str) -> Call[int]:
 
 
 def stand(resource: str, position: int) -> Call[int]:
-    """At which of its checkpoints a task stands for a sink that took `position` last."""
+    """The checkpoint of a task that corresponds to `position`, the last one that a sink took."""
     return Call(
         "select fencepost.flow_stand(%s::text, %s::bigint)", (text("resource", resource), position), scalar
     )
@@ -277,7 +278,7 @@ def rewind(resource: str, token: int, to: int) -> Call[int]:
 
 
 def report(told: Sequence[tuple[str, int, Json]]) -> Call[int]:
-    """What tasks have done lately: resource, token and activity of each."""
+    """Store the recent activity of tasks: resource, token and activity of each."""
     return Call(
         "select fencepost.flow_report(%s::text[], %s::bigint[], %s::jsonb[])",
         (

@@ -1,4 +1,4 @@
-"""The frontier of a task: for each sender, the last offset that is committed, and its watermark there."""
+"""The frontier of a task: for each sender, the last committed offset, and the watermark there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.kernel.call import Json
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far one sender has come. `watermark` is None before its first record in event time."""
+    """The position of one sender. `watermark` is None before its first record in event time."""
 
     at: Offset | None = None
     watermark: float | None = None
@@ -25,7 +25,7 @@ BEGINNING = Mark()
 
 
 class Frontier(dict[str, Mark]):
-    """By sender. What lies at or below a mark was committed with it."""
+    """Marks by sender. Records at or below a mark were committed with it."""
 
     def as_json(self) -> Json:
         return {
@@ -51,8 +51,8 @@ class Frontier(dict[str, Mark]):
 
 
 def least_mark(marks: list[Mark]) -> Mark:
-    """Where a sender must begin so that every receiver gets what it lacks."""
-    # That the sender ended is known only if all know.
+    """The position where a sender must begin so that every receiver gets what it lacks."""
+    # The sender has ended only if all receivers know it.
     ended = bool(marks) and all(mark.ended for mark in marks)
     if not marks or any(mark.at is None for mark in marks):
         return Mark(ended=ended)

@@ -1,10 +1,10 @@
-"""The graph of a flow: immutable nodes, built fluently. A stream is a place in the graph where more can
-follow.
+"""The graph of a flow: immutable nodes, built fluently. A stream is a point in the graph where more steps
+can follow.
 
 flow = Flow("totals").source(RedisStreams("orders")).json().key_by(user).sum(amount).sink(PostgresUpsert(...))
 
-Every method answers a new value and changes none. `sink` ends a branch and answers a `Flow`; `also` puts
-several together. What the flow promises is checked right there.
+Every method returns a new value and changes none. `sink` ends a branch and returns a `Flow`; `also` combines
+several. `sink` checks the guarantee of the flow at once.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A named graph. State and leases carry the name, so it is for ever."""
+    """A named graph. State and leases are stored under the name, so it must never change."""
 
     name: str
     guarantee: str = "exactly_once"
     sinks: tuple[GraphNode, ...] = ()
     migrations: Mapping[str, Callable[[int, Any], Any]] = field(default_factory=dict[str, Any])
-    """For a step's name: from the version of the stored state and its pairs to the pairs of today."""
+    """By step name: a function from the version of the stored state and its pairs to pairs of the current
+    version."""
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Stateful steps by their names of before, and what they are called now: their state goes with them."""
+    """Stateful steps that were renamed, old name to new name: their state moves with them."""
     drop_state: Sequence[str] = ()
-    """Stateful steps that are gone, or are not what they were: their state is forgotten."""
+    """Stateful steps that were removed or changed their meaning: their state is deleted."""
 
     def __post_init__(self) -> None:
         Guarantee.named(self.guarantee)
@@ -57,18 +58,18 @@ class Flow:
             )
 
     def source(self, source: Source, *, name: str | None = None) -> Stream[Any]:
-        """Begin with what a source brings."""
+        """Begin a stream with the records of a source."""
         return Stream(self, GraphNode("source", source=source, name=name or source.name))
 
     def also(self, *others: Flow) -> Flow:
-        """The same flow with the branches of the others."""
+        """Return the same flow with the branches of the others added."""
         for other in others:
             if other.name != self.name:
                 raise GraphRefused(
                     f"{other.name} and {self.name} are two flows; branches of one have one name."
                 )
         sinks = [*self.sinks, *(sink for other in others for sink in other.sinks)]
-        # Branches of one stream have in common what was ended before they parted.
+        # Branches of one stream share the sinks that were added before they split.
         return replace(self, sinks=tuple(dict.fromkeys(sinks)))
 
     def nodes(self) -> list[GraphNode]:
@@ -77,7 +78,7 @@ class Flow:
 
     @property
     def promised(self) -> Guarantee:
-        """What the graph keeps: the least of its parts."""
+        """The guarantee that the graph keeps: the lowest of its sources and sinks."""
         kept = [node.source.promise.guarantee for node in self.nodes() if node.source is not None]
         kept += [node.sink.promise.guarantee for node in self.sinks if node.sink is not None]
         return min(kept, default=EXACTLY_ONCE)
@@ -91,7 +92,8 @@ class Flow:
         sink: Sink,
         guarantee: str = "exactly_once",
     ) -> Flow:
-        """The same from functions of one value: plain ones map, generators flat-map, async ones enrich."""
+        """Build a flow from functions of one value: plain ones map, generators flat-map, async ones
+        enrich."""
         stream: Stream[Any] = cls(name, guarantee).source(source)
         for function in functions:
             if iscoroutinefunction(function):
@@ -108,7 +110,7 @@ class Flow:
 
 
 class Stream(Generic[T]):
-    """Records on their way."""
+    """A stream of records to which steps can be added."""
 
     def __init__(self, flow: Flow, node: GraphNode) -> None:
         self._flow = flow
@@ -126,22 +128,25 @@ class Stream(Generic[T]):
         )
 
     def json(self, kind: Any = Any) -> Stream[Any]:
-        """Read each value, bytes or text, as JSON; with a type, checked and converted.
+        """Decode each value, bytes or text, as JSON; with a type, check and convert it.
 
-        Of an IdempotentRecord it reads the value, and keeps the id.
+        For an IdempotentRecord it decodes the value and keeps the id.
         """
         decode = msgspec.json.Decoder(kind).decode
         return Stream(self._flow, self._next("json", lambda: steps.ReadJson(decode)))
 
     def enrich(self, function: Callable[[T], Awaitable[U]], *, concurrency: int = 64) -> Stream[U]:
-        """Await a function for each record, so many at once; the order stays."""
+        """Await a function for each record, up to `concurrency` at once; the order is kept."""
         return Stream(
             self._flow,
             self._next("enrich", lambda: steps.Enrich(function, concurrency), functions=(function,)),
         )
 
     def branch(self, *conditions: Callable[[T], bool]) -> tuple[Stream[T], ...]:
-        """One stream for each condition, and one for what meets none; a record goes to the first it meets."""
+        """Return one stream for each condition and one for records that meet none.
+
+        A record goes to the first condition that it meets.
+        """
 
         def chooses(wanted: int) -> Callable[[T], bool]:
             def first(value: T) -> bool:
@@ -150,7 +155,7 @@ class Stream(Generic[T]):
 
             return first
 
-        # Which of them a branch is belongs to who its steps are.
+        # The index of a branch is part of the identity of its steps.
         streams = [self.filter(chooses(i)) for i in range(len(conditions) + 1)]
         mine = [
             (*conditions[i : i + 1], *(() if i < len(conditions) else conditions))
@@ -170,11 +175,11 @@ class Stream(Generic[T]):
     def event_time(
         self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
     ) -> Stream[T]:
-        """Say when each record happened. One that comes when all its windows are closed goes to `.late`.
+        """Set when each record happened. A record that arrives after all its windows are closed goes to
+        `.late`.
 
-        Within one source partition, windows close `allowed_lateness` seconds behind the highest time
-        seen. Without a
-        window or a join behind it, a record is late that lies behind that.
+        Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen.
+        Without a window or a join after it, a record that lies behind that time is late.
         """
         if self._node.is_behind("key_by"):
             raise GraphRefused(
@@ -189,9 +194,9 @@ class Stream(Generic[T]):
     def key_by(
         self, function: Callable[[T], K], *, groups: int | None = None, value: type[T] | None = None
     ) -> KeyedStream[K, T]:
-        """Bring records of one key together. With `groups` they are spread over so many units of work.
+        """Bring records of one key together. With `groups` they are spread over that many units of work.
 
-        They go there as plain data; `value` is the type that each is made again on arrival.
+        Records are sent there as plain data; `value` is the type that each is converted to on arrival.
         """
         if groups is not None and not 1 <= groups <= 4096:
             raise GraphRefused(f"groups is {groups}; allowed: from 1 to 4096.")
@@ -201,7 +206,7 @@ class Stream(Generic[T]):
 
     @property
     def late(self) -> Stream[Any]:
-        """Records that came when all their windows were closed, as `event_time` saw them."""
+        """Records that arrived after all their windows were closed, as `event_time` saw them."""
         clock = next((n for n in reversed(list(self._node.ancestors())) if n.kind == "event_time"), None)
         if clock is None:
             raise GraphRefused("Nothing is late without event_time before it.")
@@ -209,20 +214,22 @@ class Stream(Generic[T]):
 
     @property
     def errors(self) -> Stream[Failure]:
-        """Records that the last step could not take. Without it, such a record stops its task."""
+        """Records that the last step could not process. Without this stream, such a record stops its task."""
         return Stream(self._flow, GraphNode("errors", (self._node,), side="errors"))
 
     def dead_letters(self, name: str, *, value: type[Any] | None = None) -> Self:
-        """Keep what the last step cannot take, under a name; `fencepost flows replay` gives it to the step.
+        """Store records that the last step cannot process, under a name; `fencepost flows replay` retries
+        them.
 
-        Records are kept as plain data; `value` is the type that each is made again.
+        Records are stored as plain data; `value` is the type that each is converted to for the replay.
         """
         retried = with_replays(self._node, self._flow.name, name, value)
         failures: Stream[Failure] = Stream(self._flow, GraphNode("errors", (retried,), side="errors"))
         return type(self)(failures.sink(DeadLetterSink(self._flow.name, name)), retried)
 
     def sink(self, sink: Sink) -> Flow:
-        """End the branch. Raises GuaranteeNotMet if the flow was asked for more than this can keep."""
+        """End the branch. Raises GuaranteeNotMet if the flow asks for a higher guarantee than the branch
+        can keep."""
         node = self._next("sink", sink=sink)
         if isinstance(sink.on_reject, DeadLetters):
             node = with_rejected(node, self._flow.name, sink.on_reject)
@@ -231,7 +238,8 @@ class Stream(Generic[T]):
         promises = [(f"the source {source.name}", source.promise) for source in sources]
         promises.append((f"the sink {type(sink).__name__}", sink.promise))
         require(Guarantee.named(flow.guarantee), promises)
-        # What fails, fails when it comes: of the step itself only its answers wait for the commit.
+        # A failure is emitted when the record arrives: only the results of the step itself wait for the
+        # commit.
         before = self._node.parents[0].parents if self._node.side == "errors" else (self._node,)
         if not sink.keyed and any(node.at_commit for last in before for node in last.ancestors()):
             raise GraphRefused(
@@ -245,7 +253,7 @@ class Stream(Generic[T]):
 
 
 class KeyedStream(Stream[T], Generic[K, T]):
-    """Records with a key; steps may remember something for each."""
+    """Records with a key; steps may keep state for each key."""
 
     def fold(
         self,
@@ -257,8 +265,8 @@ class KeyedStream(Stream[T], Generic[K, T]):
         name: str = "",
         version: int = 1,
     ) -> Stream[tuple[K, U]]:
-        """One running value a key, as (key, value): once a commit for each changed key, or for `each`
-        record."""
+        """Keep one running value per key, and emit (key, value): once per commit for each changed key, or
+        with emit="each" for every record."""
         if emit not in ("commit", "each"):
             raise GraphRefused(f"emit is {emit!r}; allowed: 'commit' or 'each'.")
         each = emit == "each"
@@ -308,7 +316,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
         name: str = "",
         version: int = 1,
     ) -> KeyedStream[K, U]:
-        """`function(state, value)` answers the new state (None forgets the key) and what to emit."""
+        """`function(state, value)` returns the new state (None deletes the key's state) and what to emit."""
         return KeyedStream(
             self._flow,
             self._keyed(
@@ -324,7 +332,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def process(
         self, process: Callable[[], keyed_steps.Process], *, state: type[Any] | None = None, name: str = ""
     ) -> KeyedStream[K, Any]:
-        """A step of your own with state and timers; `process` makes one for each task."""
+        """A user-defined step with state and timers; `process` makes one for each task."""
         return KeyedStream(
             self._flow,
             self._keyed(
@@ -340,7 +348,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def dedup(
         self, identify: Callable[[T], Any], *, ttl: float | None = None, name: str = ""
     ) -> KeyedStream[K, T]:
-        """Let the first record with an id pass, for each key; with `ttl`, within so many seconds."""
+        """Pass only the first record with an id, for each key; with `ttl`, within that many seconds."""
         return KeyedStream(
             self._flow,
             self._keyed(
@@ -367,7 +375,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def join(
         self, other: KeyedStream[K, U], join: Callable[[T, U], V], *, window: Tumbling, name: str = ""
     ) -> KeyedStream[K, V]:
-        """Pairs of one key within a window of event time."""
+        """Emit pairs of records of one key within a window of event time."""
         node = self._keyed(
             "join",
             lambda: window_steps.WindowJoin(window, join),
@@ -387,7 +395,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
 
 
 class Windowed(Generic[K, T]):
-    """Keyed records by window; an aggregate makes them a stream again, one result a window and key."""
+    """Keyed records by window; an aggregate turns them into a stream again, one result per window and key."""
 
     def __init__(self, keyed: KeyedStream[K, T], window: Window) -> None:
         self._stream = keyed
@@ -403,8 +411,8 @@ class Windowed(Generic[K, T]):
         version: int = 1,
         ordered: bool = True,
     ) -> Stream[WindowResult]:
-        """`initial()` begins each window; `ordered=False` says that the order of the records is all the
-        same."""
+        """`initial()` begins each window; `ordered=False` declares that the order of the records does not
+        matter."""
         window = self._window
 
         def make() -> steps.Step:
@@ -461,7 +469,7 @@ class Windowed(Generic[K, T]):
 
 
 def _known_by(stream: Stream[U], *functions: Callable[..., Any]) -> Stream[U]:
-    """By what the user gave, not by what we made of it."""
+    """Identify the step by the functions that the user gave, not by the wrappers made from them."""
     node = stream._node  # pyright: ignore[reportPrivateUsage]
     return Stream(stream._flow, replace(node, functions=functions))  # pyright: ignore[reportPrivateUsage]
 

@@ -1,4 +1,4 @@
-"""What a flow promises, computed when its graph is built: the least of its source and its sinks."""
+"""The guarantee of a flow, computed when its graph is built: the lowest of its sources and its sinks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.flows.errors import GuaranteeNotMet
 
 
 class Guarantee(IntEnum):
-    """Ordered: a higher one includes the lower."""
+    """Ordered: a higher guarantee includes the lower ones."""
 
     AT_MOST_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -31,7 +31,7 @@ class Guarantee(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What one source or sink keeps at best, why, and what could be used instead."""
+    """The highest guarantee that one source or sink keeps, why, and what could be used instead."""
 
     guarantee: Guarantee
     reason: str
@@ -44,7 +44,7 @@ AT_MOST_ONCE = Guarantee.AT_MOST_ONCE
 
 
 def require(asked: Guarantee, promises: Sequence[tuple[str, Promise]]) -> None:
-    """Raise with every part that cannot keep what was asked."""
+    """Raise GuaranteeNotMet, naming every part that cannot keep the requested guarantee."""
     broken = [(name, promise) for name, promise in promises if promise.guarantee < asked]
     if broken:
         raise GuaranteeNotMet("\n".join(_user_error(asked, name, promise) for name, promise in broken))

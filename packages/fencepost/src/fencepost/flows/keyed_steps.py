@@ -15,7 +15,8 @@ Stateful = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 
 
 class Fold(Step):
-    """One running value a key. Emits (key, value) for each record, or once a commit for each changed key."""
+    """One running value per key. Emits (key, value) for each record, or once per commit for each changed
+    key."""
 
     def __init__(self, initial: Any, function: Folding, *, each: bool, kind: type[Any] | None = None) -> None:
         super().__init__()
@@ -58,9 +59,9 @@ class Fold(Step):
 
 
 class StatefulMap(Step):
-    """`function(state, value)` answers the new state (None forgets the key) and what to emit.
+    """`function(state, value)` returns the new state (None deletes the key's state) and what to emit.
 
-    With a time to live a key is forgotten when the watermark has passed its last record by that much.
+    With a time to live, a key's state is deleted when the watermark has passed its last record by that much.
     """
 
     def __init__(self, function: Stateful, ttl_seconds: float | None, kind: type[Any] | None = None) -> None:
@@ -100,7 +101,7 @@ class StatefulMap(Step):
         return made
 
     def _is_over(self, key: Any, time: float | None) -> bool:
-        """Judged by the record, not by when the sweep came: a replay must not depend on batches."""
+        """Decided by the record's time, not by when the sweep ran: a replay must not depend on batches."""
         touched = self._touched.values.get(key)
         return (
             self._ttl_seconds is not None
@@ -110,7 +111,7 @@ class StatefulMap(Step):
 
 
 class Dedup(Step):
-    """Lets the first record with an id pass, for each key."""
+    """Passes only the first record with an id, for each key."""
 
     def __init__(self, identify: Callable[[Any], Any], ttl_seconds: float | None) -> None:
         super().__init__()
@@ -141,7 +142,7 @@ class Dedup(Step):
 
 
 class Lookup(Step):
-    """Joins each record with the newest row of its key: port 0 brings records, port 1 rows."""
+    """Joins each record with the newest row of its key: records arrive on port 0, rows on port 1."""
 
     def __init__(self, join: Callable[[Any, Any], Any], kind: type[Any] | None) -> None:
         super().__init__()
@@ -162,7 +163,7 @@ class Lookup(Step):
 
 
 class Context:
-    """What a `Process` works with: its key, its state, the time of what it is called for."""
+    """What a `Process` works with: its key, its state, and the time of the record or timer."""
 
     def __init__(self, key: Any, state: Any, time: float | None) -> None:
         self.key = key
@@ -175,12 +176,12 @@ class Context:
         self.emitted.append(value)
 
     def call_at(self, time: float) -> None:
-        """Ask for `on_timer` when the watermark, or a record of this key, has reached `time`."""
+        """Schedule `on_timer` for when the watermark, or a record of this key, has reached `time`."""
         self.timers.append(time)
 
 
 class Process(Protocol):
-    """A step with timers, written by a user. What it knows of a key is `context.state`, plain data."""
+    """A user-defined step with timers. Its state for a key is `context.state`, plain data."""
 
     def on_record(self, context: Context, value: Any) -> None: ...
 
@@ -213,7 +214,7 @@ class ProcessStep(Step):
         while self._due and self._due[0][0] <= watermark:
             at, _, key = heapq.heappop(self._due)
             if at in self._timers.values.get(key, ()):
-                # A timer has no record: what fails has no value, only its key and its time.
+                # A timer has no record: a failure has no value, only its key and its time.
                 fired.extend(await self.each([(None, key, at, 0)], self._fire_alone))
         await self.emit(fired)
 

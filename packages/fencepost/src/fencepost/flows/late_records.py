@@ -1,4 +1,4 @@
-"""What is told of records that came too late: a few of them in words, and now and then a line in the log."""
+"""Reports on late records: a few samples as text, and at intervals a line in the log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def late_samples(late: Batch) -> list[Json]:
 
 
 class LateLog:
-    """At most a line a minute for a task, however many records are late: the line says how many there
-    were."""
+    """Logs at most one line per minute for a task, however many records are late: the line has their
+    number."""
 
     def __init__(self, flow: str, task: str) -> None:
         self._flow = flow
@@ -30,7 +30,7 @@ class LateLog:
         self._tells_at = 0.0
 
     def saw(self, late: Batch) -> None:
-        """After the commit that has passed them by."""
+        """Called after the commit that skips them."""
         self._untold += len(late)
         if not late or time.monotonic() < self._tells_at:
             return

@@ -1,8 +1,7 @@
-"""The stateful steps of a flow, as the database has accepted them one after the other.
+"""The stateful steps of a flow, in each version that the database has accepted.
 
-A state is stored under the layout that its worker ran with. Under a later one its steps are found by
-what was renamed
-and dropped on the way.
+A state is stored under the layout that its worker ran with. Under a later layout its steps are found through
+the renames and drops in between.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fencepost.flows.errors import StateMismatch
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
-    """How one layout became of another: `origin` is the one before it, or that of a savepoint."""
+    """How one layout was derived from another: `origin` is the previous one, or that of a savepoint."""
 
     layout: int
     origin: int
@@ -25,13 +24,13 @@ class LayoutChange:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout that a worker runs with, and those that led to it."""
+    """The layout that a worker runs with, and the layouts before it."""
 
     number: int = 0
     changes: Mapping[int, LayoutChange] = field(default_factory=dict[int, LayoutChange])
 
     def name_of(self, step: str, since: int) -> str | None:
-        """What a step of an earlier layout is called now; None if its state was dropped."""
+        """The current name of a step of an earlier layout; None if its state was dropped."""
         name = step
         for change in self._since(since):
             if name in change.dropped:
@@ -40,7 +39,7 @@ class Layout:
         return name
 
     def _since(self, since: int) -> list[LayoutChange]:
-        """The changes that lead here, the first one first."""
+        """The changes from that layout to this one, the oldest first."""
         way: list[LayoutChange] = []
         number = self.number
         while number > since:

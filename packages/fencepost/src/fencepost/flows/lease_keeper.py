@@ -1,7 +1,7 @@
-"""Leases of a worker, renewed by a thread with a connection of its own.
+"""The leases of a worker, renewed by a thread with its own connection.
 
-A step that blocks the event loop must not cost a lease. What is lost is told to the loop, which stops the
-task; if it comes too late, the database refuses the task's commit.
+A step that blocks the event loop must not cost a lease. The thread reports a lost lease to the loop, which
+stops the task; if that comes too late, the database refuses the task's commit.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _log = get_logger(__name__)
 CLOSE_SECONDS = 5.0
 CONNECT_SECONDS = 5
 REST_SECONDS = 1.0
-"""So long a connection is kept for the next lease: a worker takes many, and then none."""
+"""How long a connection is kept for the next lease: a worker takes many leases at once, and then none."""
 
 
 class LeaseKeeper:
-    """What this worker holds. `on_lost` is called from the thread."""
+    """The leases that this worker holds. `on_lost` is called from the thread."""
 
     def __init__(
         self, url: str, owner: str, ttl_seconds: float, beat_seconds: float, on_lost: Callable[[str], None]
@@ -58,7 +58,7 @@ class LeaseKeeper:
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     async def acquire(self, resource: str) -> Lease | None:
-        """Take a resource, also from a holder that stands still inside a fence; None while somebody has
+        """Take a resource, also from a holder that stalls inside a fence; None while another worker holds
         it."""
         with suppress(NotOwner):
             takeover = eviction.of_lease(resource, self._owner, self._ttl_seconds, grace_seconds=0)
@@ -69,7 +69,7 @@ class LeaseKeeper:
         return None
 
     async def release(self, resource: str) -> None:
-        """Give it up, if it is still ours."""
+        """Release the resource, if this worker still holds it."""
         with self._lock:
             held = self._held.pop(resource, None)
         if held is not None:
@@ -78,7 +78,7 @@ class LeaseKeeper:
                     await run(connection, kernel_lease.release(held))
 
     async def release_all(self) -> None:
-        """Give up everything that is still ours, in one statement."""
+        """Release everything that this worker still holds, in one statement."""
         with self._lock:
             held = list(self._held.values())
             self._held.clear()
@@ -88,7 +88,8 @@ class LeaseKeeper:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-        """Outside every pool: a pool's may all be waiting. Who needs a second one has it for once."""
+        """A connection outside every pool: those of a pool may all be in use. A concurrent call opens a
+        temporary second one."""
         connection, self._resting = self._resting, None
         if connection is None:
             connection = await psycopg.AsyncConnection.connect(
@@ -107,7 +108,7 @@ class LeaseKeeper:
         return self._resting is None and not self._closing.is_set()
 
     def _part_with(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Unless somebody has it again."""
+        """Close the connection, unless it is in use again."""
         if self._resting is connection:
             self._resting = None
             connection.pgconn.finish()
@@ -120,7 +121,7 @@ class LeaseKeeper:
                 if held:
                     self._beat(held)
             except Exception as error:
-                # The thread goes on whatever happens: all tasks of this worker hang on it.
+                # The thread continues after any error: all tasks of this worker depend on it.
                 _log.warning("flow_leases_not_renewed", error=f"{type(error).__name__}: {error}")
                 self._connection = None
             announce("flows.renewed")

@@ -1,7 +1,7 @@
-"""The stated merge of several source partitions: by event time, then partition, then place in it.
+"""The merge of several source partitions in a defined order: by event time, then partition, then place in it.
 
 Records wait until the watermark of every partition has passed them; then their order is the same in every
-run, whoever was faster. Waiting records are part of the task's state.
+run, whichever partition was faster. Waiting records are part of the task's state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Waiting = tuple[float, str, int, int, Any]
 
 
 class TimeMerge:
-    """Holds records back until their turn. `waiting` is plain data but for the records' keys."""
+    """Holds records back until every watermark has passed them. `waiting` is plain data except the records'
+    keys."""
 
     def __init__(self) -> None:
         self._waiting: list[Waiting] = []
@@ -30,13 +31,13 @@ class TimeMerge:
     def add(self, sender: str, entrance: int, records: Batch) -> None:
         place = self._places.get(sender, 0)
         for number, record in enumerate(records, place):
-            # A record without a time of its own (from a side stream) waits for nobody.
+            # A record without its own time (from a side stream) does not wait.
             time = float(record[2]) if record[2] is not None else float("-inf")
             self._waiting.append((time, sender, number, entrance, record))
         self._places[sender] = place + len(records)
 
     def release(self, watermark: float) -> list[tuple[int, Batch]]:
-        """What all partitions have passed, in order, as runs for one entrance each."""
+        """The records that all partitions have passed, in order, as runs for one entrance each."""
         ready = sorted((w for w in self._waiting if w[0] < watermark), key=lambda w: w[:4])
         if ready:
             self._waiting = [w for w in self._waiting if w[0] >= watermark]
@@ -48,7 +49,8 @@ class TimeMerge:
         return runs
 
     def dump(self, declared: Sequence[bool]) -> list[Any]:
-        """Ready for MessagePack. What came through an entrance with a declared type is plain data."""
+        """The waiting records, ready for MessagePack. Records from an entrance with a declared type are plain
+        data."""
         return [
             self._places,
             [
@@ -66,7 +68,7 @@ class TimeMerge:
     def load(
         self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]], numbers: Mapping[int, int]
     ) -> None:
-        """`numbers` are the entrances of today by those of when it was stored; others are gone."""
+        """`numbers` maps the stored entrance numbers to the current ones; entrances not in it are gone."""
         self._places = dict(dumped[0])
         self._waiting = [
             (

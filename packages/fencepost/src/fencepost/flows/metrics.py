@@ -1,4 +1,4 @@
-"""What flows count. Labels are names that stand in the code: the flow, never a key or a partition."""
+"""The metrics of flows. Label values are names from the code: the flow, never a key or a partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 
 @dataclass(frozen=True, slots=True)
 class FlowMetrics:
-    """Low-cardinality labels only: which task it was is in the log."""
+    """Low-cardinality labels only: the log names the task."""
 
     records: Counter
     durable: Counter

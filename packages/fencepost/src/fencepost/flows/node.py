@@ -1,4 +1,4 @@
-"""One place of a graph."""
+"""One node of a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.flows.windows import Window
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphNode:
-    """One place of the graph. Two nodes are equal only if they are the same."""
+    """One node of the graph. Nodes compare by identity."""
 
     kind: str
     parents: tuple[GraphNode, ...] = ()
@@ -22,23 +22,23 @@ class GraphNode:
     source: Source | None = None
     sink: Sink | None = None
     side: str = ""
-    """`late` or `errors`: what of its parent it carries."""
+    """`late` or `errors`: which side output of its parent it carries."""
     name: str = ""
     ordered: bool = False
-    """Whether the order of the records of a key changes what it answers."""
+    """Whether the order of the records of a key changes its result."""
     timers: bool = False
     needs_time: bool = False
     needs_key: bool = False
     at_commit: bool = False
-    """Whether it speaks at commits only, so that how often depends on when they were."""
+    """Whether it emits at commits only, so that how often it emits depends on when commits happen."""
     version: int = 1
     functions: tuple[Callable[..., Any], ...] = ()
-    """What a user gave it: a part of who it is from one release to the next."""
+    """The functions that the user gave: part of the step's identity from one release to the next."""
     window: Window | None = None
-    """What it gathers records in."""
+    """The window in which it gathers records."""
     groups: int | None = None
     value: type[Any] | None = None
-    """What the records of a key_by are made of again behind an exchange, which carries plain data."""
+    """The type that records of a key_by are converted to after an exchange, which carries plain data."""
 
     def ancestors(self) -> Iterator[GraphNode]:
         """The node and everything before it, each once, parents first."""

@@ -1,8 +1,9 @@
-"""A graph made ready to run: heads, which read source partitions, and bodies, which hold state and sinks.
+"""A graph prepared to run: source stages, which read source partitions, and keyed stages, which hold state
+and sinks.
 
-A head is everything before the first `key_by`: it has no state but the watermark of its partition. Its
-borders (a `key_by`, or a sink that follows without one) are the entrances of a body. Head and body may be one
-task, or many tasks with channels between them: neither knows.
+A source stage is everything before the first `key_by`: its only state is the watermark of its partition. Its
+borders (a `key_by`, or a sink that follows without one) are the entrances of a keyed stage. Both stages may
+run in one task, or in many tasks with channels between them: neither depends on which.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ HEAD, BORDER, BODY = "head", "border", "body"
 
 
 class FlowPlan:
-    """What all tasks of a flow share: the nodes in order, their names, and on which side each stands."""
+    """What all tasks of a flow share: the nodes in order, their names, and the stage of each."""
 
     def __init__(self, flow: Flow) -> None:
         if not flow.sinks:
@@ -53,12 +54,12 @@ class FlowPlan:
 
     @cached_property
     def is_one(self) -> bool:
-        """Whether, without key groups, one body takes every partition."""
+        """Whether, without key groups, one keyed stage takes every partition."""
         return self.is_keyed or any(section == BODY for section in self.sections.values())
 
     @cached_property
     def groups(self) -> int | None:
-        """Over how many key groups the body is spread; None when it is one."""
+        """The number of key groups of the keyed stage; None without key groups."""
         asked = {node.groups for node in self.borders if node.kind == "key_by"}
         if len(asked) > 1:
             raise GraphRefused(
@@ -71,7 +72,7 @@ class FlowPlan:
         return any(node.kind == "event_time" for node in self.nodes)
 
     def revivers(self) -> list[Callable[[Any], Any]]:
-        """For each entrance: from what was stored or sent to what the steps know."""
+        """For each entrance: a function from what was stored or sent to what the steps work with."""
         return [*(reviver(border.value) for border in self.borders), reviver(None)]
 
     def declared(self) -> list[bool]:
@@ -80,20 +81,22 @@ class FlowPlan:
 
     @property
     def late_entrance(self) -> int:
-        """Where late records come in to be counted: behind the borders."""
+        """The entrance through which late records are counted: the number after the borders."""
         return len(self.borders)
 
     def windows_behind(self, clock: GraphNode) -> list[Window]:
-        """The windows that records of an event_time come to."""
+        """The windows that records of an event_time reach."""
         return [node.window for node in self.nodes if node.window is not None and clock in node.ancestors()]
 
     def windows_decide(self, clock: GraphNode) -> bool:
-        """Whether the windows alone know what is late: sessions are open by key, and several must agree."""
+        """Whether only the windows can decide what is late: sessions are open by key, and several windows
+        must agree."""
         windows = self.windows_behind(clock)
         return len(windows) > 1 or any(isinstance(window, Session) for window in windows)
 
     def is_late(self, clock: GraphNode) -> Callable[[float, float], bool]:
-        """Whether a time behind a watermark is late, as far as the two alone tell. Without windows it is."""
+        """Whether a time is late for a watermark, as far as the two alone decide it. Without windows it
+        is."""
         windows = self.windows_behind(clock)
         if self.windows_decide(clock):
             return lambda time, watermark: False
@@ -101,7 +104,8 @@ class FlowPlan:
         return lambda time, watermark: all(window.last_end(time) <= watermark for window in fixed)
 
     def must_merge(self, senders: int) -> bool:
-        """Whether records must be put in order before the body: it depends on it, and nobody else does it."""
+        """Whether records must be ordered before the keyed stage: its result depends on their order, and no
+        other part orders them."""
         body = [node for node in self.nodes if self.sections[node] == BODY]
         if not self.has_time:
             return False
@@ -111,7 +115,7 @@ class FlowPlan:
         return {self.names[node]: node.version for node in self.nodes if node.needs_key}
 
     def picture(self) -> dict[str, Any]:
-        """The graph as data, for a console."""
+        """The graph as data, for the console."""
         numbers = {node: number for number, node in enumerate(self.nodes)}
         return {
             "nodes": [
@@ -145,9 +149,8 @@ class FlowPlan:
         return sections
 
     def _names(self) -> dict[GraphNode, str]:
-        """Given, or for a step with state derived from its place, so that it stays; for others the kind
-        and its
-        number."""
+        """The given name; for a step with state, one derived from its place, so that it is stable; for others
+        the kind and its number."""
         names = {
             node: derived_name(node) if node.needs_key and not node.name else self.places[node]
             for node in self.nodes
@@ -162,7 +165,7 @@ class FlowPlan:
         return names
 
     def _places(self) -> dict[GraphNode, str]:
-        """Given, or the kind and its number in the graph."""
+        """The given name, or the kind and its number in the graph."""
         places: dict[GraphNode, str] = {}
         for node in self.nodes:
             number = 1 + sum(1 for other in places if other.kind == node.kind)
@@ -170,7 +173,7 @@ class FlowPlan:
         return places
 
     def steps(self) -> dict[str, Any]:
-        """The steps with state, by name: what the database compares with those that it knows."""
+        """The steps with state, by name: the database compares them with the stored ones."""
         return {
             self.names[node]: {
                 "kind": node.kind,
@@ -186,7 +189,7 @@ class FlowPlan:
         }
 
     def entrances(self) -> list[str]:
-        """The borders by names that stay. Of two with one name each gets the same records."""
+        """The borders by stable names. Two borders with the same name get the same records."""
         found: list[str] = []
         for border in self.borders:
             name = derived_name(border)
@@ -251,7 +254,7 @@ def _connect(parent: Step, step: Step, side: str, port: int) -> None:
 
 
 class SourceStage:
-    """One source partition on its way to the borders. `paced` leaves others their turns meanwhile."""
+    """Processes one source partition up to the borders. `paced` lets other tasks run in between."""
 
     def __init__(self, program: FlowPlan, source: GraphNode, *, paced: bool = False) -> None:
         reached = {source}
@@ -277,7 +280,7 @@ class SourceStage:
 
     @property
     def watermark(self) -> float | None:
-        """None where nothing is in event time: such a partition holds nobody up."""
+        """None where nothing is in event time: such a partition does not hold the watermark back."""
         return min((clock.watermark for clock in self._clocks), default=None)
 
     def restore(self, watermark: float | None) -> None:
@@ -286,7 +289,7 @@ class SourceStage:
                 clock.watermark = watermark
 
     async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
-        """Records by the number of their border, in the order in which they came."""
+        """Process values; returns records by the number of their border, in order of arrival."""
         await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
         runs = [(number, end.take()) for number, end in self._ends]
         late = self._late.take()
@@ -302,7 +305,7 @@ class SourceStage:
 
 
 class KeyedStage:
-    """The keyed side, with its states and what its sinks are to get. `paced` is as for a head."""
+    """The keyed stage, with its states and the pending values of its sinks. `paced` is as for SourceStage."""
 
     def __init__(
         self, program: FlowPlan, *, senders: int, paced: bool = False, layout: Layout | None = None
@@ -360,7 +363,7 @@ class KeyedStage:
                 await side.push([record], 0)
 
     async def advance(self, watermark: float | None) -> None:
-        """The least watermark of all senders; None when nothing is in event time."""
+        """Advance to the lowest watermark of all senders; None when nothing is in event time."""
         if watermark is None or watermark <= self._watermark:
             return
         self._watermark = watermark
@@ -376,17 +379,18 @@ class KeyedStage:
 
     @property
     def pending(self) -> int:
-        """How many values wait for the sinks."""
+        """How many values are pending for the sinks."""
         return sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
 
     @property
     def merges(self) -> bool:
-        """Whether records wait for their turn, so that what is worked on may have been read before."""
+        """Whether records wait in the merge, so that a record may have been read earlier than it is
+        processed."""
         return self._merge is not None
 
     @property
     def waiting(self) -> int:
-        """How many records wait for their turn in the merge."""
+        """How many records wait in the merge."""
         return len(self._merge) if self._merge is not None else 0
 
     @property
@@ -394,11 +398,11 @@ class KeyedStage:
         return self._merge is not None or any(step.states for step in self._steps)
 
     def take(self) -> list[list[Any]]:
-        """What each sink is to get, in the order of the graph's sinks."""
+        """Take the pending values of each sink, in the order of the graph's sinks."""
         return [[record[0] for record in sink.take()] for sink in self._sinks if isinstance(sink, Collect)]
 
     def take_late(self) -> Batch:
-        """Records that no window took, since they were taken last."""
+        """Take the records that no window took, since the last call."""
         late, self.late = self.late, []
         return late
 
@@ -414,7 +418,7 @@ class KeyedStage:
             state.clean()
 
     async def load(self, documents: Sequence[Document]) -> None:
-        """A whole state and the changes that followed it. Others get their turn meanwhile."""
+        """Load a whole state and the changes that followed it. Other tasks can run in between."""
         states = self._states()
         for document in documents:
             for name, pairs in self._migrated(document):
@@ -435,7 +439,7 @@ class KeyedStage:
             step.loaded()
 
     def _migrated(self, document: Document) -> Iterator[tuple[str, Iterable[list[Any]]]]:
-        """The pairs of each step, piece by piece; a migration gets all of them at once."""
+        """The pairs of each step, in pieces; a migration gets all of them at once."""
         today = self._program.versions()
         migrations = self._program.flow.migrations
         for stored_name, pairs in document.steps.items():
@@ -458,9 +462,9 @@ class KeyedStage:
                 )
 
     def _numbers(self, before: Sequence[str]) -> dict[int, int]:
-        """From the entrances as they were numbered when it was stored to those of today. What waits for
-        one that is
-        gone is dropped with it; the only one that changed goes on as what it became."""
+        """Map the entrance numbers of the stored state to the current ones. Records that wait for an entrance
+        that is gone are dropped with it; if exactly one entrance changed, its records continue under its new
+        name."""
         today = self._program.entrances()
         if not before:
             return {number: number for number in range(len(today))}
@@ -485,8 +489,8 @@ class KeyedStage:
 
 
 def least(watermarks: Sequence[float | None]) -> float | None:
-    """The watermark of several senders: untimed ones hold nobody up; with none in event time there is
-    none."""
+    """The lowest watermark of several senders: senders without event time do not hold it back; None if none
+    has event time."""
     timed = [watermark for watermark in watermarks if watermark is not None]
     return min(timed) if timed else None
 

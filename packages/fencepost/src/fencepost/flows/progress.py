@@ -1,4 +1,4 @@
-"""How far a flow has come in the sources that end: from what is committed, whoever committed it."""
+"""The progress of a flow in sources that end, computed from what all its tasks have committed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.flows.units import divide, senders_of
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of one partition of a source: the offset that all effects have passed, and the one at which it ends."""
+    """Of one source partition: the offset that all effects have passed, and the one at which it ends."""
 
     sender: str
     at: int
@@ -23,7 +23,7 @@ class Progress:
 
 
 def progress_of(program: FlowPlan, frontiers: Sequence[TaskFrontier]) -> list[Progress]:
-    """For each partition whose end is known; what nobody has committed yet stands at 0."""
+    """For each partition whose end is known; a partition without a commit is at 0."""
     stored = {each.resource: Frontier.from_json(each.frontier) for each in frontiers}
     units = [unit for unit in divide(program) if unit.commits]
     found: list[Progress] = []

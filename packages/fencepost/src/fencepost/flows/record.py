@@ -1,4 +1,4 @@
-"""What flows carry: records inside, a few named values at the borders."""
+"""The values in flows: internal records, and a few named values at sources and sinks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import msgspec
 T = TypeVar("T")
 
 Offset = int | str
-"""A place in one source partition: a number, or an entry id of Redis. `order` compares two of them."""
+"""A position in one source partition: a number, or an entry id of Redis. `order` compares two of them."""
 
 Record = tuple[Any, Any, "float | None", int]
-"""Value, key, event time, and which of the records that were read together it came from."""
+"""Value, key, event time, and the index of the input record it came from, within the records read
+together."""
 
 END = float("inf")
-"""The watermark behind the last record of a source that ends."""
+"""The watermark after the last record of a source that ends."""
 
 
 def order(offset: Offset) -> tuple[int, ...]:
-    """Entry ids compare by their two numbers, not by their text."""
+    """A sort key for an offset: entry ids compare by their two numbers, not by their text."""
     if isinstance(offset, int):
         return (offset,)
     milliseconds, _, sequence = offset.partition("-")
@@ -32,16 +33,16 @@ def is_after(offset: Offset, other: Offset | None) -> bool:
 
 
 class Behind(float):
-    """The time of a record that came behind the watermark of its partition, and is not known to be late.
+    """The time of a record that arrived behind the watermark of its partition and is not known to be late.
 
-    It goes with the record through all steps. Each window says whether it takes it; when none has and one has
-    refused it, the record is late.
+    It goes with the record through all steps. Each window reports whether it takes the record; when none has
+    taken it and one has refused it, the record is late.
     """
 
     watermark: float = float("-inf")
-    """Of its partition, when it came: a window that ends there or before is closed for it."""
+    """Of its partition, on arrival: a window that ends there or before is closed for the record."""
     clock: str = ""
-    """The name of the step that gave it its time."""
+    """The name of the step that set its time."""
     value: Any = None
     """The record as that step saw it."""
     refused: bool = False
@@ -59,23 +60,23 @@ class Behind(float):
 
 
 def closed_until(time: float) -> float:
-    """Up to where windows are closed for a record with this time. For one that came in time, none is that it
-    belongs to."""
+    """The time up to which windows are closed for a record with this time. For a record that arrived in
+    time, no window that it belongs to is closed."""
     return time.watermark if type(time) is Behind else float("-inf")
 
 
 def settle(time: float, *, taken: bool) -> None:
-    """A window has taken a record, or all its windows were closed."""
+    """Report that a window has taken a record, or that all its windows were closed."""
     if type(time) is Behind:
         time.taken = time.taken or taken
         time.refused = time.refused or not taken
 
 
 class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fencepost", tag="record"):
-    """A value with the id by which a sink recognises it when it comes again.
+    """A value with the id by which a sink recognises it when it arrives again.
 
-    As plain data, in a checkpoint or a channel, it has a mark of its own: a user's document with an id and a
-    value is not one.
+    As plain data, in a checkpoint or a channel, it has its own tag: a user's document with an id and a value
+    is not taken for one.
     """
 
     id: str
@@ -83,18 +84,18 @@ class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fence
 
     @classmethod
     def of(cls, plain: Any) -> IdempotentRecord[Any] | None:
-        """The record that plain data was made of; None if it is something else."""
+        """Convert plain data back to the record it was made from; None if it is something else."""
         if isinstance(plain, cls):
             return plain
         if isinstance(plain, dict) and plain.keys() == {"fencepost", "id", "value"}:  # pyright: ignore[reportUnknownMemberType]
-            # Somebody's own document may have these names too, and other things under them.
+            # A user's document may have these field names too, with other values.
             with suppress(msgspec.ValidationError):
                 return msgspec.convert(plain, IdempotentRecord[Any])
         return None
 
 
 class WindowResult(NamedTuple):
-    """One window of one key, closed."""
+    """The result of one closed window of one key."""
 
     key: Any
     start: float
@@ -103,7 +104,7 @@ class WindowResult(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A record that a step could not take, for the side stream `.errors`."""
+    """A record that a step could not process, for the side stream `.errors`."""
 
     value: Any
     error: str

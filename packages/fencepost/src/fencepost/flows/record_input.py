@@ -1,4 +1,4 @@
-"""Where a task gets its records from: sources directly, or channels."""
+"""The input of a task: sources directly, or channels."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from fencepost.flows.units import RecordSender
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What came of one sender: records by entrance, and the mark that it has reached with them."""
+    """Records of one sender by entrance, and the mark that the sender has reached with them."""
 
     sender: str
     runs: Sequence[tuple[int, Batch]]
     mark: Mark
     watermark: float | None
-    """As the merge counts it: None for a sender without event time, END behind its last record."""
+    """As the merge counts it: None for a sender without event time, END after its last record."""
     count: int
     traces: Traces = ()
     offsets: Sequence[Offset] = ()
-    """Where the records lie; each record knows its place in them."""
+    """The offsets of the records; each record has its index in them."""
 
 
 class RecordInput(Protocol):
     @property
     def heads(self) -> Sequence[SourceStage]:
-        """The heads that it feeds itself."""
+        """The source stages that it feeds itself."""
         ...
 
     async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
-        """What came; with `only`, of these senders: the others have sent more than can be held."""
+        """Read records; with `only`, of these senders: the others have sent more than can be held."""
         ...
 
     async def acknowledge(self, frontier: Frontier) -> None: ...
 
     def taken(self) -> dict[str, int]:
-        """How many records were read so far, by sender that is a partition of a source."""
+        """How many records were read so far, for each sender that is a source partition."""
         ...
 
     async def lags(self) -> dict[str, int | None]:
-        """How much waits behind what was read, by sender: in the source, as far as it can tell, or in
+        """How much waits beyond what was read, by sender: in the source, if it reports that, or in
         channels."""
         ...
 
@@ -57,7 +57,7 @@ class RecordInput(Protocol):
 
 
 class SourceInput:
-    """Reads partitions of sources, in turns, each through a head of its own."""
+    """Reads source partitions in turn, each through its own source stage."""
 
     def __init__(self, program: FlowPlan, senders: Sequence[RecordSender], place: FlowContext) -> None:
         self._program = program
@@ -86,11 +86,11 @@ class SourceInput:
         return list(self._heads.values())
 
     def watermarks(self) -> dict[str, float | None]:
-        """Where each sender stands before anything was read."""
+        """The watermark of each sender before the first read."""
         return {name: self._watermark(name) for name in self._heads}
 
     async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
-        """Of every partition what it has; waits for the first one if none has anything."""
+        """Read what every partition has; if none has anything, wait for the first one that does."""
         names = [name for name in self._readers if only is None or name in only]
         arrivals = [await self._take(name, limit, 0.0) for name in names]
         if names and not any(arrival.count or arrival.mark.ended for arrival in arrivals):
@@ -113,7 +113,7 @@ class SourceInput:
     async def lags(self) -> dict[str, int | None]:
         lags: dict[str, int | None] = {}
         for name in list(self._readers):
-            # Asked for beside the task, which may close its readers meanwhile.
+            # This runs concurrently with the task, which may close its readers meanwhile.
             reader = self._readers.get(name)
             if reader is not None:
                 lags[name] = await reader.lag(self._marks[name].count)
@@ -127,7 +127,7 @@ class SourceInput:
         chunk = await self._readers[name].read(limit, wait_seconds)
         head = self._heads[name]
         if name in self._timeless:
-            # What is late is late for the others: nothing of its own says how far time has come.
+            # Lateness is decided by the other senders' watermarks: a timeless source has none of its own.
             head.restore(least([self._watermark(other) for other in self._heads]))
         with reading(name, chunk.offsets):
             runs = await head.feed(chunk.values) if chunk.values else []
@@ -146,5 +146,5 @@ class SourceInput:
 
 
 def opened(mark: Mark, sender: RecordSender) -> Mark:
-    """Where to begin: what a timeless source has ended with, was only the end of that run."""
+    """Where to begin: the end of a timeless source was only the end of that run."""
     return replace(mark, ended=False) if sender.timeless else mark

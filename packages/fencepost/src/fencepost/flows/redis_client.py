@@ -1,4 +1,4 @@
-"""Redis with bytes: records are not text."""
+"""Redis clients that return bytes: records are not text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CONNECTIONS = 16
 
 
 def connect_bytes(url: str | None, what: str, *, connections_max: int = CONNECTIONS) -> Any:
-    """A client that answers bytes, and the replies of XREAD as Redis sends them: parsing them costs half a
-    read. A command that finds all its connections in use waits for one."""
+    """A client that returns bytes, and the replies of XREAD as Redis sends them: parsing them takes half the
+    time of a read. A command that finds all its connections in use waits for one."""
     if url is None:
         raise StartRefused(f"{what} needs Redis: set REDIS_URL, or give the worker redis_url.")
     client: Any = connect(url, reply_seconds=REPLY_SECONDS, connections_max=connections_max)
@@ -25,11 +25,12 @@ def connect_bytes(url: str | None, what: str, *, connections_max: int = CONNECTI
 
 
 async def check_room(client: Any, wanted: int, setting: str) -> None:
-    """Raise StartRefused if Redis would never allow so many connections."""
+    """Raise StartRefused if Redis would never allow that many connections."""
     try:
         facts: Any = await client.info("clients")
     except redis.ResponseError:
-        # A login that may not ask is not told: then it shows when a connection is refused.
+        # A login without permission to read the limit cannot check it: then a refused connection will show
+        # it.
         return
     allowed = int(facts.get("maxclients", wanted))
     if wanted > allowed:
@@ -40,7 +41,7 @@ async def check_room(client: Any, wanted: int, setting: str) -> None:
 
 
 def entries_of(answer: Any) -> dict[bytes, Any]:
-    """Stream to entries: RESP2 answers pairs, RESP3 a mapping."""
+    """A mapping from stream to entries: RESP2 returns pairs, RESP3 a mapping."""
     if not answer:
         return {}
     return dict(answer.items() if hasattr(answer, "items") else answer)

@@ -1,4 +1,4 @@
-"""Tells what the units of a worker do: to the database for the console, and to the metrics."""
+"""Reports what the units of a worker do: to the database for the console, and to the metrics."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ class Working(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A unit at work. A unit that began again is another sight: its counts begin at 0."""
+    """A running unit. A unit that was restarted is a new view: its counts begin at 0."""
 
     unit: Unit
     lease: Lease
     work: Working
     story: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What stops it, if something does."""
+    """What blocks it, if anything."""
 
 
 class Reporter:
-    """A loop beside the worker's own. What it cannot tell is told next time: nothing depends on it."""
+    """A loop next to the worker's own. A failed report is made up for by the next one: nothing depends on
+    it."""
 
     def __init__(
         self, fp: KernelClient, flow: str, metrics: FlowMetrics, look: Callable[[], Sequence[SourceView]]
@@ -52,8 +53,8 @@ class Reporter:
         self._waiting: dict[tuple[Working, str], SourceLag] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`. To cancel it is not enough: in Python 3.11 `wait_for`, through which redis-py and the
-        pool wait, answers and forgets the cancel when both come at once."""
+        """Run until `stop`. Cancelling is not enough: in Python 3.11 `wait_for`, through which redis-py and
+        the pool wait, returns the result and drops the cancellation when both arrive at once."""
         while not stop.is_set():
             try:
                 await self.tick()

@@ -1,4 +1,4 @@
-"""A savepoint that a person asks for: every task that is held commits first, and those commits are kept."""
+"""A savepoint on request: every task that is held commits first, and those commits are kept."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LOOK_SECONDS = 0.2
 
 
 class RunsCall(Protocol):
-    """`Fencepost.run`, or the like."""
+    """The signature of `Fencepost.run`."""
 
     async def __call__(self, call: Call[T]) -> T: ...
 
 
 async def save(run: RunsCall, name: str, savepoint: str, *, within_seconds: float) -> int:
-    """Keep a commit of every task under a name; answers of how many tasks.
+    """Keep a commit of every task under a name; returns the number of tasks.
 
-    Raises InFlight, and keeps nothing, if a task that somebody holds makes no commit in time. With 0 seconds
-    nobody is asked: the newest commits that there are are kept.
+    Raises InFlight, and keeps nothing, if a task that is held makes no commit in time. With 0 seconds no
+    commit is requested: the newest existing commits are kept.
     """
     if within_seconds > 0:
         await _committed(run, name, within_seconds)

@@ -12,7 +12,7 @@ Positive = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class FlowSettings(LayeredSettings):
-    """One value for the flows of a process."""
+    """Settings shared by all flows of a process."""
 
     lease_seconds: Annotated[Positive, From("FLOW_LEASE_SEC", "flows.lease_sec")] = 5
     heartbeat_seconds: Annotated[Positive, From("FLOW_HEARTBEAT_SEC", "flows.heartbeat_sec")] = 1

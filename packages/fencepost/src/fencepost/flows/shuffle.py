@@ -1,9 +1,10 @@
 """Channels: how records get from the source partitions to the key groups. Redis streams, which may be lost.
 
-An entry is everything that one sender has for one group between two offsets, `after` and `to`. What lies
-between them is a function of the source, so an entry is true whoever sent it, and how often. The receiver
+An entry is everything that one sender has for one group between two offsets, `after` and `to`. Its content is
+a function of the source, so an entry is valid whichever process sent it, and however often. The receiver
 takes an entry only if it continues what was taken before, and drops what it has already: gaps and repeats are
-harmless. A gap is answered by asking the sender to rewind. What is no entry is removed, and is a gap at most.
+harmless. At a gap the receiver asks the sender to rewind. Data that is not an entry is removed, and causes at
+most a gap.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ _log = get_logger(__name__)
 _SEND = (Path(__file__).parent / "shuffle.lua").read_text(encoding="utf-8")
 LOOK_AGAIN_SECONDS = 1.0
 EDITIONS_CLEANED = 5
-"""Of how many editions before its own a sender removes what is left in Redis."""
+"""The number of earlier editions whose data in Redis a sender removes."""
 Runs = Sequence[tuple[int, Batch]]
 
 
 EntryHead = tuple[Offset | None, Offset | None, int | float | None, bool, int | float | None, int]
-"""After, to, the watermark now; whether the sender has ended, its watermark at `to`, and its count there."""
+"""After, to, the current watermark; whether the sender has ended, its watermark at `to`, and its count
+there."""
 Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
-"""By entrance: values with their keys, moments and offsets."""
+"""By entrance: values with their keys, times and offsets."""
 Places = list[tuple[Offset, str]]
 _read_head = msgspec.msgpack.Decoder(EntryHead).decode
 _read_parts = decoder(Parts, found_only=True)
@@ -51,15 +53,16 @@ M = TypeVar("M", bound=tuple[Any, ...])
 
 
 class NoEntry(Exception):
-    """Somebody else wrote it into the channel, or it is damaged."""
+    """Data in the channel that another program wrote, or that is damaged."""
 
 
 class ChannelLost(Exception):
-    """What was sent is gone, or the receiver lacks something: begin again at its frontier."""
+    """Sent entries are gone, or the receiver lacks some: the sender begins again at the receiver's
+    frontier."""
 
 
 def group_of(key: Any, groups: int) -> int:
-    """The same in every process and for ever: Python's own hash is neither."""
+    """The key group of a key. Stable across processes and releases, which Python's own hash is not."""
     return zlib.crc32(key.encode() if isinstance(key, str) else flat(key)) % groups
 
 
@@ -71,8 +74,8 @@ class ChannelKeys:
     group: int
     sender: str
     edition: int = 1
-    """Of the flow: entries name the graph's entrances by number, so those of another graph are not for
-    this one."""
+    """Of the flow: entries name the graph's entrances by number, so those of another graph must not be read
+    by this one."""
 
     def _key(self, what: str) -> str:
         edition = "" if self.edition == 1 else f".{self.edition}"
@@ -92,7 +95,7 @@ class ChannelKeys:
 
 
 class ChannelSender:
-    """The side of one source partition: one channel to each group."""
+    """The sending side of one source partition: one channel to each group."""
 
     def __init__(
         self, redis: Any, flow: str, sender: str, groups: int, length: int, edition: int = 1
@@ -109,7 +112,8 @@ class ChannelSender:
         self._script = redis.register_script(_SEND)
 
     async def begin(self) -> None:
-        """Empty the channels and make them ours. Trimmed, not deleted, so that entry ids go on growing."""
+        """Empty the channels and take them over. They are trimmed, not deleted, so that entry ids keep
+        growing."""
         pipe = self._redis.pipeline(transaction=False)
         for keys in self._before:
             pipe.unlink(keys.stream, keys.incarnation, keys.rewind)
@@ -120,7 +124,7 @@ class ChannelSender:
         await pipe.execute()
 
     async def send(self, entries: Mapping[int, Sequence[Any]]) -> list[int]:
-        """Send an entry to each group; answers the groups whose channel is full."""
+        """Send an entry to each group; returns the groups whose channel is full."""
         await self._load()
         pipe = self._redis.pipeline(transaction=False)
         for group, fields in entries.items():
@@ -141,7 +145,7 @@ class ChannelSender:
         return [group for group, answer in zip(entries, answers, strict=True) if answer == b"full"]
 
     async def check(self, sent: Offset | None, taken: Sequence[Mark]) -> None:
-        """Nothing is being sent: does every receiver have, or still find, what was sent last?"""
+        """While nothing is sent: check that every receiver has, or can still read, what was sent last."""
         pipe = self._redis.pipeline(transaction=False)
         for keys in self._keys:
             pipe.get(keys.incarnation)
@@ -155,7 +159,7 @@ class ChannelSender:
                 raise ChannelLost
 
     async def _load(self) -> None:
-        """A Redis that was restarted or wiped has forgotten the script."""
+        """Load the script: Redis loses it when it is restarted or wiped."""
         if not (await self._redis.script_exists(self._script.sha))[0]:
             await self._redis.script_load(_SEND)
 
@@ -170,9 +174,9 @@ def entries_for(
     traces: Traces = (),
     declared: Sequence[bool] = (),
 ) -> dict[int, list[Any]]:
-    """The entry for each group: also those that get no record learn how far the sender has come.
+    """The entry for each group: groups that get no record also learn the sender's position.
 
-    Through an entrance with a declared type records go as plain data, and are made again by it.
+    Through an entrance with a declared type records are sent as plain data, and converted back by it.
     """
     placed = _spread(runs, offsets, groups)
     traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
@@ -194,7 +198,7 @@ def entries_for(
 
 
 def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tuple[int, Batch]]]:
-    """By group, and by entrance within it."""
+    """Split runs by group, and by entrance within it."""
     parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
     for entrance, records in runs:
         by_group: dict[int, Batch] = {}
@@ -212,8 +216,8 @@ def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tup
 
 
 def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
-    """Values, keys, moments and offsets by entrance. Integers beyond 64 bits are rare, and walked for
-    alone."""
+    """Values, keys, times and offsets by entrance. Integers beyond 64 bits are rare, and only they need the
+    slow path."""
     try:
         return _written_by(marked, part, offsets, declared)
     except OverflowError:
@@ -240,7 +244,7 @@ def _written_by(
 
 
 class ChannelReceiver:
-    """The side of one key group: reads the channels of all senders."""
+    """The receiving side of one key group: reads the channels of all senders."""
 
     def __init__(
         self,
@@ -309,14 +313,15 @@ class ChannelReceiver:
                     await self._remove(name, entry_id.decode())
                     continue
                 except UnknownClass:
-                    # Told, and sent again: what a stranger wrote must not be met for ever.
+                    # Report it, and have it sent again: data of a foreign writer must not fail every read.
                     await self._remove(name, entry_id.decode())
                     raise
                 if arrival is not None:
                     arrivals.append(arrival)
                 repeated = repeated or arrival is None
         if repeated:
-            # What is durable already leads to no commit, and a channel full of it would hold its sender up.
+            # Entries that are already durable lead to no commit, and a channel full of them would block its
+            # sender.
             await self._delete_durable()
         return arrivals
 
@@ -339,7 +344,7 @@ class ChannelReceiver:
         return {}
 
     async def lags(self) -> dict[str, int | None]:
-        """Entries, not records: those of the source are counted by whoever reads it."""
+        """Counts entries, not records: records of the source are counted by the unit that reads it."""
         return {name: len(waiting) for name, waiting in self._unacknowledged.items()}
 
     @property
@@ -347,16 +352,16 @@ class ChannelReceiver:
         return ()
 
     async def close(self) -> None:
-        """The connection is the worker's."""
+        """Does nothing: the worker owns the connection."""
 
     def _look_again(self) -> None:
-        """After a silence from the start: a wiped Redis may give ids that lie before the last one."""
+        """Read from the start again after a silence: a wiped Redis may assign ids below the last one."""
         if time.monotonic() - self._looked_at > LOOK_AGAIN_SECONDS:
             self._looked_at = time.monotonic()
             self._last = dict.fromkeys(self._last, "0")
 
     async def _remove(self, name: str, entry_id: str) -> None:
-        """It would be met again after every start, and nobody would get past it."""
+        """Remove data that is not an entry: otherwise it would block every receiver after every start."""
         _log.warning("channel_entry_unreadable", stream=self._keys[name].stream, entry_id=entry_id)
         await self._redis.xdel(self._keys[name].stream, entry_id)
 
@@ -383,7 +388,7 @@ class ChannelReceiver:
 
 
 def _untaken(members: Sequence[Any], after: Offset | None, mark: Mark) -> Sequence[Any]:
-    """The members of an entry; if it overlaps what was taken, those behind it."""
+    """The members of an entry; if it overlaps what was taken, those after the overlap."""
     overlaps = mark.at is not None and after != mark.at
     return _behind(members, mark.at, 3) if overlaps else members
 
@@ -395,7 +400,7 @@ def _records(members: Sequence[Any], start: int, revive: Callable[[Any], Any]) -
 
 
 def exchanged(program: FlowPlan, entrance: int, records: Batch) -> Batch:
-    """The records as a receiver gets them, without a Redis: for tests."""
+    """The records as a receiver gets them, without Redis: for tests."""
     places = range(1 + max((at for _, _, _, at in records), default=0))
     [(_, members)] = _read_parts(_written([(entrance, records)], places, program.declared()))
     revive = program.revivers()[entrance]
@@ -403,7 +408,7 @@ def exchanged(program: FlowPlan, entrance: int, records: Batch) -> Batch:
 
 
 def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
-    """Those whose offset, which stands at `place` in each, lies behind `at`."""
+    """Those whose offset, at index `place` in each, is after `at`."""
     try:
         return [member for member in members if is_after(member[place], at)]
     except ValueError as error:
@@ -411,7 +416,8 @@ def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
 
 
 def read_entry(fields: Sequence[bytes], entrances: int) -> tuple[EntryHead, Parts, Places]:
-    """What `entries_for` made. NoEntry for anything else: whoever can write to Redis may have left it."""
+    """Decode what `entries_for` made. Raises NoEntry for anything else: any client of Redis may have written
+    it."""
     if list(fields[::2]) not in ([b"h", b"d"], [b"h", b"d", b"t"]) or len(fields) % 2:
         raise NoEntry
     try:

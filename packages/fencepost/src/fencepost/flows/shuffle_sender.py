@@ -1,7 +1,6 @@
 """A unit that reads one source partition and sends its records to the key groups.
 
-It commits nothing: where it begins is the least frontier of the receivers, and it may begin there again at
-any time.
+It commits nothing: it begins at the lowest frontier of the receivers, and may begin there again at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CHECK_SECONDS = 1.0
 
 
 class ShuffleSender:
-    """One source partition on its way to all key groups."""
+    """Sends one source partition to all key groups."""
 
     def __init__(
         self,
@@ -59,14 +58,14 @@ class ShuffleSender:
         self._edition = edition
         self.ended = False
         self.progressed = False
-        """Whether it has got further than where it began."""
+        """Whether it has advanced past the position where it began."""
         self.reader: Reader | None = None
         self.head: SourceStage | None = None
         self.clock = UnitClock()
         self._count = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until it is told to stop, or every receiver has committed the end of the partition."""
+        """Run until stopped, or until every receiver has committed the end of the partition."""
         while not stopping.is_set() and not self.ended:
             try:
                 await self._forward(stopping)
@@ -75,7 +74,7 @@ class ShuffleSender:
                 announce("flows.rewound")
 
     async def traffic(self) -> EdgeStats:
-        """What it has sent so far, for a picture."""
+        """What it has sent so far, for the console."""
         reader, head = self.reader, self.head
         taken, sender = self._count, self._sender.name
         lag = None if reader is None else await reader.lag(taken)
@@ -136,7 +135,7 @@ class ShuffleSender:
                 checked_at = time.monotonic()
                 taken = await self._taken()
                 least = least_mark(taken)
-                # A timeless source may have ended before: that end is over if more was sent since.
+                # A timeless source may have ended before: that end no longer counts if more was sent since.
                 self.ended = chunk.ended and least.ended and (sent is None or not is_after(sent, least.at))
                 if self.ended:
                     return
@@ -172,9 +171,8 @@ class ShuffleSender:
         crash_point("flows.forward.after_send")
 
     async def _taken(self) -> list[Mark]:
-        """How far each group has committed this sender. Raises mismatch when another edition of the flow
-        runs: the
-        groups of that one do not listen here."""
+        """The mark of this sender that each group has committed. Raises mismatch when another edition of the
+        flow runs: the groups of that edition do not read these channels."""
         flow = self._program.flow.name
         await self._place.fp.run(flow_store.check_edition(flow, self._edition))
         found = {each.resource: each for each in await self._place.fp.run(flow_store.frontiers(flow))}

@@ -1,4 +1,4 @@
-"""Keyed state: a mapping that knows what changed since the last commit."""
+"""Keyed state: a mapping that tracks what changed since the last commit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fencepost.flows.record import IdempotentRecord
 
 
 def as_key(value: Any) -> Any:
-    """A key that was stored. Lists were tuples: no key is a list, and older checkpoints have no mark for
-    them."""
+    """Convert a stored key. Lists were tuples: no key is a list, and older checkpoints have no tag for
+    tuples."""
     return tuple(as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -21,13 +21,15 @@ def keep(value: Any) -> Any:
 
 
 class KeyedState:
-    """The state of one step. `values` is the step's own dict; whoever changes a key adds it to `dirty`.
+    """The state of one step. `values` is the step's own dict; code that changes a key adds it to `dirty`.
 
-    A change is written as pairs and removals, so a commit costs what changed and not what is there.
+    A change is written as pairs and removals, so the cost of a commit depends on what changed, not on the
+    size of the state.
     """
 
     def __init__(self, revive: Callable[[Any], Any] = keep, *, declared: bool = False) -> None:
-        """`declared`: the type of the values is, so they are stored as plain data and made again by it."""
+        """With `declared`, the type of the values is known: they are stored as plain data and converted
+        back by it."""
         self.declared = declared
         self.values: dict[Any, Any] = {}
         self.dirty: set[Any] = set()
@@ -43,7 +45,7 @@ class KeyedState:
             self.dirty.add(key)
 
     def delta(self) -> list[Any]:
-        """What changed, as pairs; a pair without a value is a removal."""
+        """The changes as pairs; a pair without a value is a removal."""
         values = self.values
         return [[key, values[key]] if key in values else [key] for key in self.dirty]
 
@@ -54,7 +56,7 @@ class KeyedState:
         self.dirty.clear()
 
     def load(self, pairs: Iterable[list[Any]]) -> None:
-        """Apply what `whole` or `delta` wrote."""
+        """Apply what `whole` or `delta` returned."""
         for pair in pairs:
             key = as_key(pair[0])
             if len(pair) == 1:
@@ -64,19 +66,19 @@ class KeyedState:
 
 
 def as_it_was(stored: Any) -> Any:
-    """Plain data, but for a record with its id, which has a mark of its own."""
+    """Return plain data unchanged, except an IdempotentRecord, which has its own tag and is restored."""
     if isinstance(stored, dict) and stored.get("fencepost") == "record":  # pyright: ignore[reportUnknownMemberType]
         return IdempotentRecord[Any].of(stored) or stored  # pyright: ignore[reportUnknownVariableType]
     return stored  # pyright: ignore[reportUnknownVariableType]
 
 
 def reviver(kind: type[Any] | None) -> Callable[[Any], Any]:
-    """Make stored plain data a value of the declared type again."""
+    """Return a function that converts stored plain data to the declared type."""
     if kind is None:
         return as_it_was
     return lambda stored: msgspec.convert(stored, kind)
 
 
 def state_of(kind: type[Any] | None) -> KeyedState:
-    """For values of a declared type, or of whatever type they have."""
+    """State for values of a declared type, or of any type."""
     return KeyedState(reviver(kind), declared=kind is not None)

@@ -1,7 +1,8 @@
-"""What a checkpoint holds as bytes: packed and unpacked a few keys at a time.
+"""The bytes of a checkpoint: packed and unpacked a few keys at a time.
 
-A whole state at once would be one call, which lets no other thread run: for 1,000,000 keys the thread that
-renews the leases would stand still for a second. To find where each pair begins takes a thirteenth of that.
+To pack a whole state at once would be one call, during which no other thread runs: for 1,000,000 keys the
+thread that renews the leases would stop for a second. To find where each pair begins takes a thirteenth of
+that.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ ARRAY = b"\xdd"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """The state of a body, or what changed of it. The pairs of its steps are still packed."""
+    """The state of a keyed stage, or its changes. The pairs of its steps are still packed."""
 
     versions: dict[str, int]
     steps: dict[str, msgspec.Raw]
     watermark: float
     merge: Any = None
     layout: int = 0
-    """Of the flow's stateful steps, under whose names it was stored."""
+    """The layout of the flow's stateful steps under whose names it was stored."""
     entrances: list[str] = []
-    """By which what waits in the merge came."""
+    """The entrances through which the records that wait in the merge arrived."""
 
 
 class StateCodec(msgspec.Struct, frozen=True):
-    """What one checkpoint holds."""
+    """The content of one checkpoint."""
 
     body: Document | None = None
     staged: dict[int, Any] = {}
@@ -46,9 +47,8 @@ _apart = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 def encode(body: Mapping[str, Any] | None, **more: Any) -> bytes:
-    """The document of a body, and what else a checkpoint holds. `declared` in it names the states that
-    are plain
-    data: their types are declared, which makes them again."""
+    """The document of a keyed stage, and the rest of a checkpoint. `declared` in it names the states that are
+    plain data: their types are declared, and convert them back."""
     if body is not None:
         declared = body.get("declared", ())
         steps = {name: _together(pairs, plain=name in declared) for name, pairs in body["steps"].items()}
@@ -63,7 +63,8 @@ def decode(data: bytes) -> StateCodec:
 
 
 def pieces(pairs: msgspec.Raw, *, plain: bool = False) -> Iterator[list[Any]]:
-    """What a state wrote, in order, so many keys at a time: as it was, or as plain data for a migration."""
+    """The pairs of a state, in order, a limited number of keys at a time: as they were, or as plain data for
+    a migration."""
     read = unpack_plain if plain else unpack
     apart = _apart(pairs)
     for start in range(0, len(apart), PIECE_KEYS):
@@ -79,7 +80,7 @@ def _together(pairs: Collection[Any], *, plain: bool) -> msgspec.Raw:
 
 
 def _pair(pair: Sequence[Any]) -> bytes:
-    """A key and its value, or a key alone. An array: a tuple would have a mark."""
+    """A key and its value, or a key alone. Packed as an array: a tuple would get a tag."""
     return pack(list(pair))
 
 

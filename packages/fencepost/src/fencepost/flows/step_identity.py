@@ -1,12 +1,10 @@
-"""Who a step is, from one release to the next: its name, and a fingerprint of its place and its functions.
+"""The identity of a step across releases: its name, and a fingerprint of its place and its functions.
 
-A name that is given (`name=`) is the step's for ever. A derived one is the kind with a digest of the
-place: the sources
-and every step on the way, with their functions. It does not change with Python or the order of branches,
-so numbers in
-a lambda are not in it. They are in the fingerprint, which is compared where both were taken by one
-Python: a lambda
-has no name, and another one in its place is another step until somebody says that it is the same.
+A given name (`name=`) identifies the step permanently. A derived one is the kind with a digest of the place:
+the sources and every step on the way, with their functions. It does not change with the version of Python or
+the order of branches, so numbers in a lambda are not part of it. They are part of the fingerprint, which is
+compared where both were taken by the same version of Python: a lambda has no name, and another one in its
+place is another step until the user declares that it is the same.
 """
 
 from __future__ import annotations
@@ -32,14 +30,13 @@ def derived_name(node: GraphNode) -> str:
 
 
 def fingerprint(node: GraphNode) -> str:
-    """Of its own functions, and of those that give it its keys."""
+    """A fingerprint of the step's own functions, and of those that give it its keys."""
     keys = [other for other in node.ancestors() if other.kind == "key_by" and other is not node]
     return _digest([[_exact(function) for function in each.functions] for each in (*keys, node)])
 
 
 def _place(node: GraphNode) -> list[Any]:
-    """Everything that leads to it. What brings dead letters back is no part of it: they may be kept or
-    not."""
+    """Everything that leads to the step, except replays of dead letters: these may be added or removed."""
     parents = [_place(parent) for parent in node.parents if not _is_replay(parent)]
     if node.kind == "union" and len(parents) == 1:
         return list[Any](parents[0])
@@ -48,12 +45,12 @@ def _place(node: GraphNode) -> list[Any]:
 
 
 def _is_replay(node: GraphNode) -> bool:
-    """Whether only dead letters come this way."""
+    """Whether only replayed dead letters reach this node."""
     return all(is_timeless(other.source) for other in node.ancestors() if other.source is not None)
 
 
 def _stable(function: Callable[..., Any]) -> Any:
-    """The same in every version of Python."""
+    """A description that is the same in every version of Python."""
     if isinstance(function, functools.partial):
         within: Callable[..., Any] = function.func
         return _stable(within)

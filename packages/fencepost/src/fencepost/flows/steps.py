@@ -1,7 +1,8 @@
-"""Steps: what a node of the graph does to a batch of records. No I/O but what an enrichment asks for.
+"""Steps: what a node of the graph does to a batch of records. No I/O except in the functions of an
+enrichment.
 
 A batch is a list of tuples (value, key, time, at). A step takes whole batches, because a call for each record
-costs more than most of what users do to one.
+costs more than most user functions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Batch = list[Record]
 
 
 class Step:
-    """A node at work. `outs` are the steps behind it, each with the port that it listens on."""
+    """A running node. `outs` are the steps after it, each with the port that it receives on."""
 
     name: str = ""
 
@@ -27,7 +28,7 @@ class Step:
         self.outs: list[tuple[Step, int]] = []
         self.errors: list[tuple[Step, int]] = []
         self.counts = {"": 0, "errors": 0, "late": 0}
-        """How many records have left, by side."""
+        """How many records were emitted, by side."""
 
     @property
     def states(self) -> dict[str, KeyedState]:
@@ -41,10 +42,10 @@ class Step:
         raise NotImplementedError
 
     async def advance(self, watermark: float) -> None:
-        """No record before the watermark will come any more."""
+        """No record before the watermark will arrive any more."""
 
     async def flush(self) -> None:
-        """A commit is near: hand on what was kept back for it."""
+        """A commit follows: emit what was held back for it."""
 
     async def emit(self, records: Batch) -> None:
         if records:
@@ -60,7 +61,8 @@ class Step:
                 await step.push(failed, port)
 
     async def each(self, records: Batch, take: Callable[[Record], Iterable[Record]]) -> Batch:
-        """One by one, after a batch has failed: what fails goes to `.errors`, or is raised without one."""
+        """Process records one by one, after a batch has failed: a failure goes to `.errors`, or is raised
+        without one."""
         taken: Batch = []
         failed: Batch = []
         for record in records:
@@ -80,7 +82,7 @@ class Step:
 
 
 class Pass(Step):
-    """Hands on what it gets: a union, or the head of a side stream."""
+    """Emits what it receives: a union, or the start of a side stream."""
 
     async def push(self, records: Batch, port: int) -> None:
         await self.emit(records)
@@ -104,7 +106,8 @@ class Map(Step):
 
 
 class ReadJson(Map):
-    """A map that reads the value inside an IdempotentRecord. These are no bytes, so a batch of them fails."""
+    """A map that decodes the value inside an IdempotentRecord. These are not bytes, so a batch of them
+    fails."""
 
     def one(self, value: Any) -> Any:
         record = IdempotentRecord[Any].of(value)
@@ -142,7 +145,7 @@ class FlatMap(Step):
 
 
 class Enrich(Step):
-    """Awaits a function for each record, so many at once; the order of the records stays."""
+    """Awaits a function for each record, up to `concurrency` at once; the order of the records is kept."""
 
     def __init__(self, function: Callable[[Any], Awaitable[Any]], concurrency: int) -> None:
         super().__init__()
@@ -186,11 +189,11 @@ class KeyBy(Step):
 
 
 class EventTime(Step):
-    """Gives each record its time, and sends those to `late` whose windows are closed.
+    """Sets the time of each record, and sends records whose windows are closed to `late`.
 
-    `is_late` tells of a time and the watermark before it. What it does not call late may still be: then
-    the windows
-    tell, which know what is open. Without windows a moment is over when the watermark has passed it.
+    `is_late` decides from a time and the watermark before it. A record that it does not call late may still
+    be late: then the windows decide, which know what is open. Without windows a record is late once the
+    watermark has passed its time.
 
     The watermark follows the highest time that was seen, `lateness_seconds` behind it, and nothing else: no
     wall clock, no size of a batch. So a replay decides as the first run did.

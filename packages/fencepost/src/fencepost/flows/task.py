@@ -1,4 +1,4 @@
-"""A unit that commits: reads, works, and now and then makes all of it durable at once."""
+"""A unit that commits: reads, processes, and periodically makes the result durable in one commit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from fencepost.signals import announce
 
 
 class Task:
-    """One unit at work, under one lease. It is thrown away after any error: the truth is in the
-    checkpoint."""
+    """One running unit, under one lease. It is discarded after any error: the checkpoint is authoritative."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class Task:
         self._frontier = frontier
         self._reached = frontier.reached
         self.progressed = False
-        """Whether it has committed more than it began with."""
+        """Whether it has committed more than it started with."""
         self._settings = settings
         self._metrics = metrics
         self._uncommitted = 0
@@ -56,7 +55,7 @@ class Task:
         self._clock = UnitClock()
 
     async def traffic(self) -> EdgeStats:
-        """What it has done so far, for a picture."""
+        """What it has done so far, for the console."""
         edges = counted(self._program, self._body.steps)
         for head in self._intake.heads:
             for edge, count in counted(self._program, head.steps).items():
@@ -65,7 +64,7 @@ class Task:
         return EdgeStats(edges, await self._intake.lags(), self._clock.idle_seconds, taken=taken)
 
     def ask_to_commit(self) -> None:
-        """Commit now, whether it is due or not."""
+        """Commit now, whether a commit is due or not."""
         self._asked.set()
 
     @property
@@ -73,7 +72,7 @@ class Task:
         return all(self._frontier.of(sender).ended for sender in self._watermarks)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until it is told to stop, or every sender has ended. What was read is committed before it
+        """Run until stopped, or until every sender has ended. What was read is committed before it
         returns."""
         reading: asyncio.Task[list[Arrival]] | None = None
         asked = asyncio.create_task(self._asked.wait())
@@ -92,7 +91,7 @@ class Task:
                 if reading.done():
                     arrivals, reading = reading.result(), None
                     if not stopping.is_set():
-                        # The next chunk is on its way while this one is worked on and committed.
+                        # The next chunk is read while this one is processed and committed.
                         reading = self._read()
                     await self._work(arrivals)
                 if self._is_due():
@@ -112,7 +111,8 @@ class Task:
         return asyncio.create_task(self._intake.read(settings.batch, settings.interval_seconds, self._only()))
 
     def _only(self) -> frozenset[str] | None:
-        """While too much waits for its turn, read only those whom it waits for: memory is bounded."""
+        """While too many records wait in the merge, read only the senders that they wait for: this bounds
+        memory."""
         if self._body.waiting < self._settings.records_max:
             return None
         lowest = least(list(self._watermarks.values()))
@@ -150,7 +150,7 @@ class Task:
         )
 
     def _uncommitted_places(self) -> dict[str, str]:
-        """Between which offsets of which streams the records lie that a commit is of."""
+        """The range of offsets, by stream, of the records in a commit."""
         moved = {name: at for name, at in self._frontier.reached.items() if at != self._reached.get(name)}
         spans = [f"{self._reached.get(name) or 'the beginning'} to {at}" for name, at in moved.items()]
         return {"stream": ", ".join(moved), "offset": ", ".join(spans)}

@@ -1,4 +1,4 @@
-"""Units of work: what a flow is divided into, each with a lease and a frontier of its own."""
+"""Units of work: the parts of a flow, each with its own lease and frontier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.kernel.call import Json
 
 @dataclass(frozen=True, slots=True)
 class RecordSender:
-    """One partition of one source, under the name that frontiers know."""
+    """One partition of one source, under its name in frontiers."""
 
     name: str
     node: GraphNode
@@ -53,7 +53,7 @@ def senders_of(program: FlowPlan) -> tuple[RecordSender, ...]:
 
 
 def divide(program: FlowPlan) -> list[Unit]:
-    """With key groups: one unit a partition and one a group. Otherwise one for all keys, or one a
+    """With key groups: one unit per partition and one per group. Otherwise one for all keys, or one per
     partition."""
     prefix = f"flow:{program.flow.name}"
     senders = senders_of(program)
@@ -69,15 +69,16 @@ def divide(program: FlowPlan) -> list[Unit]:
 
 
 def shape(program: FlowPlan) -> Json:
-    """What the frontiers of the flow's tasks mean: its units, its key groups, and what each sender reads."""
+    """What gives the frontiers of the flow's tasks their meaning: its units, its key groups, and what each
+    sender reads."""
     units = "groups" if program.groups is not None else "all" if program.is_one else "parts"
     senders = {s.name: reads_of(s.node.source, s.partition) for s in senders_of(program)}
     return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.entrances()}
 
 
 def plan(program: FlowPlan) -> Json:
-    """What a worker registers: the picture, the shape, the steps with state, and what is said about those of
-    before."""
+    """What a worker registers: the picture, the shape, the steps with state, and the renames and drops of
+    earlier steps."""
     flow = program.flow
     return {
         **program.picture(),

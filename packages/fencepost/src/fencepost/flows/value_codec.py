@@ -1,17 +1,15 @@
-"""Values as bytes, and back as what they were: MessagePack, with a mark on everything that it has no
-word for.
+"""Values as bytes, and back with their types: MessagePack, with a tag on every type that it lacks.
 
-Plain data (what JSON has, bytes, moments in UTC) is written as it is. Tuples, sets, decimals, named tuples,
-dataclasses, structs and enumerations are an extension that says what they are. A class is found again by its
-module and name, so it must stand at the top of a module, and nothing of it is called but a struct's
-constructor: the attributes are put back as they were.
+Plain data (the types of JSON, bytes, UTC timestamps) is written as it is. Tuples, sets, decimals, named
+tuples, dataclasses, structs and enumerations are an extension that names their type. A class is found again
+by its module and name, so it must be defined at the top level of a module, and none of its code is called
+except a struct's constructor: the attributes are restored as they were.
 
-From PostgreSQL a class may be imported. From Redis (`found_only`) it must be loaded already: whoever can
-write
-to Redis cannot make a worker import something.
+For data from PostgreSQL a class may be imported. For data from Redis (`found_only`) it must be loaded
+already: a client that can write to Redis cannot make a worker import a module.
 """
 
-# Values are of any type here, which is the point: pyright calls that unknown.
+# Values are of any type here by design: pyright calls that unknown.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownLambdaType=false
 
@@ -36,27 +34,27 @@ from msgspec.msgpack import Ext
 from fencepost.flows.errors import FlowError, StateMismatch
 
 CODE = 70
-"""Of the extension. MessagePack's own is -1, for moments."""
+"""The code of the extension. MessagePack's own is -1, for timestamps."""
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS = frozenset({bool, int, float, str, bytes})
 
 
 class Unstorable(FlowError, TypeError):
-    """A value cannot be stored such that it comes back as what it is. The message names the remedy."""
+    """A value cannot be stored and restored with its type. The message names the remedy."""
 
 
 class UnknownClass(StateMismatch):
-    """A stored value is of a class that is gone, or has other fields than it had."""
+    """A stored value is of a class that is gone, or whose fields have changed."""
 
 
 def flat(value: Any) -> bytes:
-    """Plain data only, in a form that stays for ever: key groups are chosen by it."""
+    """Encode plain data only, in a form that never changes: key groups are chosen by it."""
     return _encode(value)
 
 
 def pack(value: Any) -> bytes:
-    """Raises Unstorable for a value that would not come back."""
+    """Encode a value. Raises Unstorable for a value that could not be restored."""
     try:
         return _encode(marked(value))
     except OverflowError:
@@ -64,33 +62,33 @@ def pack(value: Any) -> bytes:
 
 
 def stored(value: Any, *, plain: bool = False) -> msgspec.Raw:
-    """A part of something larger that is written with `flat`; `plain` for what is made again by a
-    declared type."""
+    """A part of a larger value that is written with `flat`; `plain` for data that a declared type converts
+    back."""
     return msgspec.Raw(_encode(value) if plain else pack(value))
 
 
 def unpack(data: bytes) -> Any:
-    """As it was. Raises UnknownClass."""
+    """Restore a value with its type. Raises UnknownClass."""
     return decoder(Any)(data)
 
 
 def unpack_plain(data: bytes) -> Any:
-    """As plain data, whatever it was: for who converts it by himself."""
+    """Restore any value as plain data: for a caller that converts it itself."""
     return _decode_plain(data)
 
 
 def decoder(kind: Any, *, found_only: bool = False) -> Callable[[bytes], Any]:
-    """To read a structure of the given type whose parts may be any values."""
+    """A decoder for a structure of the given type whose parts may be any values."""
     return _decoder(kind, found_only).decode
 
 
 def marked(value: Any) -> Any:
-    """The same with a mark on what MessagePack would make something else of."""
+    """The same value with a tag on every part that MessagePack would change."""
     return _marked(value, wide=False)
 
 
 def marked_wide(value: Any) -> Any:
-    """The same, with a mark on integers beyond 64 bits too: MessagePack raises OverflowError for one."""
+    """The same, with a tag on integers beyond 64 bits too: MessagePack raises OverflowError for them."""
     return _marked(value, wide=True)
 
 
@@ -131,7 +129,7 @@ Marker = Callable[[Any, bool], Any]
 
 @cache
 def _marker(kind: Any) -> Marker:
-    """How values of a type are written. Found out once a type."""
+    """How values of a type are written. Determined once per type."""
     if kind in _BUILTIN:
         return _BUILTIN[kind]
     if issubclass(kind, Enum):
@@ -188,7 +186,7 @@ _BUILTIN: dict[type[Any], Marker] = {
     defaultdict: lambda value, wide: _ext(
         "defaultdict", _factory(value.default_factory), _marked(dict(value), wide=wide)
     ),
-    # Somebody's own extension, which is none of ours.
+    # A user's own extension, which this module does not define.
     Ext: lambda value, _: _ext("ext", [value.code, value.data]),
 }
 
@@ -211,7 +209,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def _factory(made: Any) -> str | None:
-    """Of a defaultdict: a class, or nothing."""
+    """The factory of a defaultdict: a class, or None."""
     if made is None:
         return None
     if not isinstance(made, type):
@@ -224,7 +222,7 @@ def _factory(made: Any) -> str | None:
 
 
 def _fields(kind: type[Any]) -> tuple[str, ...] | None:
-    """The attributes of a class that is data; None for any other."""
+    """The attributes of a data class; None for any other class."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     if dataclasses.is_dataclass(kind):
@@ -234,7 +232,7 @@ def _fields(kind: type[Any]) -> tuple[str, ...] | None:
 
 
 def _attributes(value: Any, names: tuple[str, ...], wide: bool) -> dict[str, Any]:
-    """What it has, fields first; what a cached property remembers is computed again."""
+    """The attributes of a value, fields first; values of cached properties are computed again."""
     found = {name: getattr(value, name) for name in names if hasattr(value, name)}
     for name, part in getattr(value, "__dict__", {}).items():
         if name not in found and not isinstance(getattr(type(value), name, None), cached_property):
@@ -343,7 +341,7 @@ def _known(where: str, *, found_only: bool) -> type[Any]:
 
 
 def _of_kind(kind: type[Any], content: Any, more: Mapping[str, Any]) -> Any:
-    """A class of one's own below a builtin one."""
+    """Restore an instance of a user's subclass of a builtin type."""
     base: Any = type(content)
     made: Any = base.__new__(kind) if base in (dict, list, set) else base.__new__(kind, content)
     if base is dict:
@@ -381,7 +379,7 @@ def _rebuilt(kind: type[Any], names: tuple[str, ...], content: Mapping[str, Any]
 
 
 def _defaults(kind: type[Any]) -> dict[str, Any]:
-    """Of fields that were added since."""
+    """The defaults of fields that were added since."""
     if issubclass(kind, msgspec.Struct):
         return {
             field.name: field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
@@ -400,7 +398,7 @@ def _defaults(kind: type[Any]) -> dict[str, Any]:
 
 
 def _plain(code: int, data: memoryview) -> Any:  # noqa: PLR0911
-    """What `flat` would have made of it."""
+    """The plain data that `flat` would have written."""
     if code != CODE:
         return Ext(code, bytes(data))
     what, *parts = _decode_plain(data)

@@ -1,4 +1,4 @@
-"""Windows at work: they gather until the watermark has passed their end, and speak once."""
+"""Window steps: they gather records until the watermark has passed the window's end, and emit once."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class WindowFold(Step):
 class SessionFold(Step):
     """Sessions. The state of a key is its open sessions: [start, last, values in order of time].
 
-    A record may join two sessions, and a fold cannot be joined; so the values are kept until the session
-    ends.
+    A record may join two sessions, and two folded values cannot be combined; so the values are kept until the
+    session ends.
     """
 
     def __init__(
@@ -137,13 +137,12 @@ class SessionFold(Step):
         start = last = float(time)
         closed = closed_until(time)
         for session in self._state.values.get(key, ()):
-            # One that is closed for this record may not have been told yet: how records were read
-            # together decides
-            # nothing.
+            # A session that is closed for this record may not have been emitted yet: the result must not
+            # depend on which records were read together.
             is_open = session[1] + self._gap > closed
             if is_open and session[0] - self._gap < time < session[1] + self._gap:
                 start, last = min(start, session[0]), max(last, session[1])
-                # In place: copied for each record, a long session would cost the square of its length.
+                # In place: with a copy for each record, a long session would take quadratic time.
                 session[2].extend(members)
                 members = session[2]
             else:
@@ -168,7 +167,7 @@ class SessionFold(Step):
         return sorted(over, key=_start)
 
     async def _result(self, key: Any, start: float, last: float, members: list[Any]) -> Batch:
-        """None when the fold could take no value."""
+        """None when the fold could process no value."""
         folded, end = self._initial(), last + self._gap
 
         def fold(record: Record) -> Iterable[Record]:
@@ -181,7 +180,7 @@ class SessionFold(Step):
 
 
 class WindowJoin(Step):
-    """Pairs of both sides within a tumbling window of a key, when it closes."""
+    """Emits pairs of both sides within a tumbling window of a key, when it closes."""
 
     def __init__(self, window: Tumbling, join: Callable[[Any, Any], Any]) -> None:
         super().__init__()

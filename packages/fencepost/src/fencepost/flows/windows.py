@@ -10,7 +10,7 @@ from fencepost.flows.errors import GraphRefused
 
 @dataclass(frozen=True, slots=True)
 class Tumbling:
-    """Windows of one size, side by side, counted from 1970."""
+    """Adjacent windows of one size, aligned to 1970."""
 
     size_seconds: float
 
@@ -27,7 +27,7 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Windows of one size, a new one at every step: a record belongs to several."""
+    """Windows of one size, a new one every step: a record belongs to several."""
 
     size_seconds: float
     step_seconds: float

@@ -1,8 +1,8 @@
-"""A worker of a flow: takes its share of the units, runs them, and gives them up when others come.
+"""A worker of a flow: takes its share of the units, runs them, and gives units up when other workers join.
 
-There is no coordinator. Every worker has a seat (a lease); the number of held seats is the number of
-workers, and nobody holds more than his share. Whose worker dies loses its leases, and the others take the
-units over.
+There is no coordinator. Every worker holds a worker slot (a lease); the number of held slots is the number of
+workers, and no worker holds more than its share. When a worker dies, its leases expire and the others take
+its units over.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fencepost.signals import announce
 _log = get_logger(__name__)
 TELL_SECONDS = 1.0
 LEASE_CONNECTIONS = 3
-"""Beside the pool: the heartbeat's, one to take leases with, and one for a takeover meanwhile."""
+"""In addition to the pool: the heartbeat's, one to take leases with, and one for a concurrent takeover."""
 
 
 class FlowWorker:
@@ -67,7 +67,7 @@ class FlowWorker:
         metrics: FlowMetrics | None = None,
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """`beside` is open as long as it runs."""
+        """`beside` is open as long as the worker runs."""
         self.program = FlowPlan(flow)
         self.settings = settings or FlowSettings()
         self.owner = owner_name("flow")
@@ -101,7 +101,7 @@ class FlowWorker:
 
     @property
     def errors(self) -> dict[str, str]:
-        """What keeps units from going on, by resource."""
+        """The errors that block units, by resource."""
         return {name: post.error for name, post in self._posts.items() if post.error is not None}
 
     def _sights(self) -> list[SourceView]:
@@ -110,7 +110,7 @@ class FlowWorker:
         ]
 
     async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
-        """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
+        """Run until `stop`, or with `until_done` until every sender of a bounded flow has ended.
 
         Raises StartRefused when the flow must not start, and a SchemaError on a schema that does not fit.
         """
@@ -123,7 +123,7 @@ class FlowWorker:
         try:
             await self._open()
         except BaseException:
-            # What was opened before the refusal has connections.
+            # What was opened before the error holds connections.
             await self._close()
             raise
         announce("flows.started")
@@ -176,8 +176,8 @@ class FlowWorker:
         await check_room(self._redis, connections, "FLOW_REDIS_CONNECTIONS")
 
     async def _check_pool(self) -> None:
-        """Refuse a pool that its server would not fill. Behind a pooler in transaction mode the server's own
-        limit is not ours."""
+        """Raise for a pool that is larger than its server allows. Behind a pooler in transaction mode the
+        server's own limit does not apply."""
         settings = self._fp.settings
         if not settings.prepared_statements:
             return
@@ -224,7 +224,7 @@ class FlowWorker:
             await self._redis.aclose()
 
     async def _something(self, stop: asyncio.Event) -> None:
-        """Until a unit has ended or failed, or the worker is told to stop."""
+        """Wait until a unit has ended or failed, or the worker is told to stop."""
         waits = [asyncio.ensure_future(stop.wait())]
         try:
             watched = [post.running for post in self._posts.values() if post.running is not None]
@@ -234,7 +234,8 @@ class FlowWorker:
                 wait.cancel()
 
     async def _look_around(self) -> None:
-        """A server that is away for a while ends no worker: the tasks, too, begin again when it is back."""
+        """A server that is unavailable for a while stops no worker: the tasks, too, start again when it is
+        back."""
         try:
             await self._balance()
         except StartRefused:
@@ -244,7 +245,7 @@ class FlowWorker:
             _log.warning("flow_worker_failed", error=f"{type(error).__name__}: {error}")
 
     async def _balance(self) -> None:
-        """Look who is there, and take or give up so much that everybody has his share."""
+        """Count the workers, and take or give up units until this worker has its share."""
         await self._reap()
         flow = self.program.flow.name
         orders = await self._fp.run(flow_store.orders(flow))
@@ -267,7 +268,7 @@ class FlowWorker:
         self._metrics.tasks.labels(flow=flow).set(len(self._posts))
 
     def _ask_to_commit(self, asked_at: datetime | None) -> None:
-        """Once a task for each time that it was asked for, also by a worker that has taken it since."""
+        """Ask each task once per request, also when another worker has taken the task over since."""
         for post in self._posts.values():
             if asked_at is not None and post.asked_at != asked_at and isinstance(post.work, Task):
                 post.asked_at = asked_at
@@ -296,7 +297,7 @@ class FlowWorker:
             announce("flows.taken")
 
     async def _give_up(self, resource: str) -> None:
-        """Let it commit what it has, then release it."""
+        """Let the unit commit what it has, then release it."""
         post = self._posts.pop(resource)
         post.stopping.set()
         if post.running is not None:
@@ -317,7 +318,7 @@ class FlowWorker:
                 post.running.cancel()
 
     async def _reap(self) -> None:
-        """Units that ended are done; those that were lost are gone; a refusal to start is raised."""
+        """Remove units that ended or were lost; raise a refusal to start."""
         for resource, post in list(self._posts.items()):
             if post.running is None or not post.running.done():
                 continue
@@ -334,8 +335,8 @@ class FlowWorker:
                 await self._leasing.release(resource)
 
     async def _work(self, post: Assignment) -> None:
-        """Run the unit, and begin again from its checkpoint after an error. A refusal ends it: it is not
-        ours."""
+        """Run the unit, and start again from its checkpoint after an error. A refusal ends it: another worker
+        holds it."""
         flow = self.program.flow.name
         while not post.stopping.is_set() and not post.ended:
             began = time.monotonic()
@@ -370,7 +371,8 @@ class FlowWorker:
         return wait_seconds
 
     async def _tell(self, post: Assignment, activity: Json) -> None:
-        """For people. The database may be what fails: then nobody is told here, and the metrics tell it."""
+        """Report to operators. If the database itself fails, the report is skipped, and the metrics show the
+        failure."""
         with suppress(Exception):
             async with asyncio.timeout(TELL_SECONDS):
                 await self._fp.run(flow_store.report([(post.lease.resource, post.lease.token, activity)]))

@@ -1,1 +1,1 @@
-"""The job runtime: driven by Redis, true in PostgreSQL."""
+"""The job runtime: Redis dispatches, PostgreSQL holds the state."""

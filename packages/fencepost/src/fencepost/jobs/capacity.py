@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 
 class Capacity:
-    """Places for jobs. Two loops claim: a place that one of them has asked for is not the other's."""
+    """Places for jobs. Two loops claim: a place that one of them has reserved is not available to the
+    other."""
 
     def __init__(self, places: int, used: Callable[[], int], on_release: Callable[[], None]) -> None:
         self._places = places
@@ -21,12 +22,13 @@ class Capacity:
 
     @contextmanager
     def reserved(self, most: int) -> Generator[int]:
-        """Keep up to so many places inside the block; answers how many there were."""
+        """Reserve up to `most` places inside the block; yields how many were reserved."""
         places = min(most, self.free)
         self._reserved += places
         try:
             yield places
         finally:
             self._reserved -= places
-            # Whoever saw no free place because of us looks again: perhaps nothing was claimed.
+            # A loop that saw no free place because of this reservation checks again: perhaps nothing was
+            # claimed.
             self._on_release()

@@ -1,9 +1,9 @@
 """How far back a claim looks.
 
-Every claimed job leaves an entry in the index of those that wait, which only a vacuum removes, and the oldest
-come first. Whoever claims by the thousand would pass all of them each time. So he begins where his last claim
-did, and looks at everything once in a while: for what was submitted long ago and committed just now, and for
-what was put back.
+Every claimed job leaves an entry in the index of pending jobs, which only a vacuum removes, and the oldest
+come first. A worker that claims thousands of jobs would pass all of these each time. So a claim begins where
+the worker's last claim did, and periodically scans everything: for jobs that were submitted long ago and
+committed just now, and for jobs that were put back.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from fencepost.redis_streams.stream_names import LANES
 
 WHOLE_SECONDS = 1.0
 SLACK = timedelta(seconds=0.5)
-"""So much later than those beside it a job may be committed, and need not wait for the look at everything."""
+"""A job that is committed at most this much later than its neighbours need not wait for the full scan."""
 
 
 class ClaimCursor:
-    """Of one queue, for one worker."""
+    """The claim position of one worker in one queue."""
 
     def __init__(self) -> None:
         self._since: list[datetime | None] = [None] * len(LANES)
         self._whole_at = -math.inf
 
     def since(self, now: float) -> Sequence[datetime | None] | None:
-        """Where to begin in each lane; None for everything. `now` is by any steady clock."""
+        """Where to begin in each priority; None for a full scan. `now` is from any monotonic clock."""
         if now - self._whole_at >= WHOLE_SECONDS:
             self._whole_at = now
             return None
         return self._since
 
     def claimed(self, jobs: Sequence[Running]) -> None:
-        """What the last claim brought. After one that brought nothing everything is looked at."""
+        """Records what the last claim returned. After a claim that returned nothing, the next is a full
+        scan."""
         if not jobs:
             self._whole_at = -math.inf
         oldest: dict[int, datetime] = {}

@@ -1,7 +1,7 @@
-"""Writing outcomes down, in batches: PostgreSQL first, then the entries.
+"""Writes outcomes in batches: first to PostgreSQL, then acknowledges the entries.
 
-The order is the point. An entry that is acknowledged before the commit is a job that a crash loses; one that
-is acknowledged after it is at worst delivered again and refused.
+This order prevents lost jobs. If an entry is acknowledged before the commit, a crash loses the job; if it is
+acknowledged after the commit, it is at worst delivered again and refused.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ T = TypeVar("T")
 Finishes = Sequence[tuple[HeldJob, kernel_job.Finish]]
 Leaves = Sequence[tuple[HeldJob, kernel_job.Leave]]
 UNWRITABLE = (InvalidInput, psycopg.DataError)
-"""The database will not take it, now or later."""
+"""Errors with which the database rejects the value permanently."""
 
 
 AT_ONCE = 2
-"""While one batch leaves the streams, another commits, and a third gathers."""
+"""One batch is acknowledged while another commits and a third is gathered."""
 
 
 class Completer:
@@ -52,7 +52,8 @@ class Completer:
         batch: int,
         more_soon: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`more_soon` tells whether handlers are about to begin: most end at once, and their batch waits."""
+        """`more_soon` tells whether handlers are about to start: most end at once, so the batch waits for
+        them."""
         self._database = database
         self._link = link
         self._owner = owner
@@ -72,7 +73,7 @@ class Completer:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Settle until cancelled."""
+        """Settle outcomes until cancelled."""
         await asyncio.gather(*(self._settle_batches() for _ in range(AT_ONCE)))
 
     async def drain(self) -> None:
@@ -80,7 +81,8 @@ class Completer:
         await self._idle.wait()
 
     async def acknowledge(self, entries: Iterable[StreamEntry]) -> None:
-        """Remove entries whose work is done. A failure is retried once; then a later reclaim removes them."""
+        """Remove entries that are no longer needed. A failure is retried once; then a later reclaim removes
+        them."""
         streams = self._link.streams
         if streams is None:
             return
@@ -107,8 +109,8 @@ class Completer:
         crash_point("jobs.ack.after")
 
     async def _forget_payloads(self, streams: Streams, entries: Iterable[StreamEntry]) -> None:
-        """What the direct path has left in Redis: with every entry, because one that came second may have
-        written its payload after the job was finished. Best effort: it ends by itself, in
+        """Deletes the payload that the direct path left in Redis: with every entry, because a second entry
+        may have written its payload after the job was finished. Best effort: the payload expires after
         JOB_PAYLOAD_TTL_SEC."""
         await streams.unlink([payload_ref(entry.job_id) for entry in entries if entry.job_id is not None])
 
@@ -125,7 +127,7 @@ class Completer:
             try:
                 await self._settle(batch)
             except Exception as error:
-                # Nothing may end this task. The jobs' leases run out, and they are tried again.
+                # Nothing may end this task. The jobs' leases expire, and they are tried again.
                 self._metrics.loop_errors.labels(loop="settle").inc()
                 _log.error("settle_failed", error=describe(error), jobs=len(batch))
             self._busy -= 1
@@ -134,7 +136,7 @@ class Completer:
                 self._idle.set()
 
     def _gather(self) -> list[tuple[HeldJob, Outcome]]:
-        """The next batch. Two attempts at one job do not go together: answers name the job alone."""
+        """The next batch. It never holds two attempts at one job: answers name only the job."""
         batch: list[tuple[HeldJob, Outcome]] = []
         seen: set[int] = set()
         while self._waiting and len(batch) < self._batch:
@@ -185,20 +187,20 @@ class Completer:
             )
         except UNWRITABLE as error:
             if len(finishes) == 1:
-                # Its effects may stand outside; to try again would repeat them.
+                # Its effects may exist outside the database; a retry would repeat them.
                 active = finishes[0][0]
                 leaves.append(
                     (active, leave(active.running, "bury", f"unwritable result: {describe(error)}"))
                 )
                 return
-            # One of them is wrong, and the others must not suffer for it.
+            # One of them is invalid, and must not fail the others.
             for one in finishes:
                 await self._finish([one], done, leaves)
             return
         crash_point("jobs.settle.after_finish")
         reasons = dict(refusals)
         if repeated:
-            # By our own first try, whose answer was lost.
+            # Finished by our own first try, whose answer was lost.
             reasons = {job_id: reason for job_id, reason in refusals if reason != "already_finished"}
         written: list[HeldJob] = []
         for active, _ in finishes:
@@ -245,7 +247,7 @@ class Completer:
         leaves: list[tuple[HeldJob, kernel_job.Leave]],
     ) -> None:
         if reason == "cancelled":
-            # It runs on until its owner lets it go; released, it ends as cancelled.
+            # It stays running until its owner releases it; a released job ends as cancelled.
             self._reject(active, reason)
             leaves.append((active, leave(active.running, "release")))
         else:
@@ -262,9 +264,10 @@ class Completer:
         _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
 
     async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
-        """Try until the database answers; tells whether an earlier try may have been written.
+        """Retry until the database answers; returns whether an earlier try may have been written.
 
-        A repeat is safe: attempt and owner go with it, so what was written is refused and nothing is doubled.
+        A repeat is safe: it carries attempt and owner, so a write that was already made is refused, never
+        doubled.
         """
         delay_seconds = 0.1
         repeated = False

@@ -1,4 +1,4 @@
-"""When a schedule ticks: pure functions on moments. What time it is, is the database's to say."""
+"""When a schedule ticks: pure functions on timestamps. The current time comes from the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEARER_AND_NEARER = tuple(timedelta(hours=hours) for hours in (1, 24, 32 * 24, 
 
 class Schedulable(Protocol):
     def after(self, moment: datetime) -> datetime:
-        """The first tick later than the moment."""
+        """The first tick after the given time."""
         ...
 
 
@@ -37,7 +37,7 @@ class CronCalendar:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every so often, counted from 1970, so that all nodes mean the same moments."""
+    """A fixed interval, counted from 1970, so that all nodes compute the same ticks."""
 
     every: timedelta
 
@@ -53,11 +53,11 @@ def every(seconds: float) -> str:
 
 
 def read_timetable(expression: str, zone: str) -> Schedulable:
-    """The timetable of an expression. Raises InvalidInput for one that names no moment."""
+    """The timetable of an expression. Raises InvalidInput for one that never matches."""
     try:
         known = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        # OSError: zones are files, and not every text is the name of one.
+        # OSError: zones are files, and not every text is a valid file name.
         raise InvalidInput(f"{zone!r} is no time zone; write one like Europe/Berlin.", field="zone") from None
     try:
         if expression.startswith(_EVERY):
@@ -73,18 +73,18 @@ def read_timetable(expression: str, zone: str) -> Schedulable:
 
 @dataclass(frozen=True, slots=True)
 class TickPlan:
-    """The ticks to take now, and the one that comes next."""
+    """The ticks to take now, and the next tick."""
 
     ticks: tuple[datetime, ...]
     next_tick: datetime
 
 
 def plan(due: Due, timetable: Schedulable, *, ticks_max: int) -> TickPlan:
-    """Which of the ticks that have come are taken.
+    """Which of the ticks that are due are taken.
 
-    once   the latest alone: a report of this morning need not be made five times
+    once   only the latest: a report of this morning need not be made five times
     all    each of them, at most `ticks_max` at a time
-    skip   those that are not older than the grace: what is late is of no use
+    skip   those that are not older than the grace: a late tick is of no use
     """
     if due.missed == "all":
         ticks = _at_most(ticks_max, due.next_tick, due.now, timetable)
@@ -97,7 +97,7 @@ def plan(due: Due, timetable: Schedulable, *, ticks_max: int) -> TickPlan:
 
 
 def _latest(due: Due, timetable: Schedulable) -> datetime:
-    """The last tick that has come. Looked for near the present first: years of minutes are a long walk."""
+    """The last tick that is due. Searches near the present first: years of minutes take long to enumerate."""
     for reach in _NEARER_AND_NEARER:
         if due.now - reach <= due.next_tick:
             break

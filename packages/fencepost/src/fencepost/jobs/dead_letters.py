@@ -1,7 +1,7 @@
-"""Dead letters by the thousand: replayed or discarded slowly enough that nothing is flooded.
+"""Replays or discards many dead letters, at a limited rate.
 
-A replay by filter can be repeated, and can go on after a break: it means what was dead at one moment, and a
-job that dies again died later.
+A replay by filter can be repeated and can continue after an interruption: it selects the jobs that were dead
+at one point in time, and a job that dies again died later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH_MAX = 100
 
 
 class Send(Protocol):
-    """Makes one call in a transaction of its own."""
+    """Makes one call in its own transaction."""
 
     def __call__(self, call: Call[T], /) -> T: ...
 
@@ -33,7 +33,7 @@ def settle_all(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], Any] = time.sleep,
 ) -> Iterator[Sequence[dead_letter.Settled]]:
-    """Settle what the filter means, at most `per_second`; yields what was done, batch by batch."""
+    """Settles the jobs that match the filter, at most `per_second`; yields the result of each batch."""
     size = max(1, min(BATCH_MAX, int(per_second)))
     after_id: int | None = None
     while job_ids := send(dead_letter.page(wanted, after_id=after_id, limit=size)):

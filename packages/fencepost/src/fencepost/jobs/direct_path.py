@@ -1,7 +1,7 @@
-"""The direct path: into the stream at once, without the outbox. For a rollback only.
+"""The direct path: writes to the stream at once, without the outbox. For a rollback only.
 
-It writes twice, to PostgreSQL and to Redis, and a crash in between leaves a job that only the dispatcher of
-some worker brings on its way. The outbox has no such window: leave OUTBOX_ENABLED alone.
+It writes twice, to PostgreSQL and to Redis, and a crash in between leaves a job that only a worker's
+dispatcher delivers. The outbox has no such window: leave OUTBOX_ENABLED alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DATABASE_ERRORS = (FencepostError, psycopg.Error, OSError)
 
 
 def envelope(payload: Json) -> str:
-    """The payload as readers of the stream know it."""
+    """The payload in the format that stream readers expect."""
     document = json.dumps(payload, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     return json.dumps(
         {
@@ -50,8 +50,8 @@ def payload_ref(job_id: int) -> str:
 
 
 class DirectPath:
-    """Submits one job: its row, its payload, its entry. An error means that it will not run, except
-    `IndeterminateCommit`: PostgreSQL went away before the job could be taken back, so it may run.
+    """Submits one job: its row, its payload, its entry. An error means that the job will not run, except for
+    `IndeterminateCommit`: PostgreSQL failed before the job could be withdrawn, so it may run.
     """
 
     def __init__(self, database: AsyncDatabase, redis: Redis, settings: JobSettings) -> None:
@@ -79,11 +79,11 @@ class DirectPath:
         return await self._streams.dispatch(stream, submission.lane, [job_id], self._settings.stream_maxlen)
 
     async def _record(self, submission: Submission, job_id: int, sent: Dispatched) -> None:
-        """So that no dispatcher drives it again. One that was faster has written an entry of its own, and the
-        claim refuses the second.
+        """Records the entry, so that no dispatcher writes another. A faster dispatcher has written its own
+        entry, and the claim refuses the second.
 
-        The job is committed, so it will run whatever comes of this, and no error is answered: whoever is told
-        one submits again. What a full stream did not take, a dispatcher brings on its way when there is room.
+        The job is committed, so it runs whatever this call returns, and no error is raised: a caller that
+        gets an error submits again. What a full stream did not take, a dispatcher writes when there is room.
         """
         if not sent.entry_ids:
             self._warn("direct_submission_waits", submission, job_id, reason="stream_full")
@@ -103,7 +103,7 @@ class DirectPath:
         _log.warning(event, job_id=job_id, trace_id=submission.headers.get("trace_id"), **why)
 
     async def _give_up(self, submission: Submission, job_id: int, error: Exception) -> None:
-        """Take the payload and the job back. A job that somebody drives already has been submitted."""
+        """Withdraw the payload and the job. A job that was already dispatched counts as submitted."""
         with suppress(RedisError, OSError):
             await self._redis.delete(payload_ref(job_id))
         self._warn("direct_submission_failed", submission, job_id, reason="redis_error", error=str(error))

@@ -1,4 +1,4 @@
-"""Driving: pending jobs become entries in the streams of their lanes."""
+"""Dispatch: pending jobs become entries in the streams of their priorities."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from fencepost.redis_streams.stream import Streams
 from fencepost.redis_streams.stream_names import NORMAL, stream_of
 
 PATIENCE_SECONDS = 4.0
-"""A dispatcher that stands still keeps its jobs locked, and whoever was given their entries waits for it.
-PostgreSQL ends it when it has idled for half of this."""
+"""A stalled dispatcher keeps its jobs locked, and workers that received their entries wait for it. PostgreSQL
+terminates it when it has idled for half of this."""
 CROWDED_SECONDS = 0.1
-"""How long to wait when jobs are due and cannot be driven: the stream is full, or another dispatcher has
-them."""
+"""How long to wait when jobs are due and cannot be dispatched: the stream is full, or another dispatcher has
+locked them."""
 INVITATION_SECONDS = 0.25
-"""While the worker of this process draws from PostgreSQL, entries are only written for its fellows: one who
-waits at the streams takes a batch, and draws as well."""
+"""While the worker of this process draws from PostgreSQL, entries are written only for other workers: one
+that waits at the streams takes a batch, and then draws as well."""
 BUSY_AT_ONCE = 2
 
 
 class Dispatcher:
-    """Drives one queue. Any number of them may: rows are locked, and a second entry is refused by the claim.
+    """Dispatches one queue. Several may run: rows are locked, and the claim refuses a second entry.
 
-    It keeps a stream below half of its bound, so that trimming never meets a waiting entry. The backlog stays
-    in PostgreSQL, where it costs nothing.
+    It keeps a stream below half of its bound, so that trimming never removes a waiting entry. The backlog
+    stays in PostgreSQL, where it costs nothing.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Dispatcher:
         draws: Callable[[], bool] = lambda: False,
         on_backlog: Callable[[], None] = lambda: None,
     ) -> None:
-        """`draws` tells whether the worker beside us claims what is pending for itself; `on_backlog` is
-        called when there is so much that it had better do."""
+        """`draws` tells whether this process's worker claims pending jobs directly; `on_backlog` is called
+        when the backlog is large enough that it should."""
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
@@ -60,10 +60,10 @@ class Dispatcher:
         self._invited_at = 0.0
 
     async def tick(self) -> float:
-        """Drive what is due; answers how long to wait for more."""
+        """Dispatch the due jobs; returns how long to wait for more."""
         streams = self._link.streams
         if streams is None:
-            # There is nothing to drive: workers claim for themselves, and want to be called.
+            # There is nothing to dispatch: workers claim directly, and need a notification.
             if time.monotonic() >= self._asleep_until:
                 await self._fall_asleep()
             return self._asleep_until - time.monotonic()
@@ -79,13 +79,14 @@ class Dispatcher:
             await self._stay_awake()
             return 0
         if time.monotonic() >= self._asleep_until:
-            # Say so before the last look: what is submitted after it notifies, what came before is seen now.
+            # Register before the last query: jobs submitted after it notify, jobs submitted before it are
+            # seen now.
             await self._fall_asleep()
             return 0
         return await self._seconds_until_due()
 
     async def _has_fellows(self, streams: Streams) -> bool:
-        """Whether somebody but the worker beside us reads the streams."""
+        """Whether any other worker reads the streams."""
         try:
             return await streams.readers(stream_of(self._settings.stream_key, self._queue, NORMAL)) > 1
         except DRIVE_ERRORS as error:
@@ -93,10 +94,10 @@ class Dispatcher:
             return False
 
     async def _drive_some(self, streams: Streams) -> int:
-        """One batch; several at once while there is much to do, because each mostly waits for answers."""
+        """Dispatches one batch, or several concurrently under load, because each mostly waits for replies."""
         driving = [asyncio.create_task(self._drive(streams)) for _ in range(self._at_once)]
         try:
-            # All of them end before anything is raised: a batch that nobody waits for may hold rows.
+            # All of them end before anything is raised: a batch that is not awaited may hold rows.
             await asyncio.wait(driving)
             return sum(task.result() for task in driving)
         finally:
@@ -108,7 +109,8 @@ class Dispatcher:
         return 1 if self._asleep_until or self._draws() else BUSY_AT_ONCE
 
     async def _drive(self, streams: Streams) -> int:
-        """A batch of every lane that has some: lock, write the entries, record them, in one transaction."""
+        """Dispatches a batch of every priority that has jobs: lock, write and record entries in one
+        transaction."""
         began = time.monotonic()
         tried: list[int] = []
         try:
@@ -125,8 +127,8 @@ class Dispatcher:
         return count
 
     async def _note(self, tried: Sequence[int], error: Exception) -> None:
-        """Each job tells how often it could not be driven, and why. None is delayed: from now on PostgreSQL
-        drives alone, and it is the link that asks Redis less and less often."""
+        """Records on each job how often its dispatch failed, and why. None is delayed: from now on workers
+        claim from PostgreSQL directly, and RedisHealth probes Redis less and less often."""
         if tried:
             why = f"{type(error).__name__}: {error}"
             await self._database.run(kernel_job.dispatch_failed(tried, why, 0))
@@ -134,8 +136,9 @@ class Dispatcher:
     async def _write(self, streams: Streams, tried: list[int]) -> int:
         count = 0
         async with self._database.transaction() as tx:
-            # A server that dies forgets at worst where entries lie: the jobs are pending then, and entries
-            # that are there already are refused. So nobody waits for its disk before the claim, which must.
+            # A server crash loses at most the positions of entries: the jobs are pending then, and entries
+            # that exist already are refused. So this commit does not wait for the disk; the claim's commit
+            # must.
             await tx.execute("set local synchronous_commit = off")
             due = await tx.run(
                 kernel_job.dispatch_lanes(
@@ -148,7 +151,7 @@ class Dispatcher:
                 stream = stream_of(self._settings.stream_key, self._queue, lane)
                 sent = await streams.dispatch(stream, lane, job_ids, self._settings.stream_maxlen)
                 crash_point("jobs.dispatch.after_add")
-                # What the stream had no room for stays pending.
+                # Jobs that the stream had no room for stay pending.
                 written = job_ids[: len(sent.entry_ids)]
                 if written:
                     await tx.run(kernel_job.dispatched(written, sent.entry_ids, sent.incarnation))
@@ -158,8 +161,8 @@ class Dispatcher:
         return count
 
     async def _fall_asleep(self) -> None:
-        """Submitters notify from now on. Said again with every poll: a fellow may have said that he is awake,
-        and died."""
+        """Makes submitters notify from now on. Repeated with every poll: another dispatcher may have marked
+        itself awake, and died."""
         self._asleep_until = time.monotonic() + self._settings.poll_seconds
         await self._database.run(notify.sleep_on(self._topic))
 
@@ -170,7 +173,8 @@ class Dispatcher:
             await self._database.run(notify.wake_up(self._topic))
 
     async def _seconds_until_due(self) -> float:
-        """Until the next delayed job, but never past the poll: a notification may have been missed."""
+        """The time until the next delayed job, at most the poll interval: a notification may have been
+        missed."""
         seconds = await self._database.run(kernel_job.seconds_until_due(self._queue))
         if seconds is None:
             return self._settings.poll_seconds

@@ -1,4 +1,4 @@
-"""Running one handler: what came of it, as a value."""
+"""Runs one handler and returns the outcome as a value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DELAY_SECONDS_MAX = 365 * 86_400.0
 
 @dataclass(slots=True, eq=False)
 class HeldJob:
-    """A job that this worker holds. `deadline` is when its lease ends, on this machine's own steady clock."""
+    """A job that this worker holds. `deadline` is the end of its lease on this machine's monotonic clock."""
 
     running: kernel_job.Running
     entry: StreamEntry | None
@@ -41,23 +41,23 @@ class HeldJob:
 
     @property
     def ended(self) -> bool:
-        """Its handler is done: what came of it is decided, if not yet written."""
+        """Whether its handler has ended: the outcome is decided, if not yet written."""
         return self.outcome_known or self.job.finished
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The handler finished it in a transaction of its own: only the entry is left to settle."""
+    """The handler finished the job in its own transaction: only the entry is left to settle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Somebody else has it by now, or will have: nothing is written, nothing acknowledged."""
+    """Another owner has the job, or will have it: nothing is written, nothing acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The database refused a write of this attempt; the reason says whether the entry has done its work."""
+    """The database refused a write of this attempt; the reason says whether the entry is still needed."""
 
     reason: str
 
@@ -76,7 +76,7 @@ async def execute(
     threads: ThreadPool,
     processes: ProcessPool | None = None,
 ) -> Outcome:
-    """Run the handler and say what came of it. Never raises: without an outcome a job is held for ever."""
+    """Run the handler and return its outcome. Never raises: without an outcome the job is held for ever."""
     running = active.running
     try:
         arguments = handler.parse(running.payload)
@@ -84,9 +84,9 @@ async def execute(
         return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
     try:
         if handler.place == "loop" and handler.timeout_seconds is None:
-            # Most are such; a coroutine less for each of them.
+            # The common case; this saves a coroutine for each of them.
             result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
-        # A process has its own watch, which does not count the time in which it starts.
+        # A process has its own timeout, which does not count its start-up time.
         elif handler.timeout_seconds is None or handler.place == "process":
             result = await _invoke(active, handler, arguments, threads, processes)
         else:
@@ -111,7 +111,7 @@ def leave(
 
 
 def describe(error: BaseException) -> str:
-    """The error as a text that PostgreSQL can store, whatever is in it."""
+    """The error as a text that PostgreSQL can store, whatever it contains."""
     try:
         text = error.text if isinstance(error, FailedInProcess) else f"{type(error).__name__}: {error}"
     except Exception:
@@ -134,13 +134,13 @@ async def _invoke(
     try:
         return await threads.call(lambda: handler.function(active.job, **arguments))
     except BaseException:
-        # The thread may run on, and looks here.
+        # The thread may still run, and checks this flag.
         active.job.stop()
         raise
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
-    # Most return nothing, which need not be tried.
+    # Most return nothing, which needs no check.
     if result is not None:
         try:
             document("result", result)
@@ -150,19 +150,19 @@ def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | ker
 
 
 def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
-    """Why the task was cancelled: an operator, a lost lease, the end of this worker; or from inside."""
+    """Why the task was cancelled: by an operator, a lost lease, a worker shutdown, or from inside."""
     if active.job.finished:
         return Committed()
     if active.lost:
         return Lost()
     if not active.job.stopped:
         return _failed(active, handler, RuntimeError("the handler was cancelled, and not by its worker"))
-    # Released, it ends as cancelled when a cancel was requested, and is given back otherwise.
+    # Once released, it ends as cancelled when a cancel was requested, and is given back otherwise.
     return leave(active.running, "release")
 
 
 def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcome:
-    """A refusal of this attempt is its end. One about something else is an error like any other."""
+    """A refusal of this attempt ends it. Any other refusal is an error like any other."""
     if active.job.finished:
         return Committed()
     if (refusal.noun, refusal.subject) == ("job", str(active.running.job_id)):
@@ -172,7 +172,7 @@ def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcom
 
 def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Outcome:
     if active.job.finished:
-        # The commit went through and something after it failed: the effect stands, and so does the finish.
+        # The commit succeeded and something after it failed: the effect and the finish both stand.
         _log.warning("failed_after_finish", job_id=active.running.job_id, error=describe(error))
         return Committed()
     if active.lost:
@@ -185,7 +185,7 @@ def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Out
 
 
 def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
-    """What the handler's policy says; a policy that fails, or says nothing, gets the default."""
+    """The verdict of the handler's policy; a policy that fails, or returns nothing, gets the default."""
     if isinstance(error, FailedInProcess):
         return error.verdict
     known = error if isinstance(error, Exception) else RuntimeError(describe(error))

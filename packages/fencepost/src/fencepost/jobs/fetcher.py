@@ -1,13 +1,14 @@
-"""Taking jobs in: from the streams while Redis drives, straight from PostgreSQL while it does not.
+"""Fetches jobs: from the streams while Redis is up, directly from PostgreSQL while it is down.
 
-The claim is the gate. Whatever Redis delivers, once or five times, only a claim makes a job run.
+The claim decides. Whatever Redis delivers, once or five times, only a claim makes a job run.
 
-    read      may be cancelled: what was delivered is pending for us, and found again
-    claim     must not be: a claim whose answer nobody hears is a job that waits for the end of its lease
+    read      may be cancelled: delivered entries are pending for this consumer, and found again
+    claim     must not be: a claim whose answer is lost is a job that waits for the end of its lease
 
-Redis calls workers who wait. Where more comes than they can do, nobody waits, and its part of the work is
-done for nothing. So whoever was delivered half a batch or more *draws*: he claims what is pending straight
-from PostgreSQL, behind what the streams hold, as long as half a batch comes within a moment.
+Redis wakes workers that wait. When more jobs arrive than the workers can run, no worker waits, and the
+streams add cost without benefit. So a worker that was delivered half a batch or more *draws*: it claims
+pending jobs directly from PostgreSQL, after those in the streams, as long as half a batch arrives within a
+short time.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ _log = get_logger(__name__)
 BLOCK_MS = 2000
 DRAWING_SECONDS = 0.05
 DRAWING_BLOCK_MS = 3
-"""How long a draw that brought nothing waits at the streams before the next."""
+"""How long a worker waits at the streams after a draw that returned nothing."""
 OWN_ENTRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Jobs that were claimed, each with the entry that drove it; entries that are done with; why others were
-    refused."""
+    """Claimed jobs, each with its entry; entries that are no longer needed; why other claims were refused."""
 
     claimed: Sequence[tuple[kernel_job.Running, StreamEntry | None]]
     done: Sequence[StreamEntry]
     refusals: Sequence[str]
     asked_at: float
-    """When the claim was sent, on this machine's steady clock: the leases end no earlier than from here."""
+    """When the claim was sent, on this machine's monotonic clock: the leases end no earlier than from
+    here."""
 
 
 class Fetcher:
@@ -79,11 +80,11 @@ class Fetcher:
         places = [(queue, lane) for lane in range(len(LANES)) for queue in queues]
         self.streams = [stream_of(settings.stream_key, queue, lane) for queue, lane in places]
         self._turns = WeightedShare([LANE_SHARES[lane] for _, lane in places])
-        # A read that blocks longer than the client waits for replies would look like a dead Redis.
+        # A read that blocks longer than the client's reply timeout would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
         self._much = settings.batch // 2
         self.drew = False
-        """Whether we have drawn: until the worker has seen that we do not any more."""
+        """Whether we have drawn: stays set until the worker has seen that we no longer draw."""
         self._draws_until = 0.0
         self._drawers = 0
         self._drawn = 0
@@ -92,7 +93,7 @@ class Fetcher:
         self._claim_cursors = {queue: ClaimCursor() for queue in queues}
         self._idle: set[str] = set()
         self._unclaimed: list[StreamEntry] = []
-        # A name that was used before may have entries; one that carries a boot id has none yet.
+        # A reused consumer name may have pending entries; a name with a boot id has none yet.
         self._losses_seen = 0 if consumer == owner else -1
 
     @property
@@ -102,13 +103,13 @@ class Fetcher:
 
     @property
     def draws(self) -> bool:
-        """Whether so much comes that we claim it where it lies."""
+        """Whether the load is high enough to claim directly from PostgreSQL."""
         return self._drawers > 0 or time.monotonic() < self._draws_until
 
     @contextmanager
     def drawing_on(self) -> Generator[None]:
-        """Whoever draws still does behind the block, for as long as before it: that he waits inside, for an
-        answer or for room, says nothing about how much comes."""
+        """Preserves the remaining drawing time across the block: waiting inside it, for an answer or for
+        capacity, says nothing about the load."""
         if not self.draws:
             yield
             return
@@ -121,8 +122,8 @@ class Fetcher:
             self._draws_until += time.monotonic() - began
 
     async def read(self, free: int, held: Callable[[], Iterable[StreamEntry]]) -> list[StreamEntry]:
-        """Entries for up to `free` jobs; waits a while for the first, and hardly while we draw. None of those
-        that are `held`."""
+        """Entries for up to `free` jobs, without those that are `held`. Waits a while for the first; only
+        briefly while drawing."""
         if self._unclaimed:
             return self._unclaimed[:free]
         streams = self._link.streams
@@ -138,10 +139,10 @@ class Fetcher:
         return entries
 
     async def claim(self, entries: Sequence[StreamEntry]) -> Fetched:
-        """Claim what the entries name. Nothing is acknowledged here: that follows what was committed.
+        """Claim the jobs of the entries. Nothing is acknowledged here: that follows the commit.
 
         When the database does not answer, the entries are kept for the next time: left pending, they would
-        wait until somebody takes them for abandoned.
+        wait until a reclaimer takes them for abandoned.
         """
         try:
             taken = await self._claim(entries)
@@ -157,11 +158,12 @@ class Fetcher:
         return taken
 
     def keep(self, entries: Sequence[StreamEntry]) -> None:
-        """Read, and not claimed: the next read answers them first."""
+        """Keeps entries that were read and not claimed: the next read returns them first."""
         self._unclaimed = list({entry.place: entry for entry in [*self._unclaimed, *entries]}.values())
 
     async def claim_next(self, limit: int) -> Fetched:
-        """Claim straight from PostgreSQL: by turns, and what one queue leaves is offered to the others."""
+        """Claim directly from PostgreSQL, shared among the queues; what one queue leaves is offered to the
+        others."""
         asked_at = time.monotonic()
         claimed: list[kernel_job.Running] = []
         try:
@@ -171,7 +173,7 @@ class Fetcher:
             self._metrics.claims.labels(status="error", reason="db_error").inc()
             if not claimed:
                 raise
-            # What the other queues gave is ours, and runs.
+            # Jobs that the other queues returned are claimed, and run.
             _log.warning("claim_cut_short", error=str(error), claimed=len(claimed))
         self._is_dry = not claimed
         self._drawn += len(claimed)
@@ -180,15 +182,17 @@ class Fetcher:
         return Fetched([(running, None) for running in claimed], (), (), asked_at)
 
     def draw_on(self) -> None:
-        """Draw for a moment, and longer if so much comes."""
+        """Draw for a short time, and longer while the load stays high."""
         self.drew = True
         self._drawn = 0
         self._draws_until = time.monotonic() + DRAWING_SECONDS
 
     async def give_back(self, entries: Sequence[StreamEntry]) -> None:
-        """Entries that were read and never claimed: their jobs are driven anew, for somebody with room.
+        """Gives back entries that were read and never claimed: their jobs are dispatched again, for a worker
+        with capacity.
 
-        They are not acknowledged. Some may be of jobs that somebody holds; a reclaimer removes the others.
+        The entries are not acknowledged. Some may be of jobs that another worker holds; a reclaimer removes
+        the others.
         """
         by_id, _ = _parse(entries)
         pairs = [(job_id, entry.entry_id) for job_id, several in by_id.items() for entry in several]
@@ -199,7 +203,7 @@ class Fetcher:
             crash_point("jobs.give_back.after_commit")
 
     async def leave(self) -> None:
-        """This consumer reads no more. What it was delivered and never claimed is given back."""
+        """Stops this consumer's reads. Entries that were delivered to it and never claimed are given back."""
         streams = self._link.streams
         if streams is None:
             return
@@ -247,8 +251,8 @@ class Fetcher:
         return answers
 
     async def _claim_by_turns(self, limit: int, claimed: list[kernel_job.Running]) -> None:
-        """Side by side, each queue in a transaction of its own: two queues in one would take the locks of
-        keys in another order than somebody else does."""
+        """Claims concurrently, each queue in its own transaction: two queues in one would take the locks of
+        keys in another order than another claim does."""
         asked = [(queue, part) for queue, part in self._shared(limit).items() if part]
         answers = await asyncio.gather(*(self._claim_lanes(*one) for one in asked), return_exceptions=True)
         failures = [answer for answer in answers if isinstance(answer, BaseException)]
@@ -260,12 +264,13 @@ class Fetcher:
             raise failures[0]
         emptied = self._idle & dict(asked).keys()
         for queue in self._queues:
-            # Less than half is left for the next time: it is not worth a commit of its own.
+            # Less than half is left for the next time: it is not worth its own commit.
             if len(claimed) * 2 < limit and queue not in emptied:
                 claimed += await self._claim_lanes(queue, limit - len(claimed))
 
     def _shared(self, limit: int) -> dict[str, int]:
-        """How many each queue is asked for: those that had nothing for few, because the others need them."""
+        """How many jobs each queue is asked for: queues that had nothing get few, because the others need the
+        capacity."""
         shares = dict(zip(self._queues, self._queue_turns.share(limit), strict=True))
         busy = [queue for queue in self._queues if queue not in self._idle]
         if not busy:
@@ -277,7 +282,7 @@ class Fetcher:
 
     async def _claim_lanes(self, queue: str, limit: int) -> list[kernel_job.Running]:
         crash_point("jobs.claim_next.before_commit")
-        # What lies in a Redis that answers has an entry that somebody reads.
+        # While Redis answers, a dispatched job has an entry that a worker reads.
         alone = self._link.streams is None
         claim_cursor = self._claim_cursors[queue]
         answers = await self._database.run(
@@ -299,7 +304,8 @@ class Fetcher:
     async def _find_own(
         self, streams: Streams, held: Callable[[], Iterable[StreamEntry]]
     ) -> list[StreamEntry]:
-        """After a loss of Redis, and at the start: what was delivered to this consumer and never arrived."""
+        """After a loss of Redis, and at the start: finds entries that were delivered to this consumer and
+        never received."""
         if self._losses_seen == self._link.losses:
             return []
         losses = self._link.losses
@@ -332,7 +338,7 @@ class Fetcher:
 def _parse(
     entries: Sequence[StreamEntry],
 ) -> tuple[dict[int, list[StreamEntry]], list[tuple[StreamEntry, str]]]:
-    """Entries by job, and those that name none: somebody else wrote them, or wrote them wrongly."""
+    """Entries by job, and the entries that name no job: foreign or malformed ones."""
     by_id: dict[int, list[StreamEntry]] = {}
     poison: list[tuple[StreamEntry, str]] = []
     for entry in entries:

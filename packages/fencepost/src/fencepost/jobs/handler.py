@@ -39,7 +39,8 @@ Place = Literal["loop", "thread", "process"]
 
 @dataclass(frozen=True)
 class Handler(Generic[P]):
-    """A function that runs jobs of one kind. Its arguments are the payload, checked on both sides."""
+    """A function that runs jobs of one kind. Its arguments are the payload, validated on submit and on
+    run."""
 
     function: Function[P]
     queue: str
@@ -85,7 +86,7 @@ class Handler(Generic[P]):
         return self._submission(self.shape.arguments(args, kwargs))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[kernel_job.Submitted]:
-        """The submission as a call of the kernel, for whoever sends it."""
+        """The submission as a kernel call, to be sent by the caller."""
         return self.submission(*args, **kwargs).call()
 
     @overload
@@ -97,7 +98,8 @@ class Handler(Generic[P]):
         self, tx: SyncTransaction | SyncConnection, *args: P.args, **kwargs: P.kwargs
     ) -> kernel_job.Submitted: ...
     def submit(self, tx: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Submit a job in a transaction of ours or of yours: the job and your rows, or neither."""
+        """Submit a job in a Fencepost transaction or on your connection. The job and your rows commit
+        together, or neither does."""
         return cast("Any", send)(tx, self.call(*args, **kwargs))
 
     @overload
@@ -109,7 +111,8 @@ class Handler(Generic[P]):
         self, tx: SyncTransaction | SyncConnection, rows: Iterable[Mapping[str, Any]]
     ) -> list[kernel_job.Submitted]: ...
     def submit_many(self, tx: Any, rows: Iterable[Mapping[str, Any]]) -> Any:
-        """Submit many jobs with one statement, each row the arguments of one by name; answers in their order.
+        """Submit many jobs with one statement. Each row holds one job's arguments by name; results keep the
+        order.
 
         All of them belong to one trace.
         """
@@ -130,7 +133,7 @@ class Handler(Generic[P]):
 
     @cached_property
     def shape(self) -> PayloadSchema:
-        """What its payload looks like."""
+        """The schema of its payload."""
         return shape_of(self.function, self.kind)
 
     @cached_property
@@ -139,7 +142,8 @@ class Handler(Generic[P]):
 
     @cached_property
     def place(self) -> Place:
-        """Where it runs: as was said, or where such a function runs best."""
+        """Where it runs: `run_in` if given, otherwise the loop for a coroutine function and a thread for any
+        other."""
         return self.run_in or ("loop" if self.is_async else "thread")
 
     def _submission(self, arguments: Mapping[str, Any]) -> Submission:
@@ -175,7 +179,7 @@ class Handlers:
             raise InvalidInput(
                 f"{handler.kind} has a handler already; give this one another kind.", field="kind"
             )
-        # A signature that cannot be a payload is found now, not at the first job.
+        # A signature that cannot be a payload fails now, not at the first job.
         shape = handler.shape
         shape.check_key("unique", handler.unique)
         shape.check_key("concurrency_key", handler.concurrency_key)
@@ -187,7 +191,7 @@ class Handlers:
         return self._by_kind.get(kind)
 
     def of(self, queues: Iterable[str]) -> Handlers:
-        """Those that serve the given queues."""
+        """The handlers of the given queues."""
         chosen, wanted = Handlers(), set(queues)
         unknown = sorted(wanted - set(self.queues))
         if unknown:
@@ -210,7 +214,7 @@ class Handlers:
 
 
 def _check_place(handler: Handler[...]) -> None:
-    """Where it runs must suit what it is: found when it is declared, not when its first job runs."""
+    """Checks that `run_in` suits the function when the handler is declared, not when its first job runs."""
     if handler.place == "loop" and not handler.is_async:
         raise InvalidInput(
             f"{handler.kind} is no coroutine function and would block the loop; it runs in a thread or a "

@@ -1,8 +1,8 @@
-"""Heartbeats, on a thread and connections of their own.
+"""Heartbeats, on their own thread and connections.
 
-A handler that blocks the event loop, or a pool that is busy, must not cost a lease. One statement renews all
-jobs of this worker; their entries' idle time is refreshed too, so that long jobs are not taken away. Another
-one says that the worker is there, also when it has nothing to do, and whether Redis drives it.
+A handler that blocks the event loop, or a busy pool, must not cost a lease. One statement renews all jobs of
+this worker; the idle time of their entries is reset too, so that long jobs are not taken over. Another
+statement registers the worker as alive, also when it is idle, and records whether it uses Redis.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ SEEN_SECONDS_MIN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What one heartbeat found out: jobs to stop because they are lost, and because they were cancelled."""
+    """The result of one heartbeat: jobs to stop because their lease is lost, or because they were
+    cancelled."""
 
     lost: Sequence[HeldJob]
     cancelled: Sequence[HeldJob]
 
 
 class Heartbeat:
-    """Renews what `held` answers until it is closed. Calls `on_beat` and `alone` from its thread.
+    """Renews the jobs that `held` returns until it is closed. Calls `on_beat` and `alone` from its thread.
 
-    At least every `interval_seconds`, and three times in the shortest lease: a job brings its own lease, and
-    one beat may be lost.
+    It beats at least every `interval_seconds`, and three times within the shortest lease: each job has its
+    own lease, and one beat may be lost.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Heartbeat:
         self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
-        # Often enough to meet a job with a short lease soon, however rare the renewals are.
+        # Often enough to see a job with a short lease soon, however rare the renewals are.
         step_seconds = min(self._interval_seconds, LONGEST_STEP_SECONDS)
         last = time.monotonic()
         self._be_seen()
@@ -95,7 +96,7 @@ class Heartbeat:
             try:
                 self._beat(held)
             except Exception as error:
-                # The thread goes on whatever happens: all leases of this worker hang on it.
+                # The thread continues after any error: all leases of this worker depend on it.
                 self._metrics.loop_errors.labels(loop="heartbeat").inc()
                 _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
             announce("heartbeat.beat")
@@ -104,7 +105,7 @@ class Heartbeat:
             self._refresher.close()
 
     def _pace(self, held: Sequence[HeldJob]) -> float:
-        """With a tenth less than the interval, because a step that wakes a moment early would skip a beat."""
+        """A tenth less than the interval, because a step that wakes slightly early would skip a beat."""
         shortest = min((active.running.lease_seconds for active in held), default=self._interval_seconds * 3)
         return 0.9 * min(self._interval_seconds, shortest / 3)
 
@@ -127,7 +128,8 @@ class Heartbeat:
         self._be_seen()
 
     def _be_seen(self) -> None:
-        """Once in an interval, however short the leases of the jobs are: nothing depends on it."""
+        """Registers the worker once per interval, however short the leases of the jobs are: nothing depends
+        on it."""
         now = time.monotonic()
         if self._seen_at and now - self._seen_at < 0.9 * self._seen_seconds:
             return
@@ -135,7 +137,7 @@ class Heartbeat:
         try:
             self._presence.keep(self._connected(), alone=self._alone())
         except Exception as error:
-            # It costs the list of workers, and nothing else.
+            # A failure affects only the list of workers.
             _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")
 
     def _leave(self) -> None:
@@ -151,9 +153,9 @@ class Heartbeat:
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
                 application_name="fencepost-heartbeat",
-                # Too rare to gain by it, and behind a pooler the next beat may meet another backend.
+                # Beats are too rare to gain by it, and behind a pooler the next beat may use another backend.
                 prepare_threshold=None,
-                # A server that fell silent is given up before the leases are.
+                # An unresponsive server is given up before the leases expire.
                 tcp_user_timeout=round(self._interval_seconds * 1000),
             )
         return self._connection
@@ -189,7 +191,7 @@ class Heartbeat:
                     if answer.cancel_requested:
                         cancelled.append(active)
                 case "in_flight" | "already_finished":
-                    # Its row is locked, or gone: by our own finish, of which we may not have heard yet.
+                    # Its row is locked, or gone: by our own finish, whose answer may not have arrived yet.
                     self._metrics.heartbeats.labels(status="ok", reason=answer.refusal).inc()
                 case _:
                     if not active.ended:
@@ -198,7 +200,7 @@ class Heartbeat:
         return lost, cancelled, renewed
 
     def _refresh(self, renewed: Sequence[HeldJob]) -> None:
-        """Best effort, and only what is ours: the lease is what counts, and a zombie touches nothing."""
+        """Best effort, and only for our own entries: the lease decides, and a zombie changes nothing."""
         if self._refresher is None:
             return
         try:

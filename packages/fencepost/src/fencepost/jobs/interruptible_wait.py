@@ -1,4 +1,4 @@
-"""Waiting that ends early."""
+"""Waits that can end early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def pause(seconds: float, unless: asyncio.Event) -> None:
 
 
 async def unless_set(event: asyncio.Event, work: Coroutine[Any, Any, list[T]]) -> list[T]:
-    """What the work answers, or nothing as soon as the event is set: then the work is cancelled."""
+    """The result of the work, or nothing as soon as the event is set: then the work is cancelled."""
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(event.wait())
     try:

@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class AsyncDatabase(Protocol):
-    """What a job needs of the client: a transaction, and one call in a transaction of its own."""
+    """What a job needs from the client: a transaction, and one call in its own transaction."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
     async def run(self, call: Call[T]) -> T: ...
 
 
 class SyncDatabase(Protocol):
-    """The same without an event loop, for handlers that run in a thread."""
+    """The synchronous variant, for handlers that run in a thread."""
 
     def transaction(self) -> AbstractContextManager[SyncTransaction]: ...
     def run(self, call: Call[T]) -> T: ...
@@ -49,7 +49,7 @@ class Job:
         self._running = running
         self._database = database
         self._sync_database = sync_database
-        # A plain flag: nobody waits for it, and an event costs more than the rest of this object.
+        # A plain flag: nothing waits for it, and an event costs more than the rest of this object.
         self._stopped = False
         self._instead: tuple[Json, str] | None = None
         self.owner = owner
@@ -61,12 +61,12 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """The fencing token: no other attempt at this job has it."""
+        """The fencing token: unique to this attempt at the job."""
         return self._running.attempt
 
     @property
     def tries(self) -> int:
-        """How often it was tried, this time included."""
+        """The number of tries, this one included."""
         return self._running.tries
 
     @property
@@ -87,19 +87,21 @@ class Job:
 
     @property
     def stopped(self) -> bool:
-        """Whether to stop: it was cancelled, its lease is lost, or its time is over. For sync handlers."""
+        """Whether the handler should stop: the job was cancelled, lost its lease or timed out. For sync
+        handlers."""
         return self._stopped
 
     def stop(self) -> None:
         self._stopped = True
 
     def finish_as(self, result: Json = None, *, final_status: str = "ok") -> None:
-        """Inside the block of `finish`: finish with this instead, because of what the block has found out."""
+        """Inside the block of `finish`: replaces its result and final status with these."""
         self._instead = (result, final_status)
 
     @asynccontextmanager
     async def finish(self, result: Json = None, *, final_status: str = "ok") -> AsyncGenerator[Transaction]:
-        """Fence, your writes and the finish: one commit. A zombie's block is refused before it writes."""
+        """Fences the attempt, runs your writes and finishes the job in one commit. A stale attempt is refused
+        before the block runs."""
         async with self._database.transaction() as tx:
             self._instead = None
             crash_point("jobs.finish.before_fence")
@@ -126,7 +128,7 @@ class Job:
         crash_point("jobs.finish_sync.after_commit")
 
     async def progress(self, value: Json) -> None:
-        """Show people how far it is."""
+        """Publish the job's progress to operators."""
         await self._database.run(self._progress(value))
 
     def progress_sync(self, value: Json) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for what comes of a job: told by PostgreSQL when it ends, and polling underneath."""
+"""Waits for the result of a job: notified by PostgreSQL when the job ends, with polling as a fallback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS_MAX = 2.0
 
 
 class JobFailed(FencepostError):
-    """The job is dead: no try has brought it to an end. Replay it when its cause is gone."""
+    """The job is dead: no try succeeded. Replay it when the cause is gone."""
 
     def __init__(self, job_id: int, seen: job_queries.JobOutcome) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class JobFailed(FencepostError):
 
 
 def read_result(job_id: int, seen: job_queries.JobOutcome | None) -> Json:
-    """The result of a job that has finished; raises what became of it otherwise."""
+    """The result of a finished job; raises the matching error for any other outcome."""
     if seen is None:
         raise NotFound(
             f"There is no job {job_id}: it never existed, or it was pruned.", noun="job", subject=str(job_id)
@@ -55,7 +55,7 @@ def too_late(job_id: int, within: float, seen: job_queries.JobOutcome) -> Timeou
 
 
 class Polling:
-    """How long to wait before the next look: short at first, then longer, never past the deadline."""
+    """How long to wait before the next query: short at first, then longer, never past the deadline."""
 
     def __init__(self, within: float) -> None:
         self._deadline = time.monotonic() + within
@@ -77,7 +77,8 @@ async def wait_for_result(
     job_id: int,
     within: float,
 ) -> Json:
-    """`subscribe` calls back when a topic is notified, and answers how to end that."""
+    """`subscribe` registers a callback for a topic's notifications, and returns the function that unregisters
+    it."""
     seen = await database.run(job_queries.look(job_id))
     if not _goes_on(seen):
         return read_result(job_id, seen)
@@ -85,11 +86,11 @@ async def wait_for_result(
     told = asyncio.Event()
     unsubscribe = subscribe(topic, told.set)
     try:
-        # Said before the next look: what ends after it notifies, what ended before it is seen.
+        # Registered before the next query: a job that ends later notifies, one that ended earlier is seen.
         await database.run(notify.sleep_on(topic))
         seen = await database.run(job_queries.look(job_id))
         if not _goes_on(seen):
-            # Before we said so: nobody takes that back for us.
+            # The job ended before the registration: nothing else removes the registration.
             await database.run(notify.wake_up(topic))
         polling = Polling(within)
         while _goes_on(seen):
@@ -107,7 +108,7 @@ async def wait_for_result(
 
 
 def wait_for_result_sync(database: SyncDatabase, listen_url: str, job_id: int, within: float) -> Json:
-    """The same without an event loop, on a connection of its own that listens."""
+    """The synchronous variant, on a listening connection of its own."""
     seen = database.run(job_queries.look(job_id))
     if not _goes_on(seen):
         return read_result(job_id, seen)
@@ -129,7 +130,7 @@ def wait_for_result_sync(database: SyncDatabase, listen_url: str, job_id: int, w
 
 
 def _hear(ear: psycopg.Connection[tuple[object, ...]], topic: str, seconds: float) -> None:
-    """Return at the topic's notification, or when the time is over. Other topics are not ours."""
+    """Returns at the topic's notification, or when the time is over. Ignores other topics."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         for notice in ear.notifies(timeout=left, stop_after=1):

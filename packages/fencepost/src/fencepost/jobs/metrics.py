@@ -1,4 +1,4 @@
-"""What the job runtime counts, under the names that operators of online judges know."""
+"""The metrics of the job runtime, under the names that operators of online judges know."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MILLISECONDS = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 50
 
 @dataclass(frozen=True, slots=True)
 class JobMetrics:
-    """Low-cardinality labels only: which job it was is in the log."""
+    """Low-cardinality labels only: the job's id is in the log."""
 
     claims: Counter
     heartbeats: Counter
@@ -95,11 +95,11 @@ class JobMetrics:
         )
 
     def finished(self, status: str, actives: Sequence[HeldJob]) -> None:
-        """By the batch: to look a counter up by its labels costs more than to count."""
+        """Counts by the batch: looking a counter up by its labels costs more than counting."""
         if actives:
             now = time.monotonic()
             self.finalized.labels(status=status).inc(len(actives))
-            # What was claimed together has one beginning.
+            # Jobs that were claimed together have the same start.
             for started_at, many in Counted(active.started_at for active in actives).items():
                 observe_many(self.finalize_ms, (now - started_at) * 1000, many)
 

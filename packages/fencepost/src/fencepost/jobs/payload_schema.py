@@ -1,4 +1,4 @@
-"""The shape of a handler's arguments: what a payload must look like, on both sides."""
+"""The schema of a handler's arguments: validates payloads on submit and on run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from fencepost.errors import InvalidInput
 from fencepost.kernel.call import Json
 
 Key = str | Callable[..., object]
-"""Makes a key of a job's arguments: a template, `"user:{user_id}"`, or a function of those that it names."""
+"""Makes a key from a job's arguments: a template, `"user:{user_id}"`, or a function of the arguments it
+names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class PayloadSchema:
         return {name: getattr(model, name) for name in self.signature.parameters}
 
     def check_key(self, what: str, key: Key | None) -> None:
-        """A key that asks for an argument that there is not is found when the handler is declared."""
+        """Rejects a key that names a missing argument, when the handler is declared."""
         named = frozenset[str]() if key is None else _named_by(key)
         unknown = named - set(self.signature.parameters)
         if unknown:
@@ -72,7 +73,7 @@ class PayloadSchema:
 
 @lru_cache(maxsize=1024)
 def shape_of(function: Callable[..., Any], kind: str) -> PayloadSchema:
-    """Made once for each function: a model costs a thousand times what it costs to use it."""
+    """Built once for each function: building a model costs a thousand times what using it costs."""
     whole = inspect.signature(function)
     signature = whole.replace(parameters=list(whole.parameters.values())[1:])
     hints = get_type_hints(function, include_extras=True)
@@ -94,7 +95,7 @@ def key_of(key: Key, arguments: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1024)
 def _named_by(key: Key) -> frozenset[str]:
-    """Which arguments a key is made of."""
+    """The arguments that a key is made from."""
     if isinstance(key, str):
         return frozenset(re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(key) if name)
     return frozenset(inspect.signature(key).parameters)

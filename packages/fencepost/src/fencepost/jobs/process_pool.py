@@ -1,7 +1,7 @@
 """Processes for handlers that compute.
 
-A thread cannot be ended from outside, a process can: when its time is over, its lease is lost or its job is
-cancelled, it is killed, and what it might still have written is refused by the database.
+A thread cannot be ended from outside, a process can: when it times out, its lease is lost or its job is
+cancelled, it is killed, and the database refuses any later write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ BEGIN_SECONDS = 60.0
 
 
 class FailedInProcess(Exception):
-    """A handler failed in its process. Its policy has judged the error there, where it could see it."""
+    """A handler failed in its process. Its policy has already judged the error there, where it has the
+    exception."""
 
     def __init__(self, text: str, verdict: Verdict) -> None:
         super().__init__(text)
@@ -41,11 +42,12 @@ class FailedInProcess(Exception):
 
 
 class ProcessDied(Exception):
-    """A handler's process ended in the middle: it crashed, or the system killed it for its memory."""
+    """A handler's process ended before it answered: it crashed, or the system killed it for its memory."""
 
 
 class ProcessPool:
-    """Runs handlers in processes, at most `count` at once; idle ones are used again. None starts unasked."""
+    """Runs handlers in processes, at most `count` at once, and reuses idle ones. Starts one only on
+    demand."""
 
     def __init__(self, count: int, database_url: str, settings: Settings) -> None:
         self._places = asyncio.Semaphore(count)
@@ -55,7 +57,7 @@ class ProcessPool:
         self._busy: set[_Child] = set()
 
     async def call(self, handler: Handler[...], running: Running, job: Job) -> Any:
-        """What the handler returns or raises. Whoever gives up waiting has the process killed."""
+        """What the handler returns or raises. When the caller stops waiting, the process is killed."""
         async with self._places:
             child = self._idle.pop() if self._idle else await self._start()
             self._busy.add(child)
@@ -76,7 +78,7 @@ class ProcessPool:
         self._idle.clear()
 
     async def _start(self) -> _Child:
-        # In a thread: making a process takes a while, in which the others want their loop.
+        # In a thread: starting a process takes a while, and must not block the loop.
         starting = asyncio.create_task(asyncio.to_thread(_Child, self._database_url, self._settings))
         try:
             return await asyncio.shield(starting)
@@ -89,18 +91,18 @@ class _Child:
     """One process and the pipe to it. JSON in both directions."""
 
     def __init__(self, database_url: str, settings: Settings) -> None:
-        # Not forked: a copy of our threads' locks and of our connections is what forks are infamous for.
+        # Not forked: a fork would copy the locks of our threads and our connections.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(
             target=serve, args=(theirs, database_url, settings), name="fencepost-handler", daemon=True
         )
         self._process.start()
-        # Now only the child has that end, and reading ours tells when it dies.
+        # Now only the child has that end, so reading our end detects its death.
         theirs.close()
 
     async def ask(self, errand: HandlerCall, seconds: float | None) -> Mapping[str, Any]:
-        """What came of the errand. Its time runs from when the handler begins, not while Python starts."""
+        """The answer to the call. Its time runs from the start of the handler, not while Python starts."""
         try:
             self._pipe.send_bytes(json.dumps(errand.as_json()).encode())
             told = await self._hear(BEGIN_SECONDS, "begun")

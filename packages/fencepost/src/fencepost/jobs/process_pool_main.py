@@ -1,4 +1,5 @@
-"""What runs in a handler's process: it finds the handler, runs one job after another, and answers in JSON."""
+"""The main loop of a handler's process: finds the handler, runs one job after another, and answers in
+JSON."""
 
 from __future__ import annotations
 
@@ -82,8 +83,8 @@ class HandlerCall:
 
 
 def serve(pipe: Connection[Any, Any], database_url: str, settings: Settings) -> None:
-    """Answer one errand after another until the pipe is closed."""
-    # Ctrl-C reaches every process of the terminal; whether we end is the worker's to say.
+    """Answer one call after another until the pipe is closed."""
+    # Ctrl-C reaches every process of the terminal; the worker decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, name="fencepost-lifeline", daemon=True).start()
     configure_logging(level=settings.log_level, form=settings.log_format)
@@ -160,14 +161,14 @@ def _told(refusal: Refusal) -> dict[str, Any]:
 
 
 def _module(name: str) -> ModuleType:
-    """A script that was started as such is known to its processes under another name."""
+    """The named module. A script that was started as `__main__` has another name in its processes."""
     if name == "__main__":
         return sys.modules.get("__mp_main__") or sys.modules["__main__"]
     return importlib.import_module(name)
 
 
 class _Database:
-    """A pool of its own, opened when the first job asks: most handlers that compute never do."""
+    """Its own pool, opened when the first job needs it: most handlers that compute never do."""
 
     def __init__(self, database_url: str, settings: Settings) -> None:
         self._client = KernelClient(database_url, settings=settings.model_copy(update={"pool_min": 0}))
@@ -194,7 +195,7 @@ _no_loop = _NoLoop()
 
 
 def _die_with_parent() -> None:
-    """Also after kill -9 of the worker. What was not finished by then, the database gives to another."""
+    """Ends with the worker, also after kill -9. The database gives an unfinished job to another worker."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])

@@ -1,4 +1,5 @@
-"""Forgetting what nobody needs any more, beside the finished jobs that the sweeper prunes by age."""
+"""Deletes data that is no longer needed, except the finished jobs that the stream reconciler prunes by
+age."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ WAITERS_KEEP_SECONDS = 86_400.0
 
 
 class Pruner:
-    """Finished jobs past a count, ticks, complete batches, full buckets, waiters that are gone."""
+    """Prunes finished jobs past a count, ticks, complete batches, full buckets, and waiters that are gone."""
 
     def __init__(self, database: AsyncDatabase, settings: JobSettings) -> None:
         self._database = database

@@ -1,5 +1,5 @@
-"""Jobs of lost owners: found in PostgreSQL by index, whatever Redis holds, and in the streams by idle
-time."""
+"""Recovers jobs of lost owners: finds them in PostgreSQL by index, whatever Redis holds, and in the streams
+by idle time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DROPPED = frozenset({"done_or_stale", "not_found"})
 
 
 class Reclaimer:
-    """Puts expired jobs back, takes over idle entries, and evicts holders that stand still."""
+    """Puts expired jobs back, takes over idle entries, and evicts stalled holders."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Reclaimer:
         self._evict = evict
         self._accept = accept
         self._free = free
-        # An entry of a job whose lease may still be valid must not be taken away from its consumer.
+        # An entry of a job whose lease may still be valid must not be taken from its consumer.
         self._min_idle_ms = round((longest_lease_seconds + settings.reclaim_grace_seconds) * 1000)
-        # Kept between ticks: from 0-0 each time, a long list would be scanned anew and its end never reached.
+        # Kept between ticks: starting at 0-0 each time would rescan a long list and never reach its end.
         self._cursors = dict.fromkeys(streams, START)
 
     async def tick(self) -> float:
@@ -107,7 +107,7 @@ class Reclaimer:
         try:
             taken = await self._accept(entries)
         except psycopg.Error:
-            # They stay pending, for us now, and the intake asks again.
+            # They stay pending, now for this consumer, and the fetcher claims them again.
             self._metrics.reclaims.labels(status="error", reason="db_error").inc(len(entries))
             raise
         if taken is None:
@@ -118,7 +118,8 @@ class Reclaimer:
             self._metrics.reclaims.labels(status=status, reason=decision).inc(count)
 
     async def _evict_blockers(self) -> None:
-        """A holder that stopped inside a fenced transaction keeps its job: past the grace, he is ended."""
+        """Terminates, past the grace, a holder that stopped inside a fenced transaction and so keeps its
+        job."""
         blocked = await self._database.run(
             kernel_job.blocked(EVICTIONS, grace_seconds=self._settings.reclaim_grace_seconds)
         )

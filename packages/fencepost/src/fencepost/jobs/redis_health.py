@@ -1,7 +1,7 @@
-"""The link to Redis: up or down, and who wants to know.
+"""The state of the connection to Redis: up or down, with callbacks on a change.
 
-Redis only drives. While it is down, workers claim straight from PostgreSQL; when it is back, they return to
-the streams.
+Redis only dispatches. While it is down, workers claim directly from PostgreSQL; when it is back, they return
+to the streams.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PROBE_SECONDS = 1.0
 LONGEST_PROBE_SECONDS = 30.0
 STEADY_SECONDS = 10.0
 DRIVE_ERRORS = (RedisError, OSError)
-"""What Redis being away looks like. redis-py wraps most, but not all, errors of the socket."""
+"""Errors that mean Redis is unavailable. redis-py wraps most socket errors, but not all."""
 
 
 class RedisHealth:
     """Redis as this process sees it. `streams` is None while it is down.
 
-    It `has_payloads` where jobs come by the direct path.
+    `has_payloads` is true where jobs are submitted by the direct path.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RedisHealth:
         self._on_change: list[Callable[[], None]] = []
         self._redis = None if url is None else connect(url, reply_seconds=reply_seconds)
         self._streams = None if self._redis is None else Streams(self._redis, settings.stream_group)
-        # Neither at first, so that both are news.
+        # Neither up nor down at first, so that both are a change.
         self._up: bool | None = None
         self._up_since = 0.0
         self._probe_seconds = PROBE_SECONDS
@@ -54,7 +54,7 @@ class RedisHealth:
         self._on_change.append(callback)
 
     async def probe(self) -> float:
-        """One tick of the loop that watches it; answers when to look again."""
+        """One tick of the loop that probes Redis; returns the delay until the next probe."""
         if self._streams is None:
             self._set(up=False, why="REDIS_URL is not set")
             return 3600
@@ -67,9 +67,9 @@ class RedisHealth:
         return self._probe_seconds
 
     def failed(self, error: Exception) -> None:
-        """Somebody met an error: work goes on without Redis until it answers again."""
+        """Called after an error: work continues without Redis until it answers again."""
         if self._up:
-            # One that answers the probe and nothing else is asked less and less often.
+            # A Redis that answers only the probe is probed less and less often.
             steady = time.monotonic() - self._up_since > STEADY_SECONDS
             self._probe_seconds = (
                 PROBE_SECONDS if steady else min(LONGEST_PROBE_SECONDS, self._probe_seconds * 2)
@@ -89,7 +89,7 @@ class RedisHealth:
             self._up_since = time.monotonic()
         else:
             self.losses += 1
-        # That all is well from the start is no news; that it is well again ends a warning.
+        # Being up at the start is not logged; being up again ends a warning.
         say = _log.debug if up and not self.losses else _log.warning
         say("redis_drives" if up else "postgresql_drives_alone", why=why)
         announce("drive.up" if up else "drive.down")

@@ -1,4 +1,4 @@
-"""What the job runtime decides, as pure functions on values."""
+"""Decisions of the job runtime, as pure functions on values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from fencepost.kernel.rate import Limit
 
 ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not_found", "not_running"})
-"""Refusals after which an entry has done its work. A lost lease is not among them: the entry stays pending,
-so that whoever takes the job over finds it. not_running is: the job waits in PostgreSQL and will be driven by
-an entry of its own."""
+"""Refusals after which an entry is no longer needed. A lost lease is not among them: the entry stays pending,
+so that the job's next owner finds it. not_running is: the job waits in PostgreSQL and gets an entry of its
+own."""
 
 LANE_SHARES = (8, 4, 2, 1)
-"""How capacity is shared when every lane has work. What a lane does not need goes to the others, so an empty
-lane costs nothing and a full one starves nobody."""
+"""How capacity is shared when every priority has work. Capacity that one priority does not need goes to the
+others, so an empty one costs nothing and a full one starves none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,23 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """It cannot succeed: dead at once."""
+    """The job cannot succeed: it is dead at once."""
 
 
 Verdict = Retry | Bury
 RetryPolicy = Callable[[int, Exception], Verdict]
-"""Called with the tries so far and the exception. Whether tries are left is the database's to say."""
+"""Called with the tries so far and the exception. The database decides whether tries are left."""
 
 
 class PermanentError(Exception):
-    """Raise it in a handler to say that trying again is of no use."""
+    """Raised by a handler when a retry cannot succeed."""
 
 
 def exponential(
     *, first_seconds: float = 1, factor: float = 2, most_seconds: float = 3600, jitter: float = 0.1
 ) -> RetryPolicy:
-    """Double the delay with each try, within a bound, spread by `jitter` so that a crowd does not come back
-    at once."""
+    """Doubles the delay with each try, up to a bound, spread by `jitter` so that many jobs do not return at
+    once."""
 
     def decide(tries: int, error: Exception) -> Verdict:
         if isinstance(error, PermanentError):
@@ -56,9 +56,9 @@ def exponential(
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast jobs of a handler may start: `limit` in `per` seconds, at most `burst` at once.
+    """How fast jobs of a handler may start: `limit` per `per` seconds, at most `burst` at once.
 
-    With a `key`, made of a job's arguments, each key has a bucket of its own: `key="user:{user_id}"`. All
+    With a `key`, made from a job's arguments, each key has its own bucket: `key="user:{user_id}"`. All
     workers share the buckets.
     """
 
@@ -76,8 +76,8 @@ MISSING_FIELD = "missing_field"
 INVALID_FIELD = "invalid_field"
 PAYLOAD_INVALID = "payload_missing_or_invalid"
 POISON = frozenset({MISSING_FIELD, INVALID_FIELD, PAYLOAD_INVALID})
-"""Why what was delivered cannot be worked on, as labels of `worker_claim_total{status="poison"}`: an entry
-lacks a field, its `job_id` is no id, or the handler cannot be called with the payload."""
+"""Why a delivered entry cannot be processed, as labels of `worker_claim_total{status="poison"}`: an entry
+lacks a field, its `job_id` is not an id, or the handler cannot be called with the payload."""
 
 LABELS: Mapping[str, str] = {
     "stale_attempt": "stale_attempt",
@@ -89,7 +89,8 @@ LABELS: Mapping[str, str] = {
     "in_flight": "lease_lost_or_owner_mismatch",
     "not_found": "not_found",
 }
-"""Our reasons under the names that operators of online judges know, as labels of the worker's metrics."""
+"""Fencepost's reasons under the names that operators of online judges know, as labels of the worker's
+metrics."""
 
 RECLAIM_DECISIONS: Mapping[str, str] = {
     "already_finished": "done_or_stale",
@@ -101,4 +102,4 @@ RECLAIM_DECISIONS: Mapping[str, str] = {
     "in_flight": "lease_still_valid",
     "lease_expired": "lease_still_valid",
 }
-"""What a refused claim of an idle entry means for the entry: done with, or left to whoever holds the job."""
+"""What a refused claim of an idle entry means for the entry: remove it, or leave it to the job's owner."""

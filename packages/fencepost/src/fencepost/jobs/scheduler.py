@@ -1,4 +1,4 @@
-"""Schedules: declared in code, kept in the database, fired by whichever worker comes first."""
+"""Schedules: declared in code, stored in the database, fired by the first worker that finds them due."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Schedule:
             unique_key=job.unique_key,
             concurrency_key=job.concurrency_key,
             concurrency_limit=job.concurrency_limit,
-            # Each tick is a trace of its own.
+            # Each tick has its own trace.
             headers={name: value for name, value in job.headers.items() if name not in TRACE_HEADERS},
         )
 
@@ -69,13 +69,13 @@ class Schedules:
             raise InvalidInput(
                 f"There is a schedule {schedule.name} already; give this one another name.", field="name"
             )
-        # What cannot fire is found now, not at its first tick.
+        # A schedule that cannot fire fails now, not at its first tick.
         read_timetable(schedule.expression, schedule.zone)
         schedule.declaration()
         self._by_name[schedule.name] = schedule
 
     def of(self, kinds: Iterable[str]) -> Schedules:
-        """Those of the given kinds."""
+        """The schedules of the given kinds."""
         chosen, wanted = Schedules(), set(kinds)
         chosen._by_name.update((n, s) for n, s in self._by_name.items() if s.handler.kind in wanted)
         return chosen
@@ -88,7 +88,7 @@ class Schedules:
 
 
 async def declare(database: AsyncDatabase, handlers: Handlers, schedules: Schedules, actor: str) -> None:
-    """Tell the database what the code says: rates and schedules, and which of them are no more."""
+    """Writes the rates and schedules of the code to the database, and removes those that no longer exist."""
     kinds = [handler.kind for handler in handlers]
     limits = {handler.kind: handler.rate.bucket if handler.rate else None for handler in handlers}
     await database.run(kernel_rate.declare(limits))
@@ -103,21 +103,22 @@ async def declare(database: AsyncDatabase, handlers: Handlers, schedules: Schedu
 
 
 class Scheduler:
-    """Fires what is due. Any number of nodes may: each tick is taken once, by the database's word."""
+    """Fires due schedules. Several nodes may run it: the database lets each tick be taken once."""
 
     def __init__(self, database: AsyncDatabase) -> None:
         self._database = database
         self._gate = FloodGate()
 
     async def tick(self) -> float:
-        """Fire what is due; answers how long nothing will be."""
+        """Fire what is due; returns the time until the next tick."""
         upcoming = await self._database.run(kernel_schedule.upcoming(LOOK_COUNT))
         waits = [LOOK_SECONDS_MAX]
         for due in upcoming:
             if due.next_tick > due.now:
                 waits.append((due.next_tick - due.now).total_seconds())
             else:
-                # Of what was fired there may be more; what was not, somebody else fires, or nobody yet.
+                # A schedule that fired may have more ticks; one that did not is left to another node, or a
+                # later tick.
                 waits.append(0.0 if await self._fire(due) else AGAIN_SECONDS)
         return min(waits)
 
@@ -130,7 +131,7 @@ class Scheduler:
             )
             crash_point("jobs.schedule.after_fire")
         except FencepostError as error:
-            # A full queue, or an expression of newer code: the others must not wait for it.
+            # A full queue, or an expression of newer code: it must not delay the others.
             self._gate.log(
                 _log.warning,
                 "schedule_not_fired",

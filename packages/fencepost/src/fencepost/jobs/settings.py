@@ -12,7 +12,7 @@ Positive = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class JobSettings(LayeredSettings):
-    """One value for the job loops of a process."""
+    """The settings of the job loops of one process."""
 
     outbox_enabled: Annotated[bool, From("OUTBOX_ENABLED", "api.outbox.enabled")] = True
     stream_key: Annotated[

@@ -1,8 +1,8 @@
-"""Driving again what the streams have lost.
+"""Dispatches again the jobs whose stream entries were lost.
 
-PostgreSQL knows where each entry was written and in which life of Redis. A job is driven again when that life
-is over, when its entry was trimmed or never reached the disk, or when its entry was delivered and is pending
-for nobody (a zombie acknowledged it). An entry that was not delivered yet is left alone: it waits its turn.
+PostgreSQL stores where each entry was written and in which run of Redis. A job is dispatched again when that
+run is over, when its entry was trimmed or never reached the disk, or when its entry was delivered and is not
+pending for any consumer (a zombie acknowledged it). An entry that was not delivered yet is left alone.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _log = get_logger(__name__)
 BATCH = 1000
 PENDING: LiteralString = "select pending from fencepost.queue_status where queue = %s"
 BATCHES_PER_TICK = 20
-"""A throttle: after a wipe at most this many batches of a lane are driven again in one tick, so that the
-sweep is never a flood."""
+"""A throttle: after a wipe at most this many batches of a priority are dispatched again in one tick, so that
+the streams are never flooded."""
 
 
 class StreamReconciler:
-    """Compares the dispatched jobs of some queues with their streams, a piece at a time."""
+    """Compares the dispatched jobs of some queues with their streams, one batch at a time."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class StreamReconciler:
             self._forget_measures()
         await self._prune()
         announce("jobs.swept")
-        # Jittered, so that many workers do not sweep at once.
+        # Jittered, so that many workers do not scan at once.
         return self._settings.sweep_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311
 
     async def _sweep(self, streams: Streams, queue: str, lane: int) -> None:
         stream = stream_of(self._settings.stream_key, queue, lane)
         after: kernel_job.Driven | None = None
         for _ in range(BATCHES_PER_TICK):
-            # Anew for each batch, and before it: an old look would take new entries for lost ones.
+            # Read again before each batch: an outdated view would take new entries for lost ones.
             look = await streams.sweep(stream)
             self._measure(stream, look)
-            # Entries of the last moment are not judged: their dispatch had not committed when we looked.
+            # The newest entries are not judged: their dispatch had not committed at the time of the view.
             driven = await self._database.run(
                 kernel_job.driven(
                     queue, lane, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
@@ -89,7 +89,7 @@ class StreamReconciler:
     async def _lost(
         self, streams: Streams, stream: str, look: StreamLook, driven: Sequence[kernel_job.Driven]
     ) -> Mapping[str, Sequence[kernel_job.Driven]]:
-        """Which of the driven jobs have lost their entries, by why."""
+        """The dispatched jobs that have lost their entries, by reason."""
         by_fate: dict[str, list[kernel_job.Driven]] = {}
         for job in driven:
             by_fate.setdefault(fate(job, look), []).append(job)
@@ -109,13 +109,14 @@ class StreamReconciler:
                 kernel_job.recall([job.job_id for job in jobs], [job.entry_id for job in jobs])
             )
             crash_point("jobs.sweep.after_commit")
-            # Some may have been claimed since we looked.
+            # Some may have been claimed since the view was read.
             if count:
                 self._metrics.swept.labels(reason=reason).inc(count)
                 _log.warning("driven_again", reason=reason, jobs=count)
 
     def _forget_measures(self) -> None:
-        """Nobody knows what a Redis that does not answer holds: an old figure would look like a fresh one."""
+        """Clears the gauges: while Redis does not answer its contents are unknown, and an old figure would
+        look current."""
         for gauge in (
             self._metrics.stream_length,
             self._metrics.stream_pending,
@@ -138,7 +139,7 @@ class StreamReconciler:
             self._added.setdefault(stream, (look.entries_added, now))
 
     async def _count(self) -> None:
-        """What the truth says about the backlog."""
+        """Measures the backlog in PostgreSQL."""
         await self._database.run(kernel_queue.count())
         async with self._database.transaction() as tx:
             for queue in self._queues:
@@ -153,13 +154,13 @@ class StreamReconciler:
 
 
 def fate(job: kernel_job.Driven, look: StreamLook) -> str:
-    """What became of a driven job's entry.
+    """What became of a dispatched job's entry.
 
-    wiped      it lived in another life of Redis
-    trimmed    it lies before the first entry that is left; an empty stream has none left
-    rewound    it lies after everything that this Redis remembers: its last moments were not on disk
-    delivered  somebody was given it
-    waiting    nobody was given it yet
+    wiped      it was written in another run of Redis
+    trimmed    it lies before the first remaining entry; an empty stream has none
+    rewound    it lies after everything that this Redis remembers: its last writes were not on disk
+    delivered  it was delivered to a consumer
+    waiting    it was not delivered yet
     """
     if job.incarnation != look.incarnation:
         return "wiped"

@@ -1,4 +1,4 @@
-"""A job to be submitted, as a value: what the database will be told, and by which connection."""
+"""A job to be submitted, as a value: the call to send, and the connection to send it on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Lane = Literal["urgent", "normal", "low", "bulk"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One job. Nothing is sent until its `call` is."""
+    """One job. Nothing is sent until its `call` is sent."""
 
     queue: str
     kind: str
@@ -56,7 +56,8 @@ class Submission:
 
 
 def call_for_many(submissions: Sequence[Submission]) -> Call[list[kernel_job.Submitted]]:
-    """Many jobs of one handler with one statement. What a handler decides is the same for all of them."""
+    """Submits many jobs of one handler with one statement. The handler's options are the same for all of
+    them."""
     first = submissions[0]
     unique_keys = [one.unique_key for one in submissions]
     return kernel_job.submit_many(
@@ -78,7 +79,7 @@ def call_for_many(submissions: Sequence[Submission]) -> Call[list[kernel_job.Sub
 
 
 def lane_number(lane: Lane | int) -> int:
-    """Lanes have names for people and numbers for the database."""
+    """The number of a priority. Priorities have names in the API and numbers in the database."""
     if isinstance(lane, int):
         return lane
     if lane not in LANES:
@@ -91,8 +92,8 @@ def send(tx: Transaction | AsyncConnection, call: Call[T]) -> Awaitable[T]: ...
 @overload
 def send(tx: SyncTransaction | SyncConnection, call: Call[T]) -> T: ...
 def send(tx: Any, call: Call[T]) -> Any:
-    """Make a call in a transaction of ours, or on a connection of yours."""
+    """Make a call in a Fencepost transaction, or on a connection of yours."""
     if isinstance(tx, Transaction | SyncTransaction):
         return tx.run(call)
-    # The overloads of `run` tell sync from async, which `tx` does not say here.
+    # The overloads of `run` tell sync from async; the type of `tx` does not say it here.
     return cast("Any", run)(tx, call)

@@ -1,4 +1,4 @@
-"""Running the handlers of claimed jobs in tasks, and handing on what came of each, once."""
+"""Runs the handlers of claimed jobs in tasks, and passes each outcome on once."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fencepost.logs import get_logger
 from fencepost.tracing import is_traced, span
 
 _log = get_logger(__name__)
-# structlog's own variables, bound in a context that ends here: to find them by name for each job took longer
+# structlog's own variables, bound in a context that ends here: finding them by name for each job took longer
 # than an empty handler.
 _JOB_ID, _ATTEMPT, _TRACE_ID = (
     token.var
     for token in copy_context().run(bind_contextvars, job_id=None, attempt=None, trace_id=None).values()
 )
 AT_ONCE = 50
-"""So many are begun before the loop looks around: five hundred at once would keep the next claim, and the
-answers of PostgreSQL and Redis, waiting until the last of them has run."""
+"""How many handlers start before the loop handles other events: five hundred at once would delay the next
+claim, and the answers of PostgreSQL and Redis, until the last of them has run."""
 
 
 class TaskRunner:
@@ -42,19 +42,19 @@ class TaskRunner:
         self._on_outcome = on_outcome
         self._unbegun: deque[tuple[HeldJob, Handler[...]]] = deque()
         self._attendant: asyncio.Task[None] | None = None
-        """Who may go on to another handler."""
+        """Tasks that may run another handler."""
         self._is_called = False
 
     @property
     def is_starting(self) -> bool:
-        """Whether somebody was given to `start` who has not begun."""
+        """Whether a job that was given to `start` has not begun."""
         return bool(self._unbegun)
 
     def start(self, claimed: Iterable[tuple[HeldJob, Handler[...]]]) -> None:
-        """Begin them in a moment: whoever called us asks for more first, so that PostgreSQL works while they
-        do."""
+        """Begin them soon: the caller first sends its next request, so that PostgreSQL works while the
+        handlers run."""
         self._unbegun.extend(claimed)
-        # Its handler has waited, or we would not be here: it takes no other.
+        # A running task's handler has waited, or this code would not run: the task takes no other.
         self._attendant = None
         self._start_soon()
 
@@ -64,7 +64,7 @@ class TaskRunner:
             asyncio.get_running_loop().call_soon(self._start_some)
 
     def _start_some(self) -> None:
-        """One attendant for many, while handlers end at once; one for each, when the last has waited."""
+        """One task for many handlers while they end at once; one task for each when the last has waited."""
         self._is_called = False
         loop = asyncio.get_running_loop()
         waits = self._attendant is not None and not self._attendant.done()
@@ -72,24 +72,24 @@ class TaskRunner:
         for _ in range(places):
             self._attendant = loop.create_task(self._attend())
         if len(self._unbegun) > places:
-            # After the first step of those, and before anybody who waits goes on.
+            # After the first step of those, and before any waiting task continues.
             self._start_soon()
 
     def cancel(self, active: HeldJob) -> None:
         active.job.stop()
-        # Its task may be at another job by now.
+        # Its task may run another job by now.
         if active.task is not None and not active.outcome_known:
             active.task.cancel()
 
     async def _attend(self) -> None:
         """Run one handler after another as long as none has waited.
 
-        A task costs more than an empty handler. One that has waited is not used again, and neither is one
-        that was cancelled or whose context was changed: no handler sees anything of another.
+        A task costs more than an empty handler. A task that has waited is not reused, and neither is one that
+        was cancelled or whose context was changed: handlers see nothing of each other.
         """
         attendant = asyncio.current_task()
         assert attendant is not None
-        # Asked once for all of them: the question costs as much as an empty handler.
+        # Checked once for all of them: the check costs as much as an empty handler.
         run = self._run_traced if is_traced() else self._run
         for _ in range(AT_ONCE):
             if not self._unbegun:
@@ -122,7 +122,7 @@ class TaskRunner:
             outcome = await execute(active, handler, self._threads, self._processes)
         except BaseException as error:
             _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
-            # Left to its lease: nobody knows what state this process is in.
+            # Left to its lease: the state of this process is unknown.
             self._hand_on(active, Lost())
             raise
         self._hand_on(active, outcome)
@@ -134,15 +134,15 @@ class TaskRunner:
 
 
 def _name(active: HeldJob) -> None:
-    """For whatever the handler logs. Not unbound: the next job has names of its own, and a context ends with
-    its task."""
+    """Binds the job's names for the handler's logs. They are not unbound: the next job binds its own, and a
+    context ends with its task."""
     _JOB_ID.set(active.running.job_id)
     _ATTEMPT.set(active.running.attempt)
     _TRACE_ID.set(_trace_id(active))
 
 
 def _trace_id(active: HeldJob) -> str:
-    """Whoever submitted it without a trace: its tries belong together all the same."""
+    """The trace id of a job: one that was submitted without a trace still has one id for all its tries."""
     running = active.running
     given = running.headers.get("trace_id") if running.headers else None
     return str(given) if given else f"{running.job_id:032x}"

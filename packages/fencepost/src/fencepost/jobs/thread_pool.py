@@ -15,11 +15,11 @@ Deliver = Callable[[Any, BaseException | None], None]
 
 
 class ThreadPool:
-    """Runs functions in threads, as many at once as are asked for; idle threads are used again.
+    """Runs functions in threads, as many at once as are requested, and reuses idle threads.
 
-    They are daemons, unlike those of concurrent.futures: a handler that never returns must not keep a worker
-    from ending. Whoever waits may give up (a timeout, a lost lease); the thread then runs on, and counts as
-    left behind until its function returns, because nothing can end a thread from outside.
+    The threads are daemons, unlike those of concurrent.futures: a handler that never returns must not keep a
+    worker from ending. A caller may stop waiting (a timeout, a lost lease); the thread then runs on, and
+    counts as left behind until its function returns, because nothing can end a thread from outside.
     """
 
     def __init__(self, on_return: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class ThreadPool:
         return await future
 
     def close(self) -> None:
-        """Idle threads end now; the others when their functions return."""
+        """Ends idle threads now; the others end when their functions return."""
         for _ in range(self._threads):
             self._errands.put(None)
 
@@ -72,7 +72,7 @@ class ThreadPool:
             try:
                 result = function()
             except StopIteration as error:
-                # A future takes anything but this: it would end a generator somewhere.
+                # A future accepts any exception but StopIteration, which would end a generator somewhere.
                 deliver(None, RuntimeError(f"the function raised {error!r}"))
             except BaseException as error:
                 deliver(None, error)

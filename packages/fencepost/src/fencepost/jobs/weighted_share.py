@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""Smooth weighted round robin."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 
 class WeightedShare:
-    """Shares places by weight, and remembers between calls who was short.
+    """Shares places by weight, and remembers between calls which share was short.
 
-    A busy worker asks for one place at a time. Shares that were computed anew each time would give that place
-    to the heaviest for ever, and starve the others. This is smooth weighted round robin: every place gives
-    each of them its weight, and goes to whoever has gathered most, who pays the sum.
+    A busy worker asks for one place at a time. Shares that were computed anew each time would always give
+    that place to the heaviest, and starve the others. This is smooth weighted round robin: every place adds
+    to each its weight, and goes to the one with the highest sum, which then pays the total weight.
 
-    >>> turns = Turns([2, 1])
+    >>> turns = WeightedShare([2, 1])
     >>> [turns.share(1) for _ in range(3)]
     [[1, 0], [0, 1], [1, 0]]
     >>> turns.share(30)
@@ -25,7 +25,7 @@ class WeightedShare:
         self._gathered = [0] * len(weights)
 
     def share(self, places: int) -> list[int]:
-        """How many of the places each of them gets now."""
+        """How many of the places each one gets now."""
         total = sum(self._weights)
         rounds, rest = divmod(places, total) if total else (0, 0)
         given = [weight * rounds for weight in self._weights]

@@ -1,8 +1,8 @@
-"""The worker: takes jobs in, runs their handlers, settles what came of them.
+"""The worker: fetches jobs, runs their handlers and writes their outcomes.
 
-One way through: Intake reads and claims, execute runs, Settler writes and acknowledges. Beside it, loops of
-their own: the heartbeat keeps the leases, the dispatcher drives, the reclaimer and the sweeper bring back
-what was lost.
+The path of a job: Fetcher reads and claims, execute runs, Completer writes and acknowledges. Separate loops
+run beside it: the heartbeat renews the leases, the dispatcher writes stream entries, the reclaimer and the
+stream reconciler recover what was lost.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Worker:
         chores: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """`prepare` runs before the first job; `chores` are loops that go on beside the others, and `beside`
-        is open as long as it works."""
+        """`prepare` runs before the first job. `chores` are additional loops. `beside` is a context that
+        stays open while the worker runs."""
         if not handlers.queues:
             raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
         self.owner = owner_name(settings.worker_id or "worker")
@@ -80,7 +80,7 @@ class Worker:
         self._settings = settings
         self._gate = FloodGate()
         self._active: dict[HeldJob, None] = {}
-        """What is held here, in the order of the claims."""
+        """The jobs that this worker holds, in the order of the claims."""
         self._latest: dict[int, HeldJob] = {}
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
@@ -125,7 +125,8 @@ class Worker:
         ]
 
     async def run(self) -> None:
-        """Work until `stop`, then finish what runs, give back what does not end in time, and leave."""
+        """Work until `stop`, then finish running jobs, give back those that do not end in time, and
+        return."""
         async with self._beside():
             await self._run()
 
@@ -156,7 +157,7 @@ class Worker:
             announce("worker.stopped")
 
     def stop(self) -> None:
-        """Take nothing more in; `run` returns when what is here has ended. Call it on the event loop."""
+        """Fetch no more jobs; `run` returns when the held jobs have ended. Call it on the event loop."""
         self._stopping.set()
         self._room.set()
         self._called.set()
@@ -187,7 +188,7 @@ class Worker:
         return 0 if self._stopping.is_set() else self._capacity.free
 
     async def _take(self) -> bool:
-        """Read and claim, or claim straight from PostgreSQL; answers whether anything was there."""
+        """Read and claim, or claim directly from PostgreSQL; returns whether there was anything."""
         if self._link.streams is None and not self._intake.kept:
             return await self._draw()
         if self._intake.drew and not self._intake.draws:
@@ -196,7 +197,7 @@ class Worker:
             for dispatch in self._dispatches:
                 dispatch.wake()
         free = min(self._free(), self._settings.batch)
-        # What was delivered and not heard of, because we stop, is pending for us; `leave` gives it back.
+        # Entries that are delivered while we stop, and not received, stay pending; `leave` gives them back.
         entries = await unless_set(self._stopping, self._intake.read(free, self._held))
         if entries:
             await self._accept_beside(entries)
@@ -205,12 +206,12 @@ class Worker:
         return bool(entries)
 
     def _draw_with_room(self) -> None:
-        """With few places it is Redis that spares PostgreSQL questions."""
+        """Draws only with enough free places: with few, Redis spares PostgreSQL queries."""
         if self._free() >= self._settings.batch // 2:
             self._intake.draw_on()
 
     async def _draw(self) -> bool:
-        """Claim straight from PostgreSQL."""
+        """Claim directly from PostgreSQL."""
         with self._capacity.reserved(self._free()) as places:
             taken = await self._intake.claim_next(places)
             self._begin(taken)
@@ -220,7 +221,7 @@ class Worker:
         return [active.entry for active in self._active if active.entry is not None]
 
     async def _accept_beside(self, entries: Sequence[StreamEntry]) -> None:
-        """Let the next entries be read while a whole batch is claimed; a few are claimed at once."""
+        """Read the next entries while a full batch is claimed; a smaller batch is claimed at once."""
         try:
             await self._accepted()
         except Exception:
@@ -230,17 +231,17 @@ class Worker:
         if len(entries) < self._settings.batch:
             await self._accepted()
         else:
-            # It takes its places before anybody counts what is free.
+            # The claim reserves its capacity before the free capacity is counted again.
             await asyncio.sleep(0)
 
     async def _accepted(self) -> None:
-        """Wait for the claim that is on its way, and raise what it raised."""
+        """Wait for the claim in progress, and raise what it raised."""
         accepting, self._accepting = self._accepting, None
         if accepting is not None:
             await accepting
 
     async def _accept(self, entries: Sequence[StreamEntry]) -> Fetched | None:
-        """Claim what the entries name, and begin it; entries that there is no place for are given back."""
+        """Claim the jobs of the entries and start them; entries beyond the capacity are given back."""
         with self._capacity.reserved(len(entries)) as places:
             taken = await self._intake.claim(entries[:places]) if places else None
             if taken is not None:
@@ -257,7 +258,7 @@ class Worker:
         for running, entry in taken.claimed:
             job = Job(running, self.owner, self._database, self._sync_database)
             active = HeldJob(running, entry, job, taken.asked_at + running.lease_seconds, started_at=now)
-            # We may be our own successor: an older attempt that still runs here is a zombie.
+            # This worker may have claimed the job again: an older attempt that still runs here is a zombie.
             older = self._latest.get(running.job_id)
             if older is not None and not older.ended:
                 self._lose([older])
@@ -272,8 +273,8 @@ class Worker:
         self._runner.start(began)
 
     def _give_up(self, active: HeldJob) -> None:
-        """A kind without a handler: another worker may have one, so the job goes back, for longer each
-        time."""
+        """For a kind without a handler: another worker may have one, so the job goes back, with a longer
+        delay each time."""
         running = active.running
         delay = UNKNOWN_KIND_SECONDS * 2 ** min(running.attempt - 1, 10)
         self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
@@ -291,7 +292,7 @@ class Worker:
         self._room.set()
 
     def _heard(self, beat: Beat) -> None:
-        """From the heartbeat's thread."""
+        """Called from the heartbeat's thread."""
         assert self._event_loop is not None, "the heartbeat is started by run"
         with suppress(RuntimeError):  # The loop may be closed by now.
             self._event_loop.call_soon_threadsafe(self._end, beat)
@@ -304,7 +305,7 @@ class Worker:
                 self._runner.cancel(active)
 
     def _lose(self, actives: Iterable[HeldJob]) -> None:
-        """A lost lease stops the local execution: nothing is written, nothing acknowledged."""
+        """Stops the local execution of jobs with a lost lease: nothing is written, nothing acknowledged."""
         for active in actives:
             if not active.lost:
                 active.lost = True
@@ -313,14 +314,15 @@ class Worker:
                 self._runner.cancel(active)
 
     async def _watch_leases(self) -> float:
-        """On this clock, because a database that does not answer tells nobody that a lease has ended."""
+        """Uses the local clock, because a database that does not answer cannot report that a lease has
+        ended."""
         now = time.monotonic()
         self._lose([a for a in self._active if a.deadline <= now and not a.ended])
         return min(1.0, self._settings.heartbeat_seconds / 2)
 
     async def _drain(self) -> None:
-        """Let handlers end; what does not within the time is given back, its try not counted."""
-        while self._runner.is_starting:  # noqa: ASYNC110 -- It goes on with every turn of the loop.
+        """Let handlers end; jobs that do not end in time are given back, and the try is not counted."""
+        while self._runner.is_starting:  # noqa: ASYNC110 -- It advances with every turn of the loop.
             await asyncio.sleep(0)
         with suppress(Exception):
             # Entries that could not be claimed are pending for us: `leave` gives them back.

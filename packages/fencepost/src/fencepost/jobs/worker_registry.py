@@ -1,8 +1,8 @@
-"""A worker says that it is there, idle or not, under a lease: who dies is soon not seen any more.
+"""Registers a worker as alive, idle or not, under a lease: dead workers disappear when their lease expires.
 
-Its place also says who drives it: `job-worker:alone:1` is one for which Redis is away, or not there at all.
-Being seen decides nothing. Jobs are claimed and fenced whoever holds a place, so a place that is lost costs
-the list of workers, and never a job.
+The name of the place also shows whether the worker uses Redis: `job-worker:alone:1` is a worker whose Redis
+is down or not configured. Registration decides nothing. Jobs are claimed and fenced independently of it, so a
+lost place affects the list of workers, and never a job.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fencepost.kernel.drivers import run
 PLACES = "job-worker:"
 PLACES_ALONE = "job-worker:alone:"
 TTL_SECONDS_MAX = 86_400.0
-# Those who start together are kept apart by chance; each has as many free places to choose from.
+# Workers that start together pick different places at random; each has as many free places to choose from.
 CHOICE = 8
 TRIES_MAX = 20
 
 
 class WorkerRegistry:
-    """One place among the workers.
+    """One worker's place in the registry.
 
-    Places are numbered and taken over: a lease is never forgotten, so one for each process that ever was
-    would fill the table. There are at most about twice as many as workers were ever there at once.
+    Places are numbered and reused: a lease row is never deleted, so one for each process ever started would
+    fill the table. There are at most about twice as many places as workers were ever alive at once.
     """
 
     def __init__(self, owner: str, *, ttl_seconds: float) -> None:
@@ -37,8 +37,8 @@ class WorkerRegistry:
         self._held: lease.Lease | None = None
 
     def keep(self, connection: psycopg.Connection, *, alone: bool = False) -> None:
-        """Be seen as long as the lease lasts: where we were, or elsewhere when another one is there, or when
-        PostgreSQL drives `alone` by now, or no longer."""
+        """Keep the registration while the lease lasts: in the same place, or in another one when that is
+        taken, or when `alone` has changed."""
         if self._held is not None and alone != self._held.resource.startswith(PLACES_ALONE):
             self.leave(connection)
         for _ in range(TRIES_MAX):
@@ -51,7 +51,7 @@ class WorkerRegistry:
                 return
 
     def leave(self, connection: psycopg.Connection) -> None:
-        """Say so; who cannot is noticed when the lease ends."""
+        """Unregister; a worker that cannot is removed when its lease ends."""
         held, self._held = self._held, None
         if held is not None:
             with suppress(NotOwner):

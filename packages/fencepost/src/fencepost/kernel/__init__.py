@@ -1,1 +1,1 @@
-"""The truth: PostgreSQL functions in the schema `fencepost`, and one thin typed module a noun."""
+"""The kernel: PostgreSQL functions in the schema `fencepost`, and one thin typed module for each noun."""

@@ -1,8 +1,7 @@
-"""Arrays as PostgreSQL writes them.
+"""Array literals in PostgreSQL's syntax.
 
-psycopg looks for the right dumper of each element: 1.2 us for a number, 4.8 for a JSON document, which is
-half of what the server needs to finish the job. Our arrays hold numbers or text, and each placeholder says
-which.
+psycopg looks up the dumper of each element: 1.2 us for a number, 4.8 for a JSON document, which is half of
+what the server needs to finish the job. Our arrays hold numbers or text, and each placeholder states which.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ _PLAIN = frozenset({int, str, type(None)})
 
 
 def as_literals(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with each list of numbers and text as a literal."""
+    """The arguments, with each list of numbers or text as a literal."""
     return tuple(_literal(value) if type(value) in _LISTS else value for value in arguments)
 
 
 def _literal(values: list[Any]) -> str | list[Any]:
-    """Anything but exact numbers and text is left to the driver: a subclass may have a dumper of its own."""
+    """Anything but exact numbers and text is left to the driver: a subclass may have its own dumper."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return "{" + ",".join(map(str, values)) + "}"
@@ -29,7 +28,7 @@ def _literal(values: list[Any]) -> str | list[Any]:
 
 
 def _of_texts(values: list[str]) -> str:
-    """All of them at once: their borders are NULs until everything else is escaped."""
+    """Escapes all of them at once: NULs separate them until everything else is escaped."""
     joined = "\0".join(values)
     if joined.count("\0") != len(values) - 1:
         return "{" + ",".join(map(_element, values)) + "}"

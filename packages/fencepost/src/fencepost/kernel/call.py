@@ -1,7 +1,7 @@
 """One call of a kernel function, as a value.
 
-What to send and how to read the answer is decided here, without I/O; who sends it is the drivers' business.
-So one description serves psycopg, asyncpg, SQLAlchemy and Django, in sync and in async code.
+A call defines what to send and how to read the result, without I/O; the drivers send it. So one description
+serves psycopg, asyncpg, SQLAlchemy and Django, in sync and in async code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.errors import InvalidInput
 T = TypeVar("T")
 Row = Sequence[Any]
 Json = Any
-"""A JSON document as Python values: what json.dumps takes."""
+"""A JSON document as Python values that json.dumps accepts."""
 
 
 def _refuse_type(value: object) -> str:
@@ -29,12 +29,12 @@ def _refuse_type(value: object) -> str:
 
 
 def _make_encoder() -> Callable[[object], str]:
-    """What json.dumps uses, without what it does around it: a third of the time for small documents."""
+    """The encoder that json.dumps uses, without its overhead: a third of the time for small documents."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode
     settings = (_refuse_type, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-    # The first is its memory of where it is, by which it knows a document that contains itself: one for each.
+    # The first argument holds the containers being encoded, to detect a circular document: one per call.
     return lambda value: "".join(make({}, *settings)(value, 0))
 
 
@@ -44,7 +44,7 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A statement that calls one function, its arguments, and how to read the rows it answers.
+    """A statement that calls one function, its arguments, and how to read the rows it returns.
 
     JSON travels as text in both directions, because drivers disagree about what they decode.
     """
@@ -61,21 +61,21 @@ class Call(Generic[T]):
 
 
 def nothing(rows: Sequence[Row]) -> None:
-    """Read the answer of a function that returns void."""
+    """Read the result of a function that returns void."""
 
 
 def scalar(rows: Sequence[Row]) -> Any:
-    """Read the answer of a function that returns one value."""
+    """Read the result of a function that returns one value."""
     return rows[0][0]
 
 
 def column(rows: Sequence[Row]) -> list[Any]:
-    """Read the answer of a function that returns a set of values."""
+    """Read the result of a function that returns a set of values."""
     return [row[0] for row in rows]
 
 
 def each(make: Callable[..., T]) -> Callable[[Sequence[Row]], list[T]]:
-    """Read every row into a value; a named tuple is made of the row as it is."""
+    """Read every row into a value; a named tuple is made from the row directly."""
     of_row: Callable[[Row], T] = getattr(make, "_make", lambda row: make(*row))
     return lambda rows: [of_row(row) for row in rows]
 
@@ -86,7 +86,7 @@ def one(make: Callable[..., T]) -> Callable[[Sequence[Row]], T]:
 
 
 def text(field: str, value: str) -> str:
-    """A text argument. PostgreSQL cannot store a NUL; saying so here names the field."""
+    """A text argument. PostgreSQL cannot store a NUL; the check here names the field."""
     if "\0" in value:
         raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
     try:
@@ -101,13 +101,13 @@ def optional_text(field: str, value: str | None) -> str | None:
 
 
 def document(field: str, value: Json) -> str:
-    """A JSON argument as text. NaN and infinities are no JSON; a NUL cannot be stored."""
+    """A JSON argument as text. NaN and infinities are not JSON; a NUL cannot be stored."""
     try:
-        # Many jobs have no arguments, and the encoder takes as long for none as for some.
+        # Many jobs have no arguments, and the encoder takes as long for an empty document as for a small one.
         encoded = "{}" if value == {} else _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
-    # Without the escaped backslashes: a text may speak of a NUL, as a program's source does.
+    # Escaped backslashes are ignored: a text may contain the characters \u0000, as a program's source does.
     if "\\u0000" in encoded and "\\u0000" in encoded.replace("\\\\", ""):
         raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
     return text(field, encoded)

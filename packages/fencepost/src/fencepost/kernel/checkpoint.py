@@ -1,4 +1,4 @@
-"""Checkpoints: state, frontier and sink handles of a resource move together, under its lease's token."""
+"""Checkpoints: state, frontier and sink handles of a resource change together, under its lease's token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.kernel.call import Call, Json, document, each, nothing, optional_
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint of a restore. `whole` is False for a change against the one before it."""
+    """One checkpoint of a restore. `whole` is False for a delta against the one before it."""
 
     number: int
     status: str
@@ -21,12 +21,12 @@ class Checkpoint:
 
     @property
     def durable(self) -> bool:
-        """Recovery starts from it and commits its handles; what is not durable is aborted."""
+        """Recovery starts from a durable checkpoint and commits its handles; any other is aborted."""
         return self.status in ("stored", "committed")
 
 
 def begin(resource: str, token: int, *, handles: Sequence[Json] = ()) -> Call[int]:
-    """Begin the next checkpoint; answers its number."""
+    """Begin the next checkpoint; returns its number."""
     return Call(
         "select fencepost.checkpoint_begin(%s::text, %s::bigint, %s::jsonb)",
         (text("resource", resource), token, document("handles", list(handles))),
@@ -64,7 +64,7 @@ def store(
 
 
 def commit(resource: str, token: int, number: int) -> Call[None]:
-    """The sinks have committed its handles. A repeat is no error."""
+    """Record that the sinks have committed its handles. Idempotent."""
     return Call(
         "select fencepost.checkpoint_commit(%s::text, %s::bigint, %s::bigint)",
         (text("resource", resource), token, number),
@@ -73,7 +73,7 @@ def commit(resource: str, token: int, number: int) -> Call[None]:
 
 
 def abort(resource: str, token: int, number: int) -> Call[None]:
-    """It was begun and will never be stored. A repeat is no error."""
+    """Record that it was begun and will never be stored. Idempotent."""
     return Call(
         "select fencepost.checkpoint_abort(%s::text, %s::bigint, %s::bigint)",
         (text("resource", resource), token, number),
@@ -82,7 +82,7 @@ def abort(resource: str, token: int, number: int) -> Call[None]:
 
 
 def restore(resource: str, token: int) -> Call[list[Checkpoint]]:
-    """The newest durable checkpoint with the changes that lead to it, then those begun and never stored."""
+    """The newest durable checkpoint with the deltas that lead to it, then those begun and never stored."""
     return Call(
         "select number, status, whole, frontier::text, state, handles::text"
         " from fencepost.checkpoint_restore(%s::text, %s::bigint)",
@@ -92,7 +92,7 @@ def restore(resource: str, token: int) -> Call[list[Checkpoint]]:
 
 
 def prune(resource: str, token: int, keep: int) -> Call[int]:
-    """Forget all but the newest `keep` durable ones and what they build on; answers how many."""
+    """Delete all but the newest `keep` durable ones and those they build on; returns how many."""
     return Call(
         "select fencepost.checkpoint_prune(%s::text, %s::bigint, %s::integer)",
         (text("resource", resource), token, keep),

@@ -1,4 +1,4 @@
-"""Dead letters: replayed or discarded, one or many."""
+"""Dead letters: replay or discard, one or many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Settling = Literal["replay", "discard"]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters are meant. What died after `before` is not, so a repeat takes nothing twice."""
+    """Selects dead letters. Jobs that died after `before` are excluded, so a repeat takes nothing twice."""
 
     queue: str | None = None
     kind: str | None = None
@@ -24,7 +24,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What was done to one: replayed or discarded, or the reason why not."""
+    """The outcome for one dead letter: replayed or discarded, or the reason why not."""
 
     job_id: int
     outcome: str
@@ -39,7 +39,7 @@ def count(wanted: Filter) -> Call[int]:
 
 
 def page(wanted: Filter, *, after_id: int | None = None, limit: int = 100) -> Call[list[int]]:
-    """The ids that the filter means, in order, after the given one."""
+    """The ids that match the filter, in order, after the given one."""
     return Call(
         "select * from fencepost.dead_ids(%s::text, %s::text, %s::text, %s::timestamptz, %s::bigint,"
         " %s::integer)",
@@ -49,7 +49,7 @@ def page(wanted: Filter, *, after_id: int | None = None, limit: int = 100) -> Ca
 
 
 def settle(job_ids: Sequence[int], how: Settling, actor: str) -> Call[list[Settled]]:
-    """Replay or discard many; answers for each."""
+    """Replay or discard many; returns an outcome for each."""
     return Call(
         "select job_id, outcome from fencepost.dead_settle(%s::bigint[], %s::text, %s::text)",
         (list(job_ids), how, text("actor", actor)),

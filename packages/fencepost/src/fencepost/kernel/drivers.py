@@ -1,8 +1,8 @@
-"""Send a call over whatever connection the user already has.
+"""Send a call over a connection that the user already has.
 
 psycopg (sync and async), asyncpg, SQLAlchemy 2 (connections and sessions, sync and async), Django's.
-We never begin, commit or retry here: the transaction is the user's. A refusal comes back as our exception,
-with the driver's own as its cause.
+This module never begins, commits or retries: the transaction is the user's. A refusal is raised as our
+exception, with the driver's own as its cause.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _PLACEHOLDER = re.compile(r"%s(?:::jsonb(?P<brackets>(?:\[\])?))?")
 class SyncConnection(Protocol):
     """psycopg's Connection, SQLAlchemy's Connection and Session, Django's connection.
 
-    By shape and not by name: a driver that is not installed would be Any to a type checker, and Any fits
-    every overload, so that `await run(...)` would be called an error.
+    Structural and not nominal: a driver that is not installed would be Any to a type checker, and Any fits
+    every overload, so that `await run(...)` would be reported as an error.
     """
 
     def commit(self) -> None: ...
@@ -40,7 +40,7 @@ class _Committing(Protocol):
 
 
 class _AsyncpgConnection(Protocol):
-    """asyncpg's Connection, also one borrowed from its pool; but not the pool, which is no transaction."""
+    """asyncpg's Connection, also one from its pool; but not the pool itself, which has no transaction."""
 
     def is_in_transaction(self) -> bool: ...
 
@@ -53,13 +53,13 @@ def run(connection: SyncConnection, call: Call[T]) -> T: ...
 @overload
 def run(connection: AsyncConnection, call: Call[T]) -> Coroutine[Any, Any, T]: ...
 def run(connection: Any, call: Call[T]) -> T | Coroutine[Any, Any, T]:
-    """Make the call in the connection's present transaction. Await the result of an async connection."""
+    """Make the call in the connection's current transaction. Await the result of an async connection."""
     answer: T | Coroutine[Any, Any, T] = _sender(connection.__class__)(connection, call)
     return answer
 
 
 def translate(error: BaseException) -> FencepostError | None:
-    """Our exception for a driver's, or None when the kernel did not raise it.
+    """Our exception for a driver's, or None if the kernel did not raise it.
 
     SQLAlchemy keeps the driver's error in `orig`, Django in the cause.
     """
@@ -92,9 +92,9 @@ def _raise_ours(error: Exception) -> None:
 
 @lru_cache(maxsize=512)
 def numbered(sql: str) -> str:
-    """The statement with numbered placeholders, as asyncpg wants them.
+    """The statement with numbered placeholders, as asyncpg requires them.
 
-    JSON goes as text: a user's own codec for jsonb would encode our text a second time, into a JSON string.
+    JSON is sent as text: a user's own codec for jsonb would encode our text a second time, as a JSON string.
     """
     count = 0
 
@@ -130,10 +130,10 @@ async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
 
 
 def _cursor(connection: Any) -> Any:
-    # The user's connection may make dicts or objects of its rows; ours are read by place.
+    # The user's connection may return rows as dicts or objects; ours are read by position.
     cursor = connection.cursor(row_factory=tuple_row)
-    # As PostgreSQL keeps them: neither side turns a moment into text and back, and no setting changes it. Who
-    # puts the arguments into the statement gets text only.
+    # Binary results: neither side converts timestamps to text and back, and no setting affects them.
+    # Client-side cursors, which put the arguments into the statement, receive text only.
     if not issubclass(type(cursor), psycopg.ClientCursor | psycopg.AsyncClientCursor):
         cursor.format = psycopg.pq.Format.BINARY
     return cursor
@@ -145,7 +145,7 @@ def _for_cursor(cursor: Any, sql: str) -> str:
 
 
 async def _run_asyncpg(connection: Any, call: Call[T]) -> T:
-    from asyncpg import Record  # noqa: PLC0415 -- asyncpg is here, or this connection would not be.
+    from asyncpg import Record  # noqa: PLC0415 -- asyncpg is installed, or this connection would not exist.
 
     try:
         rows = await connection.fetch(numbered(call.sql), *call.arguments, record_class=Record)
@@ -216,8 +216,8 @@ _SENDERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("django", "BaseDatabaseWrapper"): _run_django,
     ("django", "ConnectionProxy"): _run_django,
 }
-"""By package and class name, because a driver that is not installed cannot be imported to ask.
-Pools and engines are not here: they would run the call in a transaction of its own, where a fence is void."""
+"""By package and class name, because a driver that is not installed cannot be imported for the check.
+Pools and engines are excluded: they would run the call in its own transaction, where a fence is void."""
 
 
 @cache

@@ -1,13 +1,13 @@
-"""Take over what a paused holder still blocks.
+"""Take over what a stopped holder still blocks.
 
 A takeover waits until every fenced transaction of the old holder has ended. The fence bounds how long that
 transaction may idle, but a holder that was stopped inside COPY, or with an unread result, is not idle and
-survives every timeout. So the takeover waits on one connection, and while it is blocked a second one looks
-who blocks it, and ends whoever blocked it at the look before as well. The database checks for itself, each
-time, that the lease has been expired for the grace.
+survives every timeout. So the takeover waits on one connection, and while it is blocked a second connection
+checks which backends block it, and terminates those that also blocked it at the previous check. The database
+verifies each time that the lease has been expired for the grace period.
 
-The async and the sync form share the decisions: what to attempt, whom to evict, how long to wait before each
-look. Neither repeats an attempt.
+The async and the sync form share the decisions: what to attempt, which backends to evict, how long to wait
+before each check. Neither repeats an attempt.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ READ_COMMITTED: LiteralString = "set transaction isolation level read committed"
 
 @dataclass(frozen=True, slots=True)
 class Takeover(Generic[T]):
-    """What to attempt, and how to evict whoever blocks the backend that attempts it."""
+    """What to attempt, and how to evict the backends that block the attempt."""
 
     attempt: Call[T]
     evict: Callable[[int, list[int]], Call[list[int]]]
-    """By the backend that waits, and by whom an earlier look has seen; answers who blocks it now."""
+    """Takes the waiting backend and the blockers seen by the previous check; returns the present blockers."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionDelay:
-    """How long a takeover waits: before it first looks who blocks it, between looks, and altogether."""
+    """How long a takeover waits: before its first check for blockers, between checks, and in total."""
 
     first_pause_seconds: float = 0.25
     longest_pause_seconds: float = 2.0
     seconds_max: float = 30.0
     idle_seconds_max: float = 5.0
-    """How long a taker may stand still between the answer and its commit: it blocks the next one meanwhile,
-    and what it holds has not expired, so nobody would evict it."""
+    """How long a taker may idle between the result and its commit: it blocks the next taker meanwhile, and
+    its lease has not expired, so it would not be evicted."""
 
     def pauses(self) -> Iterator[float]:
-        """The seconds to wait before each look. The second is the first that evicts."""
+        """The seconds to wait before each check. The second check is the first that evicts."""
         pause = self.first_pause_seconds
         left = self.seconds_max
         while left > 0:
@@ -65,7 +65,7 @@ class EvictionDelay:
 
 
 def of_lease(resource: str, owner: str, ttl_seconds: float, *, grace_seconds: float) -> Takeover[lease.Lease]:
-    """Acquire a lease, also from a holder that stands still inside a fenced transaction."""
+    """Acquire a lease, also from a holder that is stopped inside a fenced transaction."""
     return Takeover(
         lease.acquire(resource, owner, ttl_seconds),
         lambda waiter, seen: Call(
@@ -77,7 +77,7 @@ def of_lease(resource: str, owner: str, ttl_seconds: float, *, grace_seconds: fl
 
 
 def of_job(job_id: int, *, grace_seconds: float) -> Takeover[str]:
-    """Put one expired job back, also from a holder that stands still. Answers the state it is in now."""
+    """Put one expired job back, also from a holder that is stopped. Returns the job's state."""
     return Takeover(
         Call(
             "select fencepost.job_reclaim_one(%s::bigint, %s::interval)",
@@ -93,9 +93,9 @@ def of_job(job_id: int, *, grace_seconds: float) -> Takeover[str]:
 
 
 async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: EvictionDelay | None = None) -> T:
-    """Attempt it in a transaction of its own; raises the refusal, or LockNotAvailable when patience ends.
+    """Attempt it in its own transaction; raises the refusal, or LockNotAvailable when the time is up.
 
-    `connect` is a pool's `connection` or the like; a blocked takeover uses a second one.
+    `connect` is a pool's `connection` or equivalent; a blocked takeover uses a second connection.
     """
     patience = patience or EvictionDelay()
     async with connect() as taker, taker.transaction():
@@ -106,7 +106,7 @@ async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Evic
         async def look() -> None:
             nonlocal seen
             async with connect() as evictor:
-                # A refusal says: not expired any more, or gone. The attempt's own answer will say so too.
+                # A refusal means: no longer expired, or gone. The attempt's own result will report it too.
                 with suppress(Refusal):
                     seen = await run(evictor, takeover.evict(waiter, seen))
 
@@ -116,7 +116,7 @@ async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Evic
 async def outwait(
     attempt: Coroutine[Any, Any, T], look: Callable[[], Awaitable[None]], patience: EvictionDelay
 ) -> T:
-    """Await an attempt that may be blocked; while it is, look from elsewhere who blocks it."""
+    """Await an attempt that may be blocked; while it is, check for blockers on another connection."""
     waiting = asyncio.ensure_future(attempt)
     try:
         for pause in patience.pauses():
@@ -125,7 +125,7 @@ async def outwait(
             await look()
         return await waiting
     finally:
-        # Whoever gives up leaves with nothing under way: what undoes the attempt is of his own transaction.
+        # Nothing stays under way when the caller gives up: it undoes the attempt in the same transaction.
         waiting.cancel()
         await asyncio.wait([waiting])
 
@@ -147,14 +147,14 @@ def take_over_sync(connect: Connect, takeover: Takeover[T], patience: EvictionDe
 
 
 async def evict_job(database_url: str, job_id: int, grace_seconds: float) -> None:
-    """Put a job back that an expired holder blocks. Fine when it has moved on meanwhile."""
+    """Put back a job that an expired holder blocks. Does nothing if the job has changed meanwhile."""
     with suppress(Refusal):
         await take_over(partial(connecting, database_url), of_job(job_id, grace_seconds=grace_seconds))
 
 
 @asynccontextmanager
 async def connecting(database_url: str) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-    """A connection outside every pool: a pool's may all be waiting."""
+    """A connection outside every pool: all connections of a pool may be waiting."""
     async with await psycopg.AsyncConnection.connect(
         database_url, autocommit=True, prepare_threshold=None
     ) as connection:
@@ -162,8 +162,8 @@ async def connecting(database_url: str) -> AsyncGenerator[psycopg.AsyncConnectio
 
 
 def _bound(patience: EvictionDelay) -> Call[int]:
-    """Bound the wait and the standing still, and ask which backend waits: behind a pooler the driver does not
-    know."""
+    """Limit the wait for locks and the idle time in the transaction, and return the waiting backend's pid:
+    behind a pooler the driver does not know it."""
     return Call(
         "select pg_backend_pid() from set_config('lock_timeout', %s::text, true) wait,"
         " set_config('idle_in_transaction_session_timeout', %s::text, true) still",

@@ -1,7 +1,7 @@
-"""Markers: a request takes effect once. `functions/idempotency.sql` says what each answer means.
+"""Idempotency keys: a request takes effect once. `functions/idempotency.sql` defines each outcome.
 
-A marker is kept for 24 hours unless it is set otherwise (`MUTATION_MARKER_KEEP_SEC`): a repeat after that
-is a new request. A response of up to 64 KiB is kept with it, byte by byte.
+A key is kept for 24 hours by default (`MUTATION_MARKER_KEEP_SEC`): a repeat after that is a new request. A
+response of up to 64 KiB is kept with it, byte by byte.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from fencepost.kernel.call import (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim: claimed, replay, duplicate, mismatch, in_flight or too_old."""
+    """The outcome of a claim: claimed, replay, duplicate, mismatch, in_flight or too_old."""
 
     outcome: str
     response: Json
     claimed_at: datetime | None
     body: str | None = None
-    """The response as the text that is kept: that of a repeat has the same bytes as the first."""
+    """The response as the stored text: a repeat returns the same bytes as the first request."""
 
     @property
     def claimed(self) -> bool:
-        """This transaction is the one: go on."""
+        """This transaction has claimed the key: go on."""
         return self.outcome == "claimed"
 
     @property
     def replayed(self) -> bool:
-        """It committed before; `response` is what it answered then."""
+        """The request committed before; `response` is what it returned then."""
         return self.outcome == "replay"
 
     def refusal(self, scope: str, key: str) -> Refusal | None:
-        """The refusal for an answer that is neither a claim nor a replay."""
+        """The refusal for an outcome that is neither a claim nor a replay."""
         kind = REFUSALS.get(self.outcome)
         if kind is None:
             return None
@@ -66,7 +66,7 @@ class KeyClaim:
 
 
 def digest(method: str, body: Json) -> str:
-    """A digest of a request: the same for the same method and body, whatever the order of the keys."""
+    """A digest of a request: the same for the same method and body, regardless of the order of keys."""
     canonical = json.dumps(
         [method, body], allow_nan=False, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
@@ -89,7 +89,7 @@ def claim(scope: str, key: str, *, digest: str | None = None, response: Json = N
 
 
 def claim_ordered(scope: str, key: str, *, digest: str | None = None, response: Json = None) -> Call[Claim]:
-    """`claim` for keys that carry their time (UUIDv7, ULID): outside the window they are too_old."""
+    """`claim` for keys that contain their time (UUIDv7, ULID): outside the window they are too_old."""
     return Call(
         "select outcome, response::text, claimed_at"
         " from fencepost.claim_ordered(%s::text, %s::text, %s::text, %s::text)",
@@ -124,7 +124,7 @@ def claim_many(
 
 
 def remember(scope: str, key: str, response: Json) -> Call[None]:
-    """Store the response beside a claim of this same transaction."""
+    """Store the response with a claim of this same transaction."""
     return Call(
         "select fencepost.remember(%s::text, %s::text, %s::text)",
         (text("scope", scope), text("key", key), document("response", response)),
@@ -141,7 +141,7 @@ def remember_ordered(scope: str, key: str, response: Json) -> Call[None]:
 
 
 def clean(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget markers older than the retention; answers how many."""
+    """Delete keys older than the retention; returns how many."""
     return Call(
         "select fencepost.marker_clean(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),
@@ -150,12 +150,12 @@ def clean(keep_seconds: float, limit: int) -> Call[int]:
 
 
 def lag(keep_seconds: float) -> Call[float]:
-    """By how many seconds the oldest marker has outlived its retention."""
+    """By how many seconds the oldest key has outlived its retention."""
     return Call("select fencepost.marker_lag(%s::interval)", (duration("keep", keep_seconds),), scalar)
 
 
 def clean_ring() -> Call[int]:
-    """Empty the slots of the ring that have left the window; answers how many."""
+    """Empty the slots of the ring that have left the window; returns how many."""
     return Call("select fencepost.marker_ring_clean()", (), scalar)
 
 

@@ -1,4 +1,4 @@
-"""What came of a job, and looking through many of them."""
+"""Queries for the outcome of a job, and for pages of jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class JobOutcome:
 
 
 def look(job_id: int) -> Call[JobOutcome | None]:
-    """Its outcome so far; None when there is no such job."""
+    """The job's outcome so far; None if there is no such job."""
     return Call(
         "select state, final_status, attempt, tries, result::text, error"
         " from fencepost.job_outcome(%s::bigint)",
@@ -50,7 +50,7 @@ def look(job_id: int) -> Call[JobOutcome | None]:
 
 
 def topic(job_id: int) -> str:
-    """What is notified when the job has ended, if somebody sleeps on it."""
+    """The topic that is notified when the job has ended, if a process sleeps on it."""
     return f"result:{job_id}"
 
 
@@ -62,7 +62,7 @@ def page(
     before_id: int | None = None,
     limit: int = 50,
 ) -> Call[list[int]]:
-    """The ids of one page of jobs, newest first, below the given one."""
+    """The ids of one page of jobs, newest first, below the given id."""
     return Call(
         "select * from fencepost.job_page(%s::text, %s::text, %s::text, %s::bigint, %s::integer)",
         (
@@ -77,17 +77,17 @@ def page(
 
 
 def hurry(job_id: int, actor: str) -> Call[None]:
-    """A waiting job is due now."""
+    """Make a waiting job due now."""
     return Call("select fencepost.job_hurry(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
 
 
 def prune_excess(keep: int, limit: int) -> Call[int]:
-    """Forget finished and cancelled jobs past the newest `keep`; answers how many."""
+    """Delete finished and cancelled jobs past the newest `keep`; returns how many."""
     return Call("select fencepost.job_prune_excess(%s::bigint, %s::integer)", (keep, limit), scalar)
 
 
 def prune_waiters(keep_seconds: float) -> Call[int]:
-    """Forget those who wait for results and were ended before they could say so."""
+    """Delete the entries of result waiters that were killed before they could remove them."""
     return Call("select fencepost.result_prune(%s::interval)", (duration("keep", keep_seconds),), scalar)
 
 

@@ -1,4 +1,4 @@
-"""Leases: one owner at a time for a resource. `functions/lease.sql` says what each call promises."""
+"""Leases: one owner at a time for a resource. `functions/lease.sql` defines what each call guarantees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.kernel.call import Call, duration, each, nothing, one, text
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease that is held. The token is the fence: it goes with every write."""
+    """A lease that is held. The token is the fence: every write carries it."""
 
     resource: str
     owner: str
@@ -26,7 +26,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """The answer for one of many: the lease as it is now, and why it is not ours, if it is not."""
+    """The outcome for one of many: the present lease, and the reason if this owner did not get it."""
 
     resource: str
     owner: str | None
@@ -63,7 +63,7 @@ def owner_name(role: str) -> str:
 
 
 def acquire(resource: str, owner: str, ttl_seconds: float) -> Call[Lease]:
-    """Acquire the resource, or renew it when `owner` holds it. not_owner while somebody else does."""
+    """Acquire the resource, or renew it if `owner` holds it. not_owner while another owner holds it."""
     return Call(
         "select resource, owner, token, acquired_at, renewed_at, expires_at"
         " from fencepost.lease_acquire(%s::text, %s::text, %s::interval)",
@@ -106,7 +106,7 @@ def renew_many(leases: Sequence[Lease], owner: str, ttl_seconds: float) -> Call[
 
 
 def release(lease: Lease) -> Call[None]:
-    """Give the resource up. The token stays, so that it never comes back."""
+    """Release the resource. The token is kept in the row, so that it is never issued again."""
     return Call(
         "select fencepost.lease_release(%s::text, %s::text, %s::bigint)",
         (lease.resource, lease.owner, lease.token),
@@ -115,7 +115,7 @@ def release(lease: Lease) -> Call[None]:
 
 
 def release_many(leases: Sequence[Lease], owner: str) -> Call[list[Release]]:
-    """The same for each, in one statement: for a holder that leaves."""
+    """The same for many, in one statement: for a holder that shuts down."""
     return Call(
         "select resource, token, refusal"
         " from fencepost.lease_release_many(%s::text[], %s::text, %s::bigint[])",
@@ -125,7 +125,7 @@ def release_many(leases: Sequence[Lease], owner: str) -> Call[list[Release]]:
 
 
 def fence(resource: str, token: int) -> Call[None]:
-    """From here to the end of the transaction nobody takes the resource over."""
+    """Prevents a takeover of the resource from here to the end of the transaction."""
     return Call(
         "select fencepost.lease_fence(%s::text, %s::bigint)", (text("resource", resource), token), nothing
     )

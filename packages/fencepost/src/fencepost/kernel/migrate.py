@@ -1,15 +1,15 @@
-"""Bring a database's schema to this code's version: forward only, all or nothing.
+"""Migrate a database's schema to this code's version: forward only, all or nothing.
 
-One transaction under an advisory lock holds everything: the schema files that are not applied yet, every
-function file again, and the grants. A failure leaves the database as it was; a second process waits and finds
-nothing to do.
+One transaction under an advisory lock does everything: it applies the schema files that are not applied yet,
+every function file again, and the grants. A failure leaves the database as it was; a second process waits and
+finds nothing to do.
 
-Each component (the kernel, the flows, and what plugins bring) is a folder with `schema/NNNN_name.sql` and
-`functions/*.sql`, and has versions of its own. All of them live in the schema `fencepost`, under the kernel's
-grants: those are by rule, so there is no second list of rights. A schema file that was applied never changes
-again; its digest is kept, and a difference is refused.
+Each component (the kernel, the flows, and those of plugins) is a folder with `schema/NNNN_name.sql` and
+`functions/*.sql`, and has its own versions. All of them live in the schema `fencepost`, under the kernel's
+grants: those are made by rule, so there is no second list of grants. A schema file that was applied never
+changes again; its digest is stored, and a difference is refused.
 
-Migrate first, then roll: a schema may be one version ahead of the code that runs on it, and never behind.
+Migrate first, then roll out: a schema may be one version ahead of the code that runs on it, and never behind.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Component:
 
     @property
     def digest(self) -> str:
-        """Of what is applied again at each migration."""
+        """Of the files that are applied again at each migration."""
         parts = (*(part for function in self.functions for part in function), self.grants)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def title(self, step: SchemaStep) -> str:
-        # The kernel is what everybody has, so it goes without saying.
+        # Every database has the kernel, so its name is left out.
         prefix = "" if self.name == KERNEL else f"{self.name}/"
         return f"{prefix}{step.version:04}_{step.name}"
 
@@ -103,16 +103,16 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What a migration did: the steps it applied, and the version that the kernel has now."""
+    """What a migration did: the steps it applied, and the kernel's version afterwards."""
 
     applied: tuple[str, ...]
     version: int
 
 
 def components(only: Collection[str] = ()) -> tuple[Component, ...]:
-    """Everything that is installed and has a schema: the kernel first, then the others by name.
+    """Every installed component that has a schema: the kernel first, then the others by name.
 
-    `only` names components or plugins. The kernel always belongs to them: every other component uses it.
+    `only` names components or plugins. The kernel is always included: every other component uses it.
     """
     folders = component_folders()
     if not only:
@@ -128,7 +128,7 @@ def components(only: Collection[str] = ()) -> tuple[Component, ...]:
 
 
 def component_folders() -> Mapping[str, Path]:
-    """Where the files of each component lie."""
+    """The folder of each component's files."""
     brought = {name: folder for plugin in plugins().values() for name, folder in plugin.schemas.items()}
     others = {"flows": _HERE.parent / "flows", **brought}
     return {KERNEL: _HERE, **dict(sorted(others.items()))}
@@ -136,7 +136,7 @@ def component_folders() -> Mapping[str, Path]:
 
 @cache
 def component(name: str) -> Component:
-    """One component. The kernel's is read without a look at the plugins: a client asks for it alone."""
+    """One component. The kernel's is read without loading the plugins: a client needs only that."""
     return Component.read(name, _HERE if name == KERNEL else component_folders()[name])
 
 
@@ -173,7 +173,7 @@ def schema_version(url: str, component: str = KERNEL) -> int | None:
 
 
 def installed(url: str) -> dict[str, Installed]:
-    """What the database at `url` has, by component; nothing when there is no schema."""
+    """The components installed in the database at `url`, by name; empty if there is no schema."""
     try:
         connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
@@ -191,7 +191,7 @@ def installed(url: str) -> dict[str, Installed]:
 def check_version(installed: int | None, component: Component | None = None) -> None:
     """Refuse a schema that this code cannot work with. One version ahead works: that is a rolling upgrade.
 
-    Behind does not: this code calls functions that are not there yet.
+    A schema that is behind does not work: this code calls functions that do not exist yet.
     """
     component = component or kernel()
     if installed is None:
@@ -210,7 +210,7 @@ def check_version(installed: int | None, component: Component | None = None) -> 
 
 
 def require(url: str, name: str) -> None:
-    """Refuse a database whose schema of this component does not fit: a service asks this when it opens."""
+    """Refuse a database whose schema of this component does not fit: a service calls this when it opens."""
     check_version(schema_version(url, name), component(name))
 
 
@@ -246,7 +246,7 @@ def _read_step(file: Path) -> SchemaStep:
 
 
 def _prepare_roles(connection: psycopg.Connection) -> None:
-    """Make the three group roles. They belong to the cluster, so this has a transaction of its own."""
+    """Make the three group roles. They belong to the cluster, so they are made in a separate transaction."""
     for role in ("fencepost_owner", "fencepost_app", "fencepost_read"):
         with connection.transaction():
             # Roles belong to the cluster and the lock to the database, so two databases may still race.
@@ -257,13 +257,13 @@ def _prepare_roles(connection: psycopg.Connection) -> None:
                 if known is None:
                     connection.execute(sql.SQL("create role {} nologin").format(sql.Identifier(role)))
     _try(connection, "grant fencepost_owner to current_user")
-    # The owner ends backends that keep an expired lease. Where this may not be granted, `doctor` says so.
+    # The owner terminates backends that keep an expired lease. If it cannot be granted, `doctor` says so.
     _try(connection, "grant pg_signal_backend to fencepost_owner")
     connection.commit()
 
 
 def _say_rights(connection: psycopg.Connection, error: psycopg.Error) -> str:
-    """What this login lacks, and both ways to give it."""
+    """What this login lacks, and both ways to grant it."""
     login, database = (
         sql.Identifier(name).as_string(connection) for name in (connection.info.user, connection.info.dbname)
     )
@@ -299,7 +299,7 @@ def _migrate_in(connection: psycopg.Connection, wanted: tuple[Component, ...]) -
 
 
 def _bring(connection: psycopg.Connection, component: Component) -> list[str]:
-    """One component's missing steps, and all of its functions again."""
+    """Apply one component's missing steps, and all of its functions again."""
     known = _known(connection, component.name)
     _refuse_unknown(known, component)
     missing = [step for step in component.steps if step.version not in known]
@@ -317,7 +317,7 @@ def _bring(connection: psycopg.Connection, component: Component) -> list[str]:
 
 
 def _make_ground(connection: psycopg.Connection) -> None:
-    """The schema, its owner, and the table of migrations; then act as the owner, who cannot log in."""
+    """Make the schema, its owner, and the table of migrations; then act as the owner, which cannot log in."""
     database = connection.info.dbname
     may_create = "select has_database_privilege('fencepost_owner', current_database(), 'create')"
     if connection.execute(may_create).fetchone() != (True,):
@@ -328,7 +328,7 @@ def _make_ground(connection: psycopg.Connection) -> None:
         )
     connection.execute("set local role fencepost_owner")
     connection.execute("set local search_path = pg_catalog, fencepost, pg_temp")
-    # Functions call each other across files, in no order of the alphabet.
+    # Functions call each other across files, and the files are not ordered by dependency.
     connection.execute("set local check_function_bodies = off")
     connection.execute("create schema if not exists fencepost authorization fencepost_owner")
     connection.execute(
@@ -373,7 +373,7 @@ def _apply(connection: psycopg.Connection, component: str, step: SchemaStep) -> 
 
 def _run_file(connection: psycopg.Connection, name: str, text: str) -> None:
     try:
-        # Our own files, never input; without parameters, so that one call may hold many statements.
+        # Our own files, never input; without parameters, so that one call may contain many statements.
         connection.execute(text.encode())
     except psycopg.Error as error:
         error.add_note(f"in {name}")

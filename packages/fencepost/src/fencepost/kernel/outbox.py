@@ -1,4 +1,4 @@
-"""The outbox: messages written with the caller's rows, delivered in order for one key."""
+"""The outbox: messages written with the caller's rows, delivered in order for each key."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What became of one delivery. `delay_seconds` counts from now until it is due again."""
+    """The outcome of one delivery. `delay_seconds` counts from now until the message is due again."""
 
     id: int
     take: int
@@ -75,7 +75,7 @@ def put(
     headers: Mapping[str, Json] | None = None,
     not_before: datetime | None = None,
 ) -> Call[int]:
-    """Write a message in the caller's transaction; answers its id. Its headers carry the caller's trace."""
+    """Write a message in the caller's transaction; returns its id. Its headers carry the caller's trace."""
     return Call(
         "select fencepost.outbox_put(%s::text, %s::text, %s::jsonb, %s::jsonb, %s::timestamptz)",
         (
@@ -107,7 +107,7 @@ def put_many(
 
 
 def hold(channel: str, limit: int, *, patience_seconds: float = 30) -> Call[list[Message]]:
-    """The due messages, locked for this transaction: settle them in it."""
+    """The due messages, locked for this transaction: settle them in the same transaction."""
     return Call(
         "select id, key, payload::text, headers::text, attempts, take, created_at"
         " from fencepost.outbox_hold(%s::text, %s::integer, %s::interval)",
@@ -119,7 +119,7 @@ def hold(channel: str, limit: int, *, patience_seconds: float = 30) -> Call[list
 def take(
     channel: str, owner: str, lease_seconds: float, limit: int, *, unknown: bool = False
 ) -> Call[list[Message]]:
-    """Lease the due messages to `owner`; with `unknown`, those to be reconciled."""
+    """Lease the due messages to `owner`; with `unknown`, those that need reconciliation."""
     return Call(
         "select id, key, payload::text, headers::text, attempts, take, created_at, taken_until, last_error"
         " from fencepost.outbox_take(%s::text, %s::text, %s::interval, %s::integer, %s::boolean)",
@@ -143,7 +143,7 @@ def renew(messages: Sequence[Message], owner: str, lease_seconds: float) -> Call
 
 
 def settle(settlement: Settlement, owner: str | None) -> Call[None]:
-    """End one delivery. In a hold the owner is None."""
+    """Settle one delivery. In a hold the owner is None."""
     return Call(
         "select fencepost.outbox_settle"
         "(%s::bigint, %s::bigint, %s::text, %s::text, %s::text, %s::interval, %s::jsonb)",
@@ -161,7 +161,7 @@ def settle(settlement: Settlement, owner: str | None) -> Call[None]:
 
 
 def settle_many(settlements: Sequence[Settlement], owner: str | None) -> Call[list[SettleAnswer]]:
-    """End many deliveries with one statement; answers for each."""
+    """Settle many deliveries with one statement; returns an outcome for each."""
     return Call(
         "select id, refusal from fencepost.outbox_settle_many"
         "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[], %s::jsonb[])",
@@ -181,7 +181,7 @@ def settle_many(settlements: Sequence[Settlement], owner: str | None) -> Call[li
 def expire(
     channel: str, outcome: Literal["queued", "unknown"], limit: int, *, grace_seconds: float = 0
 ) -> Call[list[int]]:
-    """Deliveries whose taker went silent: send again, or ask first. Answers their ids."""
+    """Expire deliveries whose taker is silent: send them again, or reconcile first. Returns their ids."""
     return Call(
         "select * from fencepost.outbox_expire(%s::text, %s::text, %s::integer, %s::interval)",
         (text("channel", channel), outcome, limit, duration("grace", grace_seconds)),
@@ -192,7 +192,7 @@ def expire(
 def resolve(
     message_id: int, expected: str, outcome: Outcome, actor: str, note: str, *, result: Json = None
 ) -> Call[None]:
-    """A person decides about a message, guarded by the state he saw."""
+    """Record a person's decision about a message, guarded by the state that the person saw."""
     return Call(
         "select fencepost.outbox_resolve(%s::bigint, %s::text, %s::text, %s::text, %s::text, %s::jsonb)",
         (
@@ -208,7 +208,7 @@ def resolve(
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget settled messages older than the retention; answers how many."""
+    """Delete settled messages older than the retention; returns how many."""
     return Call(
         "select fencepost.outbox_prune(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

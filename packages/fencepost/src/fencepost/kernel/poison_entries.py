@@ -1,4 +1,4 @@
-"""What was found wrong in a stream: written down before it is acknowledged."""
+"""Invalid stream entries: recorded before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.kernel.call import Call, document, nothing, text
 
 
 def poison(stream: str, entry_id: str, reason: str, fields: Mapping[str, str]) -> Call[None]:
-    """An entry that names no job, or names it wrongly."""
+    """Record an entry that names no job, or an invalid one."""
     clean = {name.replace("\0", ""): value.replace("\0", "") for name, value in fields.items()}
     return Call(
         "select fencepost.stream_poison(%s::text, %s::text, %s::text, %s::jsonb)",

@@ -6,7 +6,7 @@ from fencepost.kernel.call import Call, nothing, text
 
 
 def pause(queue: str, actor: str) -> Call[None]:
-    """Nothing of it is dispatched or claimed; what runs goes on."""
+    """Stop dispatching and claiming its jobs; running jobs continue."""
     return Call(
         "select fencepost.queue_pause(%s::text, %s::text)",
         (text("queue", queue), text("actor", actor)),
@@ -23,7 +23,7 @@ def resume(queue: str, actor: str) -> Call[None]:
 
 
 def bound(queue: str, waiting_max: int | None, actor: str) -> Call[None]:
-    """Refuse submissions past this many waiting jobs; None lifts the bound."""
+    """Refuse submissions past this many waiting jobs; None removes the bound."""
     return Call(
         "select fencepost.queue_bound(%s::text, %s::bigint, %s::text)",
         (text("queue", queue), waiting_max, text("actor", actor)),
@@ -32,5 +32,5 @@ def bound(queue: str, waiting_max: int | None, actor: str) -> Call[None]:
 
 
 def count() -> Call[None]:
-    """Count what waits in the queues that have a bound."""
+    """Count the waiting jobs of the queues that have a bound."""
     return Call("select fencepost.queue_count()", (), nothing)

@@ -1,4 +1,4 @@
-"""Rates: how fast jobs may start. `functions/rate.sql` says where tokens are taken."""
+"""Rate limits: how fast jobs may start. `functions/rate.sql` says where tokens are taken."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fencepost.kernel.call import Call, nothing, scalar, text
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A token bucket: so many a second on average, and at most `burst` at once."""
+    """A token bucket: `per_second` on average, and at most `burst` at once."""
 
     per_second: float
     burst: float
 
 
 def declare(limits: Mapping[str, Limit | None]) -> Call[None]:
-    """How fast jobs of each kind may start; None for as fast as can be."""
+    """Set how fast jobs of each kind may start; None for no limit."""
     return Call(
         "select fencepost.rate_declare(%s::text[], %s::double precision[], %s::double precision[])",
         (
             [text("kind", kind) for kind in limits],
-            # psycopg refuses a list of which some numbers are whole.
+            # psycopg refuses a list that mixes integers and floats.
             [limit and float(limit.per_second) for limit in limits.values()],
             [limit and float(limit.burst) for limit in limits.values()],
         ),
@@ -31,7 +31,7 @@ def declare(limits: Mapping[str, Limit | None]) -> Call[None]:
 
 
 def limit_queue(queue: str, limit: Limit | None, actor: str) -> Call[None]:
-    """How fast all jobs of a queue may start together; None lifts the limit."""
+    """Set how fast all jobs of a queue together may start; None removes the limit."""
     return Call(
         "select fencepost.queue_rate(%s::text, %s::double precision, %s::double precision, %s::text)",
         (
@@ -45,5 +45,5 @@ def limit_queue(queue: str, limit: Limit | None, actor: str) -> Call[None]:
 
 
 def prune(limit: int) -> Call[int]:
-    """Forget buckets that are full again; answers how many."""
+    """Delete buckets that are full again; returns how many."""
     return Call("select fencepost.rate_prune(%s::integer)", (limit,), scalar)

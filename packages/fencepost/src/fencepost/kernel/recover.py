@@ -1,7 +1,7 @@
-"""After a restore from a backup, or a failover that lost commits: make every old token worthless.
+"""After a restore from a backup, or a failover that lost commits: invalidate every old token.
 
-One transaction does it for the kernel and for every component that has something of its own to do. It needs
-the login of the migrations: the services' role may not, and nothing of theirs should run meanwhile.
+One transaction does it for the kernel and for every component that has its own recovery function. It needs
+the login of the migrations: the services' role lacks the rights, and no service should run meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPONENTS = """
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found and put right: of the kernel, and of each component by its name."""
+    """What was found and repaired: for the kernel, and for each component by its name."""
 
     floor: int
     leases: int
@@ -36,7 +36,7 @@ class Recovery:
 
 
 def recover(url: str, actor: str) -> Recovery:
-    """Raise every token above all that were ever handed out. May be repeated."""
+    """Raise every token above all that were ever issued. May be repeated."""
     actor = text("actor", actor)
     try:
         connection = psycopg.connect(url, prepare_threshold=None)

@@ -1,4 +1,4 @@
-"""Refusals and history: what was refused, how often, and the life of one thing."""
+"""Refusals and history: what was refused, how often, and the history of one subject."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fencepost.kernel.call import (
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One transition or refusal in the life of a thing."""
+    """One transition or refusal in the history of a subject."""
 
     at: datetime
     event: str
@@ -33,7 +33,7 @@ class HistoryEntry:
 
 
 def record(refusal: Refusal, actor: str | None) -> Call[None]:
-    """Write down a refusal that was raised: its own transaction could not."""
+    """Record a refusal that was raised: its own transaction was rolled back and could not."""
     return Call(
         "select fencepost.refusal_record(%s::text, %s::text, %s::text, %s::text, %s::jsonb, %s::jsonb)",
         (
@@ -49,7 +49,7 @@ def record(refusal: Refusal, actor: str | None) -> Call[None]:
 
 
 def counts() -> Call[dict[str, int]]:
-    """How often each reason was given."""
+    """How often each reason occurred."""
     return Call(
         "select reason, refused from fencepost.refusal_counts()",
         (),
@@ -58,7 +58,7 @@ def counts() -> Call[dict[str, int]]:
 
 
 def explain(subject: str) -> Call[list[HistoryEntry]]:
-    """The life of job:ID, lease:RESOURCE, request:SCOPE/KEY, order:KEY and so on, oldest first."""
+    """The history of job:ID, lease:RESOURCE, request:SCOPE/KEY, order:KEY and so on, oldest first."""
     return Call(
         "select at, event, actor, token, detail::text from fencepost.explain(%s::text)",
         (text("subject", subject),),
@@ -67,7 +67,7 @@ def explain(subject: str) -> Call[list[HistoryEntry]]:
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget events and recorded refusals older than the retention; answers how many."""
+    """Delete events and recorded refusals older than the retention; returns how many."""
     return Call(
         "select fencepost.history_prune(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

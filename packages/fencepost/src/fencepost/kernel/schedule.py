@@ -1,4 +1,4 @@
-"""Schedules: one job for each tick. `functions/schedule.sql` says how each is taken once."""
+"""Schedules: one job for each tick. `functions/schedule.sql` says how each tick is taken once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A schedule whose tick comes next, and what time it is for the database."""
+    """A schedule whose tick comes next, and the database's present time."""
 
     name: str
     expression: str
@@ -66,7 +66,7 @@ class Fired:
 
 
 def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
-    """Declare it, or declare it again. Its next tick is kept unless the expression has changed."""
+    """Declare a schedule, or declare it again. Its next tick is kept unless the expression has changed."""
     return Call(
         "select fencepost.schedule_declare(%s::text, %s::text, %s::text, %s::text, %s::interval,"
         " %s::timestamptz, %s::text, %s::text, %s::jsonb, %s::integer, %s::integer, %s::interval, %s::text,"
@@ -94,7 +94,7 @@ def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
 
 
 def retire(kinds: Sequence[str], names: Sequence[str], actor: str) -> Call[list[str]]:
-    """Forget the schedules of these kinds that are not among the names; answers which."""
+    """Delete the schedules of these kinds that are not among the names; returns which."""
     return Call(
         "select * from fencepost.schedule_retire(%s::text[], %s::text[], %s::text)",
         (list(kinds), list(names), text("actor", actor)),
@@ -103,7 +103,7 @@ def retire(kinds: Sequence[str], names: Sequence[str], actor: str) -> Call[list[
 
 
 def clock() -> Call[datetime]:
-    """What time it is for the database."""
+    """The database's present time."""
     return Call("select fencepost.clock()", (), scalar)
 
 
@@ -118,7 +118,7 @@ def upcoming(limit: int) -> Call[list[Due]]:
 
 
 def fire(name: str, expected: datetime, ticks: Sequence[datetime], next_tick: datetime) -> Call[list[Fired]]:
-    """Take the ticks that have come. Answers nothing when somebody else has taken them."""
+    """Take the ticks that are due. Returns nothing if another process has taken them."""
     return Call(
         "select tick, job_id, created from fencepost.schedule_fire"
         "(%s::text, %s::timestamptz, %s::timestamptz[], %s::timestamptz)",
@@ -128,7 +128,7 @@ def fire(name: str, expected: datetime, ticks: Sequence[datetime], next_tick: da
 
 
 def pause(name: str, actor: str) -> Call[None]:
-    """Its ticks pass without a job, and are not made up for."""
+    """While paused, its ticks pass without a job, and are not made up for."""
     return Call(
         "select fencepost.schedule_pause(%s::text, %s::text)",
         (text("name", name), text("actor", actor)),
@@ -145,7 +145,7 @@ def resume(name: str, actor: str) -> Call[None]:
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget ticks that were fired that long ago; answers how many."""
+    """Delete ticks that fired more than `keep_seconds` ago; returns how many."""
     return Call(
         "select fencepost.schedule_prune(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

@@ -1,4 +1,4 @@
-"""How long to wait before the next try, and what a Retry-After says. Pure."""
+"""How long to wait before the next try, and how to read Retry-After. Pure."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ RETRY_AFTER_SECONDS_MAX = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """2, 4, 8 ... 256 seconds, each more or less by a tenth so that what failed together returns apart."""
+    """2, 4, 8 ... 256 seconds, jittered by a tenth so that simultaneous failures are retried apart."""
 
     base_seconds: float = 2.0
     most_seconds: float = 256.0
     jitter: float = 0.1
 
     def seconds(self, tries: int, chance: float | None = None) -> float:
-        """The wait after the nth try that failed, n from 1. `chance` lies between 0 and 1."""
+        """The wait after the nth failed try, n from 1. `chance` lies between 0 and 1."""
         plain = min(self.most_seconds, self.base_seconds * 2.0 ** min(max(tries, 1) - 1, 60))
         return self.spread(plain, chance)
 
     def spread(self, seconds: float, chance: float | None = None) -> float:
-        """The time, more or less by the jitter."""
-        chance = random.random() if chance is None else chance  # noqa: S311 - It guards nothing.
+        """The time, changed by up to the jitter in either direction."""
+        chance = random.random() if chance is None else chance  # noqa: S311 - No security depends on it.
         return float(seconds * (1 + self.jitter * (2 * chance - 1)))
 
 
 def retry_after_seconds(value: str | None, now: datetime | None = None) -> float | None:
-    """The header in either form, a number of seconds or a date; None when it says nothing that can be
-    read."""
+    """The header in either form, a number of seconds or a date; None if it cannot be parsed."""
     if value is None:
         return None
     value = value.strip()

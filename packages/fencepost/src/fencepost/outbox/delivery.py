@@ -1,4 +1,4 @@
-"""The two ports of a relay: where messages come from, and where they go."""
+"""The two interfaces of a relay: where messages come from, and where they go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 class CallRunner(Protocol):
-    """What a relay needs of a client: one call in a transaction of its own."""
+    """What a relay needs of a client: one call in its own transaction."""
 
     async def run(self, call: Call[T]) -> T: ...
 
@@ -31,34 +31,34 @@ class TakenMessage(Protocol):
 
 
 class MessageSource(Protocol[M, S_contra]):
-    """A channel of the outbox. Every call of it is one statement, and is fenced by the database."""
+    """A channel of the outbox. Every method is one statement, and is fenced by the database."""
 
     @property
     def topic(self) -> str:
-        """What is notified when a message was put."""
+        """The topic that is notified when a message is put."""
         ...
 
     async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[M]: ...
     async def settle(self, owner: str, settlements: Sequence[S_contra]) -> Sequence[str | None]:
-        """End deliveries; answers a refusal, or None, for each in the order given."""
+        """Settle deliveries; returns a refusal, or None, for each in the order given."""
         ...
 
     async def renew(self, owner: str, lease_seconds: float, messages: Sequence[M]) -> None: ...
     async def expire(self, limit: int) -> int:
-        """Free the deliveries of takers that went silent; answers how many."""
+        """Free the deliveries of silent takers; returns how many."""
         ...
 
 
 class Destination(Protocol[M_contra, S_co]):
-    """Where messages go. Must not raise for what it can foresee; what it raises all the same is settled by
-    `failed`, which knows nothing of how far the delivery came."""
+    """Where messages go. Must not raise for expected failures; an exception it raises nevertheless is settled
+    by `failed`, which does not know how far the delivery came."""
 
     async def deliver(self, message: M_contra) -> S_co: ...
     def failed(self, message: M_contra, error: BaseException) -> S_co: ...
 
 
 class Channel:
-    """A channel of the kernel's outbox as it is: delivered at least once, in order for one key."""
+    """A channel of the kernel's outbox: delivered at least once, in order for each key."""
 
     def __init__(self, database: CallRunner, channel: str) -> None:
         self._database = database

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as far as a delivery needs it: one request's bytes, and one reply read from whatever comes.
+"""The subset of HTTP/1.1 that a delivery needs: one request's bytes, and one reply parsed from what arrives.
 
-Pure, so that every broken answer can be tried in a test. What is not exactly HTTP is refused with a
-ValueError: the request may have been carried out, and nobody guesses what a garbled answer meant.
+Pure, so that every malformed reply can be tested. Anything that is not exactly HTTP is refused with a
+ValueError: the request may have been executed, and a garbled reply must not be interpreted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LINE_END = re.compile(r"[\r\n\0]")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*)")
 _SAFE = "/?&=%:@!$'()*+,;~[]"
 Place = tuple[str, int, bool]
-"""Host, port, and whether over TLS: what a connection goes to."""
+"""Host, port, and whether to use TLS: the target of a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to connect, and what a request to this place begins with."""
+    """Where to connect, and the beginning of a request to this URL."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """A whole answer as it came. Header names are in lower case."""
+    """A complete reply as received. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -49,7 +49,7 @@ class ParsedReply:
 
 @lru_cache(maxsize=1024)
 def address_of(url: str) -> Address:
-    """Raises ValueError for what is no URL of this kind."""
+    """Raises ValueError for anything but an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{parts.scheme}://{parts.hostname} is nowhere to send to")
@@ -66,7 +66,7 @@ def address_of(url: str) -> Address:
 
 
 def request_bytes(method: str, address: Address, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """The whole request. Raises ValueError for a header that would end before its line does."""
+    """The complete request. Raises ValueError for a header that contains a line break."""
     head = f"{method} {address.target} HTTP/1.1\r\n{address.head}"
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or _LINE_END.search(value):
@@ -78,7 +78,7 @@ def request_bytes(method: str, address: Address, headers: Mapping[str, str], bod
 
 
 class ReplyReader:
-    """Fed with what comes; `reply` is there when the answer is whole."""
+    """Receives bytes by `feed`; `reply` is set when the reply is complete."""
 
     def __init__(self) -> None:
         self.reply: ParsedReply | None = None
@@ -90,7 +90,7 @@ class ReplyReader:
         self._is_chunked = False
 
     def feed(self, data: bytes) -> None:
-        """Raises ValueError for what is no answer, or for bytes behind it: those belong to nobody."""
+        """Raises ValueError for an invalid reply, or for bytes behind it: they belong to no request."""
         if self.reply is not None:
             raise ValueError("there is more than one answer")
         self._buffer += data
@@ -100,7 +100,7 @@ class ReplyReader:
             self._read_body()
 
     def end(self) -> None:
-        """The connection has ended. Raises ValueError unless that ends the answer."""
+        """The connection has ended. Raises ValueError unless that completes the reply."""
         if self.reply is None:
             if self._head is None or self._is_chunked or self._left is not None:
                 raise ValueError("the answer was cut off")
@@ -171,7 +171,7 @@ class ReplyReader:
             raise ValueError("a chunk has no size")
 
     def _end_chunks(self, end: int) -> None:
-        """Trailers are read and forgotten."""
+        """Trailers are read and discarded."""
         rest = bytes(self._buffer[end:])
         if rest.startswith(b"\r\n\r\n"):
             after = 4
@@ -198,7 +198,7 @@ class ReplyReader:
 
 
 def _parsed(head: bytes) -> tuple[int, dict[str, str], bool]:
-    """Status, headers, and whether it speaks HTTP/1.1."""
+    """Status, headers, and whether the version is HTTP/1.1."""
     first, *lines = head.decode("latin-1").split("\r\n")
     status = _STATUS.fullmatch(first)
     if status is None:

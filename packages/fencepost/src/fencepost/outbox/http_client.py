@@ -1,9 +1,8 @@
-"""One HTTP exchange, with the one question that matters answered: can the request have left?
+"""One HTTP exchange that reports whether the request can have been sent.
 
-A library's "timeout" says nothing of that. Here NotSent means that no byte of the request can have reached
-the other side; whatever else goes wrong is MaybeSent. Redirects are not followed and nothing is retried:
-either would be a second request that nobody counted. No cookie is kept: it would be a state that no other
-worker has.
+A library's "timeout" does not report that. Here NotSent means that no byte of the request can have reached
+the other side; every other failure is MaybeSent. Redirects are not followed and nothing is retried: either
+would be a second request that is not counted. No cookie is kept: it would be state that no other worker has.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from fencepost.errors import FencepostError
 from fencepost.outbox import http1
 from fencepost.redaction import HIDDEN, redact_text, redact_words
 
-# Longer than most servers keep an idle connection is of no use, and each that they close costs a doubt.
+# Keeping one longer than most servers do is of no use, and each that they close may cause a MaybeSent.
 IDLE_SECONDS_MAX = 15.0
 HAPPY_EYEBALLS_SECONDS = 0.25
 EXCERPT_MAX = 300
-# Shorter words are in every text, and a path has names of its own.
+# Shorter values occur in every text, and a path has ordinary names.
 SECRET_MIN = 4
 SECRET_OPTION_MIN = 8
 SECRET_SEGMENT_MIN = 16
@@ -37,11 +36,11 @@ _SECRET_HEADER = re.compile(
 
 
 class NotSent(FencepostError):
-    """The request did not leave: no connection was there for it."""
+    """The request was not sent: there was no connection for it."""
 
 
 class MaybeSent(FencepostError):
-    """The request left, or may have, and no whole answer came."""
+    """The request was sent, or may have been, and no complete reply came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer. Header names are in lower case."""
+    """A complete reply. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,28 +61,28 @@ class Reply:
     asked: Request | None = field(default=None, repr=False, compare=False)
 
     def json(self) -> Any:
-        """The body as a document with exact numbers, or None when it is none."""
+        """The body as a document with exact numbers, or None if it is not JSON."""
         try:
             return _DOCUMENTS.decode(self.body.decode(json.detect_encoding(self.body), "surrogatepass"))
         except (ValueError, RecursionError):
             return None
 
     def excerpt(self, characters: int = EXCERPT_MAX) -> str:
-        """The beginning of the body, for a log or an error, without secrets: also without those that were
-        sent, which some servers repeat when they refuse."""
+        """The beginning of the body, for a log or an error, without secrets, including those of the request,
+        which some servers repeat when they refuse."""
         text = self.body[: 8 * characters].decode(errors="replace").replace("\0", "\ufffd")
-        # Cut afterwards: half of a secret would not be known for one.
+        # Cut afterwards: half of a secret would not be recognised.
         sent = () if self.asked is None else _secrets_of(self.asked)
         return redact_text(redact_words(text, sent))[:characters]
 
 
 class HttpClient:
-    """A pool of connections to other houses. Made inside the event loop that uses it, closed by `close`."""
+    """A pool of connections to other systems. Made in the event loop that uses it, closed by `close`."""
 
     def __init__(
         self, *, connections_max: int = 256, connect_seconds: float = 5.0, reply_seconds: float = 30.0
     ) -> None:
-        # TLS and connecting are before the request leaves; the reply's time begins after it.
+        # Connecting and TLS happen before the request is sent; the reply's time begins after it.
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
         self._places = asyncio.Semaphore(connections_max)
@@ -98,7 +97,7 @@ class HttpClient:
         await self.close()
 
     async def exchange(self, request: Request) -> Reply:
-        """The answer, whatever its status. Raises NotSent or MaybeSent."""
+        """The reply, regardless of its status. Raises NotSent or MaybeSent."""
         if self._places.locked():
             await self._wait_for_place(request)
         else:
@@ -127,17 +126,17 @@ class HttpClient:
             written = http1.request_bytes(request.method, address, request.headers, request.body)
             connection = self._rested(address) or await self._connected(address)
         except (OSError, TimeoutError, ValueError) as error:
-            # Without a connection nothing can have left.
+            # Without a connection nothing can have been sent.
             raise NotSent(f"{_name(request)}: {type(error).__name__} {error}") from error
         kept = False
         try:
             reply = await connection.exchange(written, self._reply_seconds)
             kept = reply.keeps_connection
         except (OSError, TimeoutError, ValueError) as error:
-            # With one, we do not know how far it went.
+            # With a connection, it is unknown how much was sent.
             raise MaybeSent(f"{_name(request)}: {type(error).__name__} {error}") from error
         finally:
-            # Also when we are cancelled: a reply that comes later must not be another request's.
+            # Also on cancellation: a late reply must not be read as another request's.
             if kept:
                 self._keep(address, connection)
             else:
@@ -145,7 +144,7 @@ class HttpClient:
         return Reply(reply.status, reply.headers, reply.body, request)
 
     def _rested(self, address: http1.Address) -> _Connection | None:
-        """The connection that was used last, if one is fit."""
+        """The most recently used connection that is still usable, if any."""
         idle = self._idle.get(address.place)
         while idle:
             connection = idle.pop()
@@ -176,7 +175,7 @@ class HttpClient:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, with at most one request under way."""
+    """One connection, with at most one request in progress."""
 
     def __init__(self, open_ones: set[_Connection]) -> None:
         self.closed = asyncio.Event()
@@ -189,7 +188,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_fit(self) -> bool:
-        """Whether the other side has not hung up, and has had no time to."""
+        """Whether the other side has not closed it, and has had no time to."""
         rested_seconds = self._loop.time() - self._rested_at
         return (
             self._transport is not None
@@ -198,7 +197,7 @@ class _Connection(asyncio.Protocol):
         )
 
     async def exchange(self, written: bytes, reply_seconds: float) -> http1.ParsedReply:
-        """Raises OSError, TimeoutError or ValueError. From the first line on the request may have left."""
+        """Raises OSError, TimeoutError or ValueError. From the first line on, it may have been sent."""
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionResetError("the other side hung up")
@@ -224,7 +223,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._reader is None:
-            # Nobody asked: whatever this is, the next request must not take it for its answer.
+            # Bytes without a request: the next request must not take them for its reply.
             self.close()
             return
         try:
@@ -259,8 +258,8 @@ class _Connection(asyncio.Protocol):
 
 
 def _name(request: Request) -> str:
-    """Without the login, the query and long parts of the path: keys of webhooks stand there."""
-    # First of all by the rule for texts: it finds a password with a slash in it.
+    """Without the login, the query and long parts of the path: they may contain webhook keys."""
+    # First by the rule for texts: it finds a password that contains a slash.
     scheme, _, rest = re.split("[?#]", redact_text(request.url), maxsplit=1)[0].partition("://")
     if not rest:
         return f"{request.method} {HIDDEN}"
@@ -270,7 +269,7 @@ def _name(request: Request) -> str:
 
 
 def _secrets_of(request: Request) -> Iterator[str]:
-    """What may be a secret in a request: in its headers, or wherever a URL can hold a key."""
+    """Possible secrets of a request: in its headers, or wherever a URL can hold a key."""
     for name, value in request.headers.items():
         if _SECRET_HEADER.search(name):
             yield from (word for word in value.split() if len(word) >= SECRET_MIN)
@@ -291,5 +290,5 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-# Made once: it stands on the way of every answer.
+# Made once: it decodes every reply.
 _DOCUMENTS = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)

@@ -1,14 +1,14 @@
 """The relay: takes messages of a channel in batches, delivers them in parallel, settles them in batches.
 
-Three things go on at once. The *intake* keeps as many deliveries under way as allowed. The *settlement*
-writes down whatever has ended since its last commit, so one slow delivery holds nobody up and a busy relay
-commits rarely. The *keeper* renews the takes of what is under way and frees those of takers that went
-silent.
+Three loops run concurrently. The *intake* keeps as many deliveries in progress as allowed. The *settlement*
+writes the outcomes that have arrived since its last commit, so a slow delivery delays no other and a busy
+relay commits rarely. The *keeper* renews the takes of deliveries in progress and frees those of takers that
+went silent.
 
-Crash windows: after a take and before its delivery, the take expires and the box says what that means for its
-channel. After the delivery and before its settlement, the same: the message was delivered and nobody knows,
-so a destination must carry an id that the other side, or we, can ask about. After the settlement there is
-nothing left to lose. A settlement that comes late meets another take and is refused by the database.
+Crash windows: after a take and before its delivery, the take expires and the message source decides what that
+means for its channel. After the delivery and before its settlement, the same: the message was delivered and
+that is not recorded, so a destination must carry an id that the other side, or we, can look up. After the
+settlement nothing can be lost. A late settlement finds another take and is refused by the database.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ START_TOGETHER = 16
 
 @dataclass(frozen=True, slots=True)
 class RelayLimits:
-    """How much at once, and how long."""
+    """How many deliveries at once, and how long each may take."""
 
     batch: int = 32
     in_flight_max: int = 128
     lease_seconds: float = 60.0
     delivery_seconds: float = 600.0
-    """What lasts longer hangs."""
+    """A delivery that takes longer is considered stuck."""
     idle_seconds: float = 0.2
     keep_seconds: float = 5.0
     drain_seconds: float = 35.0
 
     @property
     def room_min(self) -> int:
-        """A take costs a commit, and the next one waits for it: it is not made for a few places."""
+        """A take costs a commit, and the next take waits for it: it is not made for only a few messages."""
         return min(self.batch, max(1, self.in_flight_max // 4))
 
 
 class Relay(Generic[M, S]):
-    """Runs between `start` and `stop`. Any number of relays may share a channel, in any number of
-    processes. `carried` says what a message carries of its trace; without it, a delivery is no span."""
+    """Runs between `start` and `stop`. Any number of relays may share a channel, in any number of processes.
+    `carried` returns the trace headers of a message; without it, a delivery has no span."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Relay(Generic[M, S]):
             loop.start()
 
     async def stop(self) -> None:
-        """Take nothing more, let what is under way end, write down how it ended."""
+        """Take nothing more, let deliveries in progress end, and settle their outcomes."""
         self._stopping = True
         await self._intake.stop()
         if self._under_way:
@@ -110,7 +110,7 @@ class Relay(Generic[M, S]):
         for task in tuple(self._under_way):
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
-        # One that had not even begun has not forgotten itself.
+        # A task cancelled before its first step has not removed itself.
         self._under_way.clear()
         await self._keeper.stop()
         await self._settlement.stop()
@@ -120,7 +120,7 @@ class Relay(Generic[M, S]):
     async def _take(self) -> float:
         room = self._pace.in_flight_max - len(self._under_way) - len(self._ended)
         if room < self._pace.room_min or self._stopping:
-            # Whoever ends a delivery wakes us.
+            # The end of a delivery wakes this loop.
             return self._pace.idle_seconds
         messages = await self._box.take(self._owner, self._pace.lease_seconds, min(room, self._pace.batch))
         crash_point("outbox.after_take")
@@ -131,7 +131,7 @@ class Relay(Generic[M, S]):
             task = asyncio.create_task(self._deliver(message, traced=traced), name=self._task_name)
             self._under_way[task] = message, began
             if number % START_TOGETHER == 0:
-                # A hundred that begin in one turn of the event loop hold up the database's answers.
+                # A hundred tasks that start in one iteration of the event loop delay the database's replies.
                 await asyncio.sleep(0)
         if messages:
             return 0.0
@@ -146,7 +146,7 @@ class Relay(Generic[M, S]):
             self._ended.append(settlement)
             self._settlement.wake()
         except asyncio.CancelledError as error:
-            # We leave, or it hangs; the other side may have it: say so now, and let no take run out for it.
+            # Shutdown, or a stuck delivery; the other side may have it: settle now, before the take expires.
             self._ended.append(self._destination.failed(message, error))
             self._settlement.wake()
             raise
@@ -158,15 +158,15 @@ class Relay(Generic[M, S]):
         try:
             settlement = await self._within_trace(message, traced=traced)
         except Exception as error:
-            # A destination foresees what can go wrong outside; this is a bug in it, and must not lose the
-            # message.
+            # A destination handles expected failures of the other side; this is a bug in it, and must not
+            # lose the message.
             _log.error("delivery_failed", relay=self.name, message=message.id, exc_info=error)
             settlement = self._destination.failed(message, error)
         crash_point("outbox.after_delivery")
         return settlement
 
     async def _within_trace(self, message: M, *, traced: bool) -> S:
-        """The delivery as a part of the trace that the message was written in."""
+        """The delivery as a part of the trace in which the message was written."""
         carried: Mapping[str, Any] = {} if self._carried is None else self._carried(message)
         if not traced and carried.get("trace_id") is None:
             return await self._destination.deliver(message)
@@ -187,8 +187,7 @@ class Relay(Generic[M, S]):
             crash_point("outbox.before_settle")
             refusals = await self._settle_all(batch)
         except BaseException:
-            # What is known of a delivery must be written: it waits for the database, ahead of what comes
-            # later.
+            # A known outcome must be written: it waits for the database, ahead of later ones.
             self._ended = batch + self._ended
             raise
         crash_point("outbox.after_settle")
@@ -198,7 +197,7 @@ class Relay(Generic[M, S]):
         return 0.0 if self._ended else self._pace.keep_seconds
 
     async def _settle_all(self, batch: Sequence[S]) -> Sequence[str | None]:
-        """One that cannot be stored must not hold up the others: it is left to its take, which runs out."""
+        """One that cannot be stored must not delay the others: its take is left to expire."""
         try:
             return await self._box.settle(self._owner, batch)
         except InvalidInput as error:
@@ -230,8 +229,8 @@ class Relay(Generic[M, S]):
         return max(0.01, beat - (time.monotonic() - began))
 
     def _give_up_on_what_hangs(self, before: float) -> None:
-        """One that does not even end now is not renewed: its take runs out, and whoever is next asks first,
-        where that matters."""
+        """A delivery that does not end after its cancellation is not renewed: its take expires, and the next
+        taker reconciles first, where that matters."""
         for task, (message, since) in tuple(self._under_way.items()):
             if since <= before:
                 _log.warning("delivery_hangs", relay=self.name, message=message.id)

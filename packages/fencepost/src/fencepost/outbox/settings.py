@@ -12,11 +12,11 @@ from fencepost.layered_settings import From, LayeredSettings
 from fencepost.outbox.relay import RelayLimits
 
 CHANNEL_MAX = 128
-"""As long as a channel of the outbox may be called."""
+"""The maximum length of an outbox channel's name."""
 
 
 class OutboxSettings(LayeredSettings):
-    """One value for the relays of a process."""
+    """One instance for the relays of a process."""
 
     batch_size: Annotated[int, Field(ge=1, le=1000), From("OUTBOX_BATCH_SIZE", "outbox.batch_size")] = 32
     parallelism: Annotated[int, Field(ge=1, le=256), From("OUTBOX_PARALLELISM", "outbox.parallelism")] = 4
@@ -37,7 +37,7 @@ class OutboxSettings(LayeredSettings):
 
     @property
     def hooks(self) -> Mapping[str, str]:
-        """Where the messages of a channel go."""
+        """The URL of each channel's messages."""
         return _hooks(self.webhooks)
 
     @model_validator(mode="after")
@@ -46,7 +46,7 @@ class OutboxSettings(LayeredSettings):
         return self
 
     def pace(self) -> RelayLimits:
-        """`parallelism` batches are under way; takes and deliveries last until they count as stuck."""
+        """`parallelism` batches are in progress; takes and deliveries last until they count as stuck."""
         return RelayLimits(
             batch=self.batch_size,
             in_flight_max=self.batch_size * self.parallelism,
@@ -70,7 +70,7 @@ def _hooks(given: str) -> Mapping[str, str]:
 
 
 def _is_channel(name: str) -> bool:
-    """Those with a colon are a service's own: it delivers them itself."""
+    """Names with a colon belong to a service, which delivers those messages itself."""
     return 0 < len(name) <= CHANNEL_MAX and ":" not in name
 
 

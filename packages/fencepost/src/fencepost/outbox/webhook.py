@@ -1,6 +1,6 @@
 """Messages as HTTP requests: one POST each, under an idempotency key that is the same for every repeat.
 
-Delivered at least once: a lost reply is followed by a repeat, and the receiver knows the repeat by its key.
+Delivered at least once: a lost reply is followed by a repeat, which the receiver recognises by its key.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, 
 from fencepost.tracing import TRACEPARENT, current_place
 
 RETRIED = frozenset({408, 409, 425, 429})
-"""The receiver asks for patience, or is still at work on the first request under this key."""
+"""The receiver asks to wait, or still processes the first request under this key."""
 
 
 class Webhook:
-    """A destination: `headers` go with every request; the key's header is named by `key_header`. Where there
-    are spans, the receiver is told the delivery's."""
+    """A destination: `headers` are sent with every request; `key_header` names the header of the key. If
+    there are spans, the request carries the delivery's."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Webhook:
         try:
             reply = await self._client.exchange(self.request(message))
         except (NotSent, MaybeSent) as error:
-            # Either way the repeat carries the same key: the receiver can tell.
+            # Either way the repeat carries the same key: the receiver recognises it.
             return self.failed(message, error)
         return self.settlement(message, reply)
 
@@ -60,8 +60,8 @@ class Webhook:
         )
 
     def settlement(self, message: Message, reply: Reply) -> Settlement:
-        """2xx is delivered; 4xx is a definite no, but for those that ask for patience; the rest is tried
-        again."""
+        """2xx is delivered; 4xx is a definite failure, except for the statuses that ask to wait; all others
+        are retried."""
         if 200 <= reply.status < 300:
             return Settlement(message.id, message.take, "sent", result={"status": reply.status})
         error = f"{reply.status}: {reply.excerpt()}"

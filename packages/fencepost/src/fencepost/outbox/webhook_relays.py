@@ -1,4 +1,4 @@
-"""Channels of the outbox whose messages go to URLs: the relays of a process, from start to end."""
+"""The relays of a process for outbox channels whose messages go to URLs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.outbox.webhook import Webhook
 
 @asynccontextmanager
 async def delivering(fp: KernelClient, settings: OutboxSettings, errors: Counter) -> AsyncGenerator[None]:
-    """Deliver what is put on the channels of `OUTBOX_WEBHOOKS`. Any number of processes may share them."""
+    """Deliver the messages of the channels in `OUTBOX_WEBHOOKS`. Any number of processes may share them."""
     if not settings.hooks:
         yield
         return

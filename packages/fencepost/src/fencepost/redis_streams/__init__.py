@@ -1,1 +1,1 @@
-"""Redis: streams and wake-ups. It makes things prompt; everything in it can be rebuilt from PostgreSQL."""
+"""Redis: streams and wake-ups. It reduces latency; everything in it can be rebuilt from PostgreSQL."""

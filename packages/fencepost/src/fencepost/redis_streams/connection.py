@@ -1,6 +1,6 @@
-"""How we connect to Redis: to one server, or to whichever of several their Sentinels call the primary.
+"""Connections to Redis: to one server, or to the primary that Sentinels name.
 
-redis-py annotates its own functions in part only, so the casts stand here and in the modules beside it.
+redis-py annotates its functions only partly, so the casts are here and in the modules beside this one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def connect(url: str, *, reply_seconds: float, connections_max: int | None = None) -> redis.asyncio.Redis:
-    """For an event loop. A cancelled command closes its connection; redis-py sees to that.
+    """For an event loop. A cancelled command closes its connection; redis-py does that.
 
     With `connections_max` a command that finds all connections in use waits for one, for as long as it would
     for its reply. Without it there are at most 100, and one more is an error.
     """
     _require_library()
-    from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415 - It may be missing, and loads slowly.
+    from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415 - May be missing; slow to load.
     from redis.asyncio.retry import Retry  # noqa: PLC0415
     from redis.asyncio.sentinel import Sentinel  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
@@ -91,9 +91,9 @@ def _follow(
 def _options(reply_seconds: float) -> dict[str, Any]:
     return {
         "decode_responses": True,
-        # Somebody's entry may hold bytes that are no text. It must not keep us from reading the others.
+        # An entry of another writer may hold bytes that are not text. It must not prevent reading the others.
         "encoding_errors": "replace",
         "socket_timeout": reply_seconds,
         "socket_connect_timeout": reply_seconds,
-        # No retries inside the client: a retried XADD is a second entry, and our loops retry with open eyes.
+        # No retries inside the client: a retried XADD is a second entry, and our loops retry knowing that.
     }

@@ -1,4 +1,4 @@
-"""Keeping entries fresh while their jobs run, from the heartbeat's thread."""
+"""Keeps entries fresh while their jobs run, from the heartbeat's thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.redis_streams.stream import StreamEntry
 
 
 class EntryRefresher:
-    """Resets the idle time of entries, so that a long job's entry is not taken for abandoned."""
+    """Resets the idle time of entries, so that a long job's entry is not considered abandoned."""
 
     def __init__(self, url: str, group: str, consumer: str, *, reply_seconds: float) -> None:
         self._redis: Any = connect_sync(url, reply_seconds=reply_seconds)
@@ -19,7 +19,7 @@ class EntryRefresher:
         self._consumer = consumer
 
     def refresh(self, entries: Iterable[StreamEntry]) -> None:
-        """One round trip. JUSTID leaves the count of deliveries alone; what is acknowledged stays so."""
+        """One round trip. JUSTID keeps the delivery count; acknowledged entries stay acknowledged."""
         by_stream: defaultdict[str, list[str]] = defaultdict(list)
         for entry in entries:
             by_stream[entry.stream].append(entry.entry_id)

@@ -1,4 +1,4 @@
-"""The errors of redis-py, by names that exist where it is not installed: nothing raises them there."""
+"""The errors of redis-py, under names that exist even if it is not installed: nothing raises them then."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ else:
     except ModuleNotFoundError:
 
         class RedisError(Exception):
-            """What redis-py would raise."""
+            """Stands for redis-py's base error."""
 
         class ResponseError(RedisError):
-            """What redis-py would raise for an answer that is an error."""
+            """Stands for redis-py's error for an error reply."""
 
 
 __all__ = ["RedisError", "ResponseError"]

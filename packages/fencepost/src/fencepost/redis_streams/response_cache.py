@@ -1,8 +1,8 @@
-"""The fast answer to a request that was sent again: under way, or done and what it answered.
+"""A cache for repeated requests: a request is in progress, or done with its response.
 
-It only spares PostgreSQL a question. Redis may be down, slow, wiped, or give one request the reply of
-another: then this says *nothing known*, within a short time, and the marker in PostgreSQL decides alone. The
-key schema stands at the head of `response_begin.lua`.
+It only saves a query to PostgreSQL. Redis may be down, slow, wiped, or give one request the reply of another:
+then the cache returns *nothing known*, within a short time, and the idempotency key in PostgreSQL decides
+alone. The key schema is documented at the head of `response_begin.lua`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DONE = "done "
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """A request as the cache knows it. The digest covers the method and the body."""
+    """A request as the cache identifies it. The digest covers the method and the body."""
 
     scope: str
     key: str
@@ -41,21 +41,21 @@ class CacheKey:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """It is ours to do; the token withdraws the announcement."""
+    """This caller executes the request; the token withdraws the announcement."""
 
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Another node does it, or did until it died; ask again after so long."""
+    """Another node executes it, or did until it died; ask again after this time."""
 
     retry_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class CachedResponse:
-    """It committed, and this was its answer, as its text too."""
+    """It committed, and this is its response, also as text."""
 
     response: Any
     body: str
@@ -63,14 +63,14 @@ class CachedResponse:
 
 @dataclass(frozen=True, slots=True)
 class CacheUnavailable:
-    """Redis does not help at present."""
+    """Redis gives no information at present."""
 
 
 Finding: TypeAlias = Announced | InProgress | CachedResponse | CacheUnavailable
 
 
 class ResponseCache:
-    """Never raises and never waits long. After a failure it leaves Redis alone for a moment.
+    """Never raises and never waits long. After a failure it does not use Redis for a moment.
 
     `on_error` is called with the kind of each failure.
     """
@@ -85,7 +85,7 @@ class ResponseCache:
         rest_seconds: float = 1.0,
         on_error: Callable[[str], None] = lambda kind: None,
     ) -> None:
-        # Its methods are annotated for sync and async at once, so every answer is narrowed here.
+        # Its methods are annotated for sync and async at once, so every result is narrowed here.
         self._redis: Any = redis
         self._wait_seconds = wait_seconds
         self._pending_ms = round(pending_seconds * 1000)
@@ -109,12 +109,12 @@ class ResponseCache:
         return Announced(token) if seen is None else _read(str(seen), name, now_ms, self._pending_ms)
 
     async def complete(self, name: CacheKey, body: str) -> None:
-        """Keep the answer of what has committed, as its text. An answer lost here is found in PostgreSQL."""
+        """Keep the response of a committed request, as text. If it is lost here, PostgreSQL still has it."""
         document = json.dumps({**asdict(name), "body": body}, separators=(",", ":"))
         await self._ask(lambda: self._complete(keys=[name.cache_key], args=[document, self._keep_ms]))
 
     async def abandon(self, name: CacheKey, token: str) -> None:
-        """It did not commit, or nobody knows: let the next one ask PostgreSQL at once."""
+        """It did not commit, or the outcome is unknown: let the next request ask PostgreSQL at once."""
         await self._ask(lambda: self._abandon(keys=[name.cache_key], args=[token]))
 
     async def close(self) -> None:
@@ -127,7 +127,7 @@ class ResponseCache:
             async with asyncio.timeout(self._wait_seconds):
                 return await command()
         except (RedisError, OSError, TimeoutError, ValueError) as error:
-            # ValueError is what its parser says to bytes that are no reply.
+            # redis-py's parser raises ValueError for bytes that are not a reply.
             self._resting_until = time.monotonic() + self._rest_seconds
             self._on_error(type(error).__name__)
             return _FAILED
@@ -137,14 +137,14 @@ _FAILED = object()
 
 
 def _read(seen: str, name: CacheKey, now_ms: int, pending_ms: int) -> Finding:
-    """What stands there, believed only as far as it names the request that was asked for.
+    """The cached value, trusted only if it names the request that was asked for.
 
-    Another digest is another request under the same key: PostgreSQL will say so.
+    Another digest is another request under the same key: PostgreSQL reports that.
     """
     if seen.startswith(_PENDING):
         _, _, ends = seen.rpartition(" ")
         left_ms = int(ends) - now_ms if ends.isascii() and ends.isdigit() and len(ends) < 20 else -1
-        # Nobody announces himself for longer than he may; clocks may differ by as much again.
+        # An announcement lasts at most `pending_ms`; clocks may differ by as much again.
         return InProgress(left_ms / 1000) if 0 <= left_ms <= 2 * pending_ms else CacheUnavailable()
     try:
         document: Any = json.loads(seen.removeprefix(_DONE)) if seen.startswith(_DONE) else None

@@ -12,16 +12,16 @@ import redis.asyncio.sentinel
 class WaitingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """Connections to the primary, at most so many."""
+    """A bounded pool of connections to the primary."""
 
 
 class FollowingRedis(redis.asyncio.Redis):
-    """A client of the primary. A new connection asks a Sentinel who that is; so does one that was refused."""
+    """A client of the primary. A new connection asks a Sentinel for the primary; so does a refused one."""
 
     sentinel: Any
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        """Also the connections to the Sentinels: redis-py leaves them to whoever made them."""
+        """Also closes the connections to the Sentinels: redis-py leaves them to their creator."""
         await super().aclose(close_connection_pool)
         for client in self.sentinel.sentinels:
             await client.aclose()

@@ -1,6 +1,6 @@
-"""One lane's stream: dispatched in batches, read by a group, settled in batches.
+"""The stream of one priority: dispatched in batches, read by a group, settled in batches.
 
-The key schemas stand at the heads of the Lua files.
+The key schemas are documented at the heads of the Lua files.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ JOB_ID_DIGITS_MAX = 18
 class StreamEntry(NamedTuple):
     """An entry as it was delivered.
 
-    `job_id` is the job that it names, None if it names none. Then `fields` is whatever somebody wrote there;
-    None when it was removed.
+    `job_id` is the job that it names, None if it names none. Then `fields` is what another writer put there;
+    None if the entry was removed.
     """
 
     stream: str
@@ -41,7 +41,7 @@ class StreamEntry(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where it lies: two streams may well use one id."""
+        """Its stream and id: two streams may use the same id."""
         return self.stream, self.entry_id
 
 
@@ -53,7 +53,7 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True)
 class StreamLook:
-    """What a stream holds at this moment; None for what is not there."""
+    """The present contents of a stream; None for what does not exist."""
 
     incarnation: str | None
     length: int
@@ -68,7 +68,7 @@ class Streams:
     """The streams of one Redis, as one group sees them."""
 
     def __init__(self, redis: Redis, group: str) -> None:
-        # Its methods are annotated for sync and async at once, so every answer is narrowed here.
+        # Its methods are annotated for sync and async at once, so every result is narrowed here.
         self._redis: Any = redis
         self.group = group
         self._dispatch = self._script("dispatch")
@@ -78,7 +78,7 @@ class Streams:
         self._depart = self._script("depart")
 
     async def probe(self, key: str) -> None:
-        """Whether Redis answers and takes writes: one that is full, or a replica, could not drive."""
+        """Whether Redis answers and accepts writes: a full one, or a replica, could not dispatch."""
         await self._redis.set(beside(key, "probe"), "1", ex=PROBE_MEMORY_SECONDS)
 
     async def dispatch(self, stream: str, lane: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
@@ -91,11 +91,11 @@ class Streams:
         return Dispatched(answer[0], answer[1].split())
 
     async def length(self, stream: str) -> int:
-        """Settled entries are removed, so this is what is undelivered and pending."""
+        """Settled entries are removed, so this counts undelivered and pending entries."""
         return int(await self._redis.xlen(stream))
 
     async def readers(self, stream: str) -> int:
-        """How many consumers the group has: those who left are not among them, those who died may be."""
+        """The number of consumers in the group: those that left are not counted, dead ones may be."""
         try:
             groups = await self._redis.xinfo_groups(stream)
         except ResponseError as error:
@@ -105,7 +105,7 @@ class Streams:
         return sum(int(group["consumers"]) for group in groups if group["name"] == self.group)
 
     async def take(self, parts: Mapping[str, int], limit: int, consumer: str) -> list[StreamEntry]:
-        """New entries, by parts and at most `limit` in all, without waiting."""
+        """New entries, up to each stream's part and at most `limit` in total, without waiting."""
         answer = await self._take(keys=list(parts), args=[self.group, consumer, limit, *parts.values()])
         entries: list[StreamEntry] = []
         for stream, known, others in answer:
@@ -127,7 +127,7 @@ class Streams:
         return _entries(answer)
 
     async def held_by(self, consumer: str, stream: str, after: str, count: int) -> list[StreamEntry]:
-        """Entries that are pending for a consumer, after the given id: it may not know of them."""
+        """Entries that are pending for a consumer, after the given id: the consumer may not know of them."""
         answer = await self._redis.xreadgroup(self.group, consumer, {stream: after}, count=count)
         return _entries(answer)
 
@@ -145,12 +145,12 @@ class Streams:
     async def claim_idle(
         self, stream: str, consumer: str, min_idle_ms: int, cursor: str, count: int
     ) -> tuple[str, list[StreamEntry]]:
-        """Take over entries that nobody has touched for `min_idle_ms`; answers the next cursor."""
+        """Take over entries that were idle for `min_idle_ms`; returns the next cursor too."""
         answer = await self._redis.xautoclaim(stream, self.group, consumer, min_idle_ms, cursor, count=count)
         return str(answer[0]), [_entry(stream, entry_id, fields) for entry_id, fields in answer[1]]
 
     async def sweep(self, stream: str) -> StreamLook:
-        """Remove what nobody needs, and tell what the stream holds."""
+        """Remove what is no longer needed, and return what the stream holds."""
         answer = await self._sweep(
             keys=[stream, beside(stream, "incarnation")], args=[self.group, CONSUMER_MEMORY_MS]
         )
@@ -165,14 +165,14 @@ class Streams:
         )
 
     async def are_pending(self, stream: str, entry_ids: Sequence[str]) -> list[bool]:
-        """Whether each entry is pending for somebody."""
+        """Whether each entry is pending for any consumer."""
         pipe = self._redis.pipeline(transaction=False)
         for entry_id in entry_ids:
             pipe.xpending_range(stream, self.group, min=entry_id, max=entry_id, count=1)
         return [bool(answer) for answer in await pipe.execute()]
 
     async def depart(self, stream: str, consumer: str) -> None:
-        """Forget a consumer that leaves, unless entries are pending for it."""
+        """Remove a consumer that leaves, unless entries are pending for it."""
         await self._depart(keys=[stream], args=[self.group, consumer])
 
     def _script(self, name: str) -> Any:
@@ -180,7 +180,7 @@ class Streams:
 
 
 def is_missing_group(error: Exception) -> bool:
-    """Redis was wiped, or nobody has read the stream yet: the next take makes the group."""
+    """Redis was wiped, or the stream was never read: the next take makes the group."""
     text = str(error)
     return isinstance(error, ResponseError) and ("NOGROUP" in text or "UNBLOCKED" in text)
 
@@ -192,7 +192,7 @@ def entry_order(entry_id: str) -> tuple[int, int]:
 
 
 def _entries(answer: Any) -> list[StreamEntry]:
-    """RESP2 answers pairs, RESP3 a mapping from the stream to lists of them."""
+    """RESP2 returns pairs, RESP3 a mapping from the stream to lists of them."""
     if not answer:
         return []
     by_stream: Any = answer.items() if hasattr(answer, "items") else answer

@@ -1,4 +1,4 @@
-"""The names of streams: one for each queue and lane, derived from one key."""
+"""The names of streams: one for each queue and priority, derived from one key."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ DEFAULT_QUEUE = "default"
 
 
 def stream_of(key: str, queue: str, lane: int) -> str:
-    """The default queue's normal lane is the key itself; everything else hangs below it, in its slot.
+    """The default queue's normal priority is the key itself; all others are below it, in its cluster slot.
 
-    The queue comes last, because its name is free: with the lane behind it, the queue `mail:urgent` and the
-    urgent lane of `mail` would be one stream.
+    The queue comes last, because its name is free: with the priority behind it, the queue `mail:urgent` and
+    the urgent priority of `mail` would be one stream.
     """
     below = [] if lane == NORMAL else [LANES[lane]]
     if queue != DEFAULT_QUEUE:
@@ -22,7 +22,7 @@ def stream_of(key: str, queue: str, lane: int) -> str:
 def beside(stream: str, what: str) -> str:
     """A key that lies in the stream's slot of a cluster, so that one script may touch both.
 
-    The slot is that of what stands in braces, and of the whole key where nothing does: `{jobs}:urgent` lies
-    beside `jobs`.
+    The slot is computed from the part in braces, or from the whole key if there is none: `{jobs}:urgent` is
+    in the slot of `jobs`.
     """
     return f"{stream}:{what}" if "{" in stream else f"{{{stream}}}:{what}"

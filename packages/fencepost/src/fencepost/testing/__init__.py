@@ -1,17 +1,18 @@
-"""What our users and we test with: time that moves, crashes at a named place, faults on the wire.
+"""The testing kit, for users and for Fencepost's own tests: a settable clock, crashes at named points,
+network faults.
 
-Clock                             the database's time, in the test's hand
+Clock                             the database's time, set by the test
 Child                             a real process: stepped, stopped, killed
-crash_at, at_crash_point          a crash, or anything else, at a named place of this process
-Signals                           named moments to wait for
+crash_at, at_crash_point          a crash, or any other action, at a named point of this process
+Signals                           named events to wait for
 Proxy                             late, cut and half-open connections; the reply to a COMMIT lost
 RpcProxy, Unevenness              one URL over chain backends that lag, lose replies and contradict each other
-History, check, once, ...         what happened, and the rules that it must keep
-points_in                         the named places of a package, for a test of their names
+History, check, once, ...         a record of what happened, and the rules that it must keep
+points_in                         the named points of a package, for a test of their names
 run_flow, check_flow, check_sink  a flow in memory, with and without crashes; a sink against real servers
 
-What belongs to flows and chains is loaded with its first name: a child process that needs none of it starts
-sooner.
+Modules for flows and chains are loaded on first use of one of their names: a child process that needs none of
+them starts sooner.
 """
 
 import typing
@@ -90,5 +91,5 @@ _HOMES = {
 }
 
 
-if not typing.TYPE_CHECKING:  # A checker that saw it would take every name for granted.
+if not typing.TYPE_CHECKING:  # A type checker that saw it would accept every name.
     __getattr__ = on_first_use(__name__, _HOMES)

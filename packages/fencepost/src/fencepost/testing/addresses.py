@@ -1,4 +1,4 @@
-"""Where a URL leads, and the same URL by way of a socket of ours."""
+"""The server address of a URL, and the same URL through a local socket."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ def postgres_target(url: str) -> Target:
 
 
 def postgres_through(url: str, directory: Path) -> str:
-    """The same URL by way of a socket in `directory`. There is no encryption on a unix socket."""
+    """The same URL through a socket in `directory`. There is no encryption on a unix socket."""
     parameters = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     user = quote(parameters.pop("user", ""), safe="")
     password = parameters.pop("password", None)
@@ -59,7 +59,7 @@ def redis_target(url: str) -> Target:
 
 
 def redis_through(url: str, socket: Path) -> str:
-    """The same URL by way of a socket of ours; the database number moves into the query."""
+    """The same URL through a local socket; the database number moves into the query."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     if parts.scheme == "redis" and parts.path.strip("/"):

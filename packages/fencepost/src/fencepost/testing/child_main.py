@@ -1,6 +1,6 @@
-"""What runs inside a `Child`: dies with its parent, loads the target and calls it.
+"""The main module of a `Child`: dies with its parent, loads the target and calls it.
 
-It is run by its path, so that the child pays for no import but its own. Its one argument is an `ChildTask` as
+It is run by its path, so that the child pays only for its own imports. Its one argument is a `ChildTask` as
 JSON.
 """
 
@@ -48,7 +48,8 @@ def perform(errand: ChildTask) -> None:
 
 
 def die_with(parent: int) -> None:
-    """SIGKILL reaches a stopped process too. Linux alone has it; elsewhere the test's `with` must do."""
+    """SIGKILL reaches a stopped process too. Only Linux supports this; elsewhere the test's `with` ends the
+    child."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -60,7 +61,7 @@ def _load(file: str, function: str) -> Callable[..., Any]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their own module up.
+    # Dataclasses look up their own module.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     target: Callable[..., Any] = getattr(module, function)

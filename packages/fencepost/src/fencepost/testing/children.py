@@ -23,7 +23,7 @@ OUTPUT_LINES_SHOWN = 30
 
 
 class Child:
-    """One Python function, or one module, in a process of its own.
+    """One Python function, or one module, in its own process.
 
         with Child(hold_lease, url, crash="holder.fenced:stop") as child:
             child.wait_until_stopped()
@@ -31,9 +31,9 @@ class Child:
             child.resume()
             assert child.line("outcome") == "outcome refused"
 
-    The function stands at the top of its file, and its arguments are JSON: nothing of this process is
-    inherited. `crash` holds orders as in FENCEPOST_CRASH. Lines that the child prints can be waited for, and
-    `say` gives it lines to read. It dies with the block, and with this process, however that ends.
+    The function is at the top level of its file, and its arguments are JSON: nothing of this process is
+    inherited. `crash` has the format of FENCEPOST_CRASH. The test can wait for lines that the child prints,
+    and `say` gives it lines to read. The child dies with the block, and with this process, however that ends.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Child:
         signals: Signals | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        crashpoints.ordered({crashpoints.VARIABLE: crash})  # A wrong order is refused here, not in the child.
+        crashpoints.ordered({crashpoints.VARIABLE: crash})  # A malformed order fails here, not in the child.
         self.name, errand = _errand(target, arguments)
         self._process = _start(
             target,
@@ -67,16 +67,16 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs or stands still."""
+        """Whether it is running or stopped."""
         return self._process.poll() is None
 
     @property
     def output(self) -> str:
-        """What it printed so far, and what it complained of."""
+        """Its standard output and standard error so far."""
         return "\n".join([*self._stdout.lines, *self._stderr.lines][-OUTPUT_LINES_SHOWN:])
 
     def line(self, start: str, *, within: float = 60.0) -> str:
-        """The first line that starts so; waits for it."""
+        """The first line that starts with `start`; waits for it."""
         line = self._stdout.find(start, within)
         if line is None:
             raise self._failure(f"printed no line that starts with {start!r} within {within:g} s")
@@ -89,12 +89,12 @@ class Child:
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """SIGSTOP: freeze it, wherever it is."""
+        """SIGSTOP: freeze it at its current instruction."""
         self._process.send_signal(signal.SIGSTOP)
         self.wait_until_stopped()
 
     def wait_until_stopped(self, *, within: float = 60.0) -> None:
-        """Wait until it stands still, by `stop` or by an order of its own."""
+        """Wait until it is stopped, by `stop` or by its own crash order."""
         try:
             Deadline(within, f"{self.name} stands still").wait(self._stands_still)
         except TimeoutError as error:
@@ -104,25 +104,25 @@ class Child:
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, and wait until it has ended."""
         self._process.kill()
         self._process.wait()
 
     def wait(self, *, within: float = 60.0) -> int:
-        """Wait for its end; the exit code, negative for a signal."""
+        """Wait for its end; returns the exit code, negative for a signal."""
         try:
             return self._process.wait(within)
         except subprocess.TimeoutExpired:
             raise self._failure(f"still runs after {within:g} s") from None
 
     def succeed(self, *, within: float = 60.0) -> None:
-        """Wait for its end, which must be a good one."""
+        """Wait for its end, and fail unless the exit code is 0."""
         code = self.wait(within=within)
         if code != 0:
             raise self._failure(f"ended with {code}")
 
     def be_killed(self, *, within: float = 60.0) -> None:
-        """Wait for its end, which must be the SIGKILL that was ordered."""
+        """Wait for its end, and fail unless it was the SIGKILL that was ordered."""
         code = self.wait(within=within)
         if code != -signal.SIGKILL:
             raise self._failure(f"ended with {code}, not by SIGKILL: was the crash point reached?")
@@ -137,7 +137,7 @@ class Child:
         self._stdout.close()
         self._stderr.close()
         assert self._process.stdin is not None
-        # What the child did not read any more cannot be flushed.
+        # Input that the child did not read cannot be flushed.
         with suppress(BrokenPipeError):
             self._process.stdin.close()
 
@@ -153,7 +153,7 @@ class Child:
 
 
 class _Lines:
-    """The lines of a stream, read by a thread so that the child never waits for us."""
+    """The lines of a stream, read by a thread so that the child never blocks on its output."""
 
     def __init__(self, stream: IO[str] | None) -> None:
         assert stream is not None
@@ -187,7 +187,7 @@ class _Lines:
 
 
 class _Fresh(subprocess.Popen[str]):
-    """An interpreter of the child's own."""
+    """A child in a new interpreter."""
 
     def __init__(self, errand: child_main.ChildTask, environment: Mapping[str, str]) -> None:
         super().__init__(
@@ -209,14 +209,14 @@ class _Fresh(subprocess.Popen[str]):
 def _start(
     target: Callable[..., object] | str, errand: child_main.ChildTask, environment: Mapping[str, str]
 ) -> "ForkedChild | _Fresh":
-    """A module is a program, and wants to be one from the beginning."""
+    """Starts the child: a module runs as a program in a new interpreter, a function in a fork."""
     home = None if isinstance(target, str) else inspect.getmodule(target)
     if home is None or not fork_server.IS_POSSIBLE:
         return _Fresh(errand, environment)
     return _INCUBATOR.hatch(errand, environment, home)
 
 
-# One a process: the second would load what the first has loaded.
+# One per process: a second one would load the same modules again.
 _INCUBATOR = ForkServer()
 
 

@@ -1,4 +1,4 @@
-"""The time of a test's database, in the test's hand."""
+"""The clock of a test's database, set by the test."""
 
 from datetime import datetime, timedelta
 from importlib.resources import files
@@ -9,7 +9,7 @@ import psycopg
 
 from fencepost.testing.errors import NotATestDatabase
 
-# Whatever says that somebody's work is in here.
+# Tables whose rows show that the database is in use.
 _WORK: LiteralString = """
     select noun from (values
       ('jobs', exists (select from fencepost.job)),
@@ -20,7 +20,7 @@ _WORK: LiteralString = """
     ) found (noun, there) where there
 """
 
-# A migration may have put its own clock in already, and that one is newer than what we remember.
+# A migration may have installed its own clock already, which is newer than the one we stored.
 _ORIGINAL_IF_REPLACED: LiteralString = """
     select c.original from fencepost_testing.clock c
     where pg_get_functiondef('fencepost.clock()'::regprocedure) like '%fencepost_testing%'
@@ -33,9 +33,9 @@ class Clock:
         with Clock(admin_url) as clock:
             clock.advance(61)          # the lease of 60 s has expired
 
-    It needs the login that migrates. A database in which there is any work is refused, unless `database`
+    It needs the role that migrates. A database that contains any work is refused, unless `database`
     repeats its name: a wrong URL alone must never move the time of a production system. A test that was
-    killed leaves its clock behind; the next `Clock` or the next migration puts it right.
+    killed leaves its clock behind; the next `Clock` or the next migration restores it.
     """
 
     def __init__(self, admin_url: str, *, database: str | None = None) -> None:
@@ -50,14 +50,14 @@ class Clock:
         return self
 
     def advance(self, seconds: float) -> None:
-        """Move on by `seconds`, running or frozen."""
+        """Move the clock forward by `seconds`, running or frozen."""
         with self._connect() as connection:
             connection.execute(
                 "update fencepost_testing.clock set ahead = ahead + %s", (timedelta(seconds=seconds),)
             )
 
     def freeze(self, at: datetime | None = None) -> None:
-        """Stand still at a moment, by default the present one. `advance` still moves it."""
+        """Freeze the clock at a time, by default the current one. `advance` still moves it."""
         assert at is None or at.tzinfo is not None, "a moment needs its time zone"
         with self._connect() as connection:
             connection.execute(
@@ -67,14 +67,14 @@ class Clock:
             )
 
     def now(self) -> datetime:
-        """What the database takes for the present."""
+        """The database's current time."""
         with self._connect() as connection:
             row = connection.execute("select fencepost.clock()").fetchone()
         assert row is not None
         return cast("datetime", row[0])
 
     def restore(self) -> None:
-        """Give the database its own clock back. Fine when that was done already."""
+        """Restore the database's own clock. May be called repeatedly."""
         with self._connect() as connection, connection.transaction():
             _put_back(connection)
 
@@ -103,7 +103,7 @@ class Clock:
 
 
 def _is_marked(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
-    """Whether an earlier clock was left behind: it has passed this gate."""
+    """Whether an earlier clock was left behind: that one passed this check."""
     row = connection.execute("select to_regclass('fencepost_testing.clock') is not null").fetchone()
     return row is not None and bool(row[0])
 
@@ -113,6 +113,6 @@ def _put_back(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         return
     row = connection.execute(_ORIGINAL_IF_REPLACED).fetchone()
     if row is not None:
-        # The definition that the database itself gave us.
+        # The definition that the database itself returned.
         connection.execute(cast("LiteralString", row[0]))
     connection.execute("drop schema fencepost_testing cascade")

@@ -1,7 +1,8 @@
--- The settable clock of a test's database: real time or a fixed moment, and an offset.
+-- The settable clock of a test's database: real time or a fixed time, and an offset.
 --
--- Every session sees a change from its next reading on, because a volatile function reads with a snapshot of its own.
--- (In a REPEATABLE READ transaction, which has one snapshot, the clock stands where it stood at its start.)
+-- Every session sees a change from its next reading on, because a volatile function reads with its own
+-- snapshot. (In a REPEATABLE READ transaction, which has one snapshot, the clock stays as it was at its
+-- start.)
 
 create schema fencepost_testing;
 grant usage on schema fencepost_testing to public;
@@ -10,7 +11,7 @@ create table fencepost_testing.clock (
   only_row boolean primary key default true,
   fixed_at timestamptz,
   ahead    interval not null default '0',
-  -- What restore() puts back.
+  -- The definition that restore() puts back.
   original text not null,
   constraint clock_has_one_row check (only_row)
 );

@@ -1,4 +1,4 @@
-"""Acting at a crash point of the test's own process. In a process of its own, `Child` orders the crash."""
+"""Actions at a crash point of the test's own process. For a crash of another process, use `Child`."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ from fencepost.testing.errors import PointMissed
 
 @contextmanager
 def at_crash_point(name: str, action: Callable[[], object], *, nth: int = 1) -> Generator[None, None, None]:
-    """Call `action` in the code's place when it reaches the point for the nth time.
+    """Call `action` inside the code under test when it reaches the point for the nth time.
 
     That makes an interleaving exact: expire the lease there, take the job over there, raise there. A block
-    that ends well without having come to the point raises PointMissed: the test would have shown nothing.
+    that ends without reaching the point raises PointMissed: the test would have shown nothing.
     """
     acted: list[bool] = []
 

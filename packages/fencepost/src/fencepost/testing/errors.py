@@ -1,12 +1,12 @@
-"""What the testing kit raises.
+"""The errors of the testing kit.
 
 AssertionError
 └── KitError
-    ├── NotATestDatabase    the clock of a database with work in it is not replaced
+    ├── NotATestDatabase    the database contains work, so its clock is not replaced
     ├── PointMissed         a crash was planned, and its point was never reached
     ├── ChildFailed         a child process ended otherwise than the test expects; the message has its output
-    ├── HistoryBroken       the history breaks an invariant; the message lists how
-    └── RunTooEasy          a torture in which too little happened to prove anything
+    ├── HistoryBroken       the history breaks an invariant; the message lists the breaches
+    └── RunTooEasy          a torture run in which too little happened to prove anything
 """
 
 
@@ -15,7 +15,7 @@ class KitError(AssertionError):
 
 
 class NotATestDatabase(KitError):
-    """The database has work in it, and nobody said by name that it is a test's."""
+    """The database contains work, and the caller did not confirm by name that it is a test database."""
 
 
 class PointMissed(KitError):
@@ -23,12 +23,12 @@ class PointMissed(KitError):
 
 
 class ChildFailed(KitError):
-    """A child process ended, or did not end, against the test's expectation."""
+    """A child process ended, or did not end, contrary to the test's expectation."""
 
 
 class HistoryBroken(KitError):
-    """What happened breaks an invariant."""
+    """The history breaks an invariant."""
 
 
 class RunTooEasy(KitError):
-    """A torture broke nothing, and was not hard enough to tell."""
+    """A torture run broke nothing, and was not hard enough to prove anything."""

@@ -1,21 +1,21 @@
-"""What the connections through a proxy suffer."""
+"""The faults that a proxy applies to its connections."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 GOLDEN = 0.6180339887
-"""Multiples of it fall into every part of the unit, and no two that follow each other are neighbours."""
+"""Its multiples spread over the whole unit interval, and no two consecutive ones are close."""
 
 
 @dataclass(eq=False)
 class DropRule:
-    """A message that will not arrive: the nth that matches, counted over all connections."""
+    """Drops one message: the nth that matches, counted over all connections."""
 
     matches: Callable[[bytes], bool]
     nth: int
     half_open: bool
-    """Whether the connection then stays, silent, or ends."""
+    """Whether the connection then stays open and silent, or ends."""
     sprung: threading.Event = field(default_factory=threading.Event)
     _seen: int = 0
 
@@ -30,17 +30,17 @@ class DropRule:
 
 @dataclass
 class FaultState:
-    """The present faults, for all connections."""
+    """The current faults, for all connections."""
 
     delay_seconds: float = 0.0
     reorder_seconds: float = 0.0
-    """Up to so long a connection is held up, each as long as its turn says."""
+    """The maximum delay of a request; the delay of each one depends on its number."""
     swallows: bool = False
     on_requests: list[DropRule] = field(default_factory=list[DropRule])
     on_replies: list[DropRule] = field(default_factory=list[DropRule])
 
     def held_up_seconds(self, turn: int) -> float:
-        """How long what comes in the nth turn waits, so that others pass it: spread evenly, not in order."""
+        """The delay of the nth request, so that others overtake it: spread evenly, not in order."""
         return self.reorder_seconds * (turn * GOLDEN % 1.0)
 
     def clear(self) -> None:

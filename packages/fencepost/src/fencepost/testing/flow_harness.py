@@ -1,13 +1,13 @@
-"""A flow in memory, synchronously: given records and their times, what would the sinks have got?
+"""Runs a flow in memory, synchronously: returns what the sinks would get for given records and times.
 
     outcome = run_flow(flow, {"orders": [order(1), order(2)]})
     assert outcome.of(totals) == [("ann", 3)]
     check_flow(flow, {"orders": [order(1), order(2)]})
 
-No server, no clock, no threads: time is what the records say. `restart_every` ends and restores all tasks
-after so many batches, through the same bytes that a checkpoint stores: a step whose state does not survive
-that is found here. `crash_at` ends them within a commit, at one of its windows: what was not durable there is
-dropped, and its records come again. `check_flow` does that at every window, and compares.
+No server, no clock, no threads: time comes from the records. `restart_every` ends and restores all tasks
+after that many batches, through the same bytes that a checkpoint stores, so it finds a step whose state does
+not survive a restart. `crash_at` ends the tasks within a commit, at one of its windows: what was not durable
+there is dropped, and its records are read again. `check_flow` does that at every window, and compares.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Inputs = Mapping[str, Sequence[Any] | Partitions]
 
 
 class FlowBroken(KitError):
-    """With a crash a sink gets something else than without."""
+    """With a crash, a sink gets a different output than without one."""
 
 
 class FlowOutcome:
-    """What each sink got, commit by commit."""
+    """The output that each sink got, commit by commit."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
@@ -50,7 +50,7 @@ class FlowOutcome:
         return [value for values in self.commits[number] for value in values]
 
     def table(self, sink: Sink | int = 0) -> dict[Any, Any]:
-        """The last value of each key, as a sink that replaces by key has it."""
+        """The last value of each key, as in a sink that replaces by key."""
         return dict(self.of(sink))
 
     def add(self, taken: Sequence[Sequence[Any]]) -> None:
@@ -74,7 +74,7 @@ class _Sender:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """The bytes that would be stored, and how far each sender was taken."""
+    """The bytes that would be stored, and the position of each sender."""
 
     state: bytes
     marks: Sequence[tuple[int, float | None]]
@@ -103,7 +103,7 @@ class _Run:
         return [sender for sender in self.senders if sender.at < len(sender.values)]
 
     async def turn(self, sender: _Sender, limit: int) -> list[list[Any]]:
-        """Work on so many records; answers what the sinks are to get."""
+        """Process up to `limit` records; returns the outputs for the sinks."""
         values = sender.values[sender.at : sender.at + limit]
         sender.at += len(values)
         for entrance, records in await sender.head.feed(values):
@@ -113,12 +113,13 @@ class _Run:
         return self.body.take()
 
     def _exchanged(self, entrance: int, records: Batch) -> Batch:
-        """With key groups records go through the bytes of a channel: one that would not arrive is found
-        here."""
+        """With key groups, records pass through the bytes of a channel: finds a record that would not survive
+        it."""
         return records if self.program.groups is None else exchanged(self.program, entrance, records)
 
     def stored(self, outputs: list[list[Any]]) -> list[list[Any]]:
-        """What recovery gives to the sinks: for those that follow the commit, what the checkpoint has."""
+        """The outputs that recovery gives to the sinks: for those that follow the commit, the
+        checkpoint's."""
         staged = {place: values for place, values in enumerate(outputs) if self.program.sinks[place].staged}
         return [
             decode(encode(None, staged=staged)).staged.get(place, values)
@@ -130,7 +131,7 @@ class _Run:
         return _Checkpoint(encode(self.body.whole()), marks)
 
     async def restore(self, checkpoint: _Checkpoint) -> None:
-        """As another process would: with new steps, from the bytes."""
+        """Restores as another process would: with new steps, from the bytes."""
         self.body = KeyedStage(self.program, senders=len(self.senders))
         stored = decode(checkpoint.state).body
         await self.body.load([stored] if stored is not None else [])
@@ -142,14 +143,14 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Crash:
-    """At one window of the nth commit, or of every one."""
+    """A crash at one window of the nth commit, or of every commit."""
 
     window: str
     nth: int | None
 
     @property
     def is_durable(self) -> bool:
-        """Whether the checkpoint of that commit is stored: then recovery finishes it, and it is not
+        """Whether the checkpoint of that commit is stored: then recovery completes the commit, and it is not
         repeated."""
         return self.window in DURABLE
 
@@ -188,7 +189,7 @@ async def _run(
     is_repeat = crashed = False
     durable = run.checkpoint()
     while waiting := run.waiting:
-        # What comes again after a crash is cut otherwise than it was.
+        # Records that are read again after a crash are batched differently than before.
         limit = dice.randint(1, batch) if is_repeat else batch
         outputs = await run.turn(dice.choice(waiting), limit)
         commits += 1
@@ -220,11 +221,11 @@ def check_flow(
     seed: int = 0,
     key: Callable[[Any], Any] | None = None,
 ) -> FlowOutcome:
-    """Raise FlowBroken if a crash in any window of any commit changes what a sink has in the end.
+    """Raise FlowBroken if a crash in any window of any commit changes the final output of a sink.
 
-    A sink that replaces by key must have the same table, another one the same values: in the same order
-    with one source partition, for each key alone if `key` tells it, and in any order with several. Answers
-    what a run without faults gives.
+    A sink that replaces by key must have the same table, any other the same values: in the same order
+    with one source partition, in the same order per key if `key` is given, and in any order with several
+    partitions. Returns the outcome of a run without faults.
     """
     program = FlowPlan(flow)
     expected = run_flow(flow, inputs, batch=batch, seed=seed)
@@ -243,7 +244,7 @@ def check_flow(
 def _comparable(
     outcome: FlowOutcome, number: int, sink: Sink, inputs: Inputs, key: Callable[[Any], Any] | None
 ) -> list[Any]:
-    """What must be equal, as a list."""
+    """The output that must be equal, as a list."""
     if sink.keyed:
         return sorted(outcome.table(number).items(), key=repr)
     values = outcome.of(number)
@@ -254,7 +255,7 @@ def _comparable(
 
 
 def _differing(values: list[Any], others: list[Any]) -> str:
-    """Where the first difference is, and how many there are."""
+    """The position of the first difference, and the number of differences."""
     at = next((i for i, pair in enumerate(zip(values, others, strict=False)) if pair[0] != pair[1]), None)
     at = min(len(values), len(others)) if at is None else at
     shown = repr(values[at]) if at < len(values) else "no more"

@@ -1,15 +1,13 @@
-"""The conformance suite for sinks: does an effect happen once, wherever a task is ended?
+"""The conformance suite for sinks: checks that each effect happens once, wherever a task is ended.
 
     await check_sink(fp, lambda: MySink(...), effects, redis_url=...)
 
-A small flow writes numbers to the sink. At each crash point of a commit and of recovery it is ended, a new
-sink takes over from the checkpoint, and what the sink has done in the end must be what an undisturbed run
-does.
+A small flow writes numbers to the sink. It is ended at each crash point of a commit and of recovery, a new
+sink takes over from the checkpoint, and the final effects must be those of an undisturbed run.
 
-On their way the numbers are parts of values of every type that a flow has (`CARRIERS`): tuples, results of
-windows, failures, dataclasses and so on. Each must come to the sink as what it was, also out of a
-checkpoint; only
-then its number is taken out and given to the sink.
+Inside the flow the numbers are parts of values of every type that a flow supports (`CARRIERS`): tuples,
+results of windows, failures, dataclasses and so on. Each value must reach the sink unchanged, also from a
+checkpoint; only then its number is extracted and given to the sink.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ RECOVERY = {
     "flows.commit.after_store": ("flows.recover.before_finish", "flows.recover.after_finish"),
     "flows.commit.before_flag": ("flows.recover.before_finish", "flows.recover.after_finish"),
 }
-"""Where the recovery from such an end may itself be ended."""
+"""Where the recovery from such a crash may itself be ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ CARRIERS: tuple[Carrier, ...] = (
     (CarrierRow, lambda carried: carried.value),
     (lambda value: (CarrierKind.ONLY, 2**80, value), lambda carried: carried[2]),
 )
-"""How a value is carried, and how it is taken out again."""
+"""How a number is wrapped in a value, and how it is extracted again."""
 
 VALUES = tuple(range(40))
 HURRY = FlowSettings(
@@ -102,7 +100,7 @@ Effects = Callable[[], "Awaitable[Sequence[Any]]"]
 
 
 class SinkBroken(KitError):
-    """An effect was lost, or happened twice, or a value came back as something else."""
+    """An effect was lost or happened twice, or a value came back changed."""
 
 
 async def check_sink(
@@ -115,7 +113,7 @@ async def check_sink(
     guarantee: str = "exactly_once",
     points: Sequence[str] | None = None,
 ) -> None:
-    """Raise SinkBroken if at any point the effects are not each number once. `effects` answers the
+    """Raise SinkBroken if at any point the effects are not each number exactly once. `effects` returns the
     numbers."""
     chosen = points or windows_of(make())
     done = Counter(await effects())
@@ -134,13 +132,13 @@ async def check_sink(
 
 
 def _carried(number: int, value: Any) -> list[Any]:
-    """Which carrier it is, and the value in it."""
+    """The carrier's index, and the value in it."""
     place = number % len(CARRIERS)
     return [place, CARRIERS[place][0](value)]
 
 
 class _Mistaken(BaseException):
-    """A value came back as something else. Not an Exception: a task would begin again after it, for ever."""
+    """A value came back changed. Not an Exception: a task would restart after it, for ever."""
 
 
 class _TakenOut(list[Any]):
@@ -163,7 +161,7 @@ def _taken_out(values: Sequence[tuple[int, Any]]) -> _TakenOut:
 
 
 def _unloading(sink: Sink) -> Sink:
-    """The same sink, whose hooks get the values out of their carriers."""
+    """The same sink, whose hooks get the values without their carriers."""
     for name in ("prepare", "write", "finish", "recover"):
         setattr(sink, name, _with_values_taken_out(getattr(sink, name)))
     return sink
@@ -171,14 +169,14 @@ def _unloading(sink: Sink) -> Sink:
 
 def _with_values_taken_out(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     async def call(first: Any, second: Any, values: Sequence[Any]) -> Any:
-        # One hook may call another, with what it has.
+        # One hook may call another with values that are already extracted.
         return await hook(first, second, values if isinstance(values, _TakenOut) else _taken_out(values))
 
     return call
 
 
 async def _ended(fp: KernelClient, flow: Flow, redis_url: str | None, point: str) -> None:
-    """Run until the point, and end there."""
+    """Run until the crash point, and end there."""
     with ExitStack() as crash:
         crash.enter_context(crash_at(point, nth=1 if ".recover." in point else 2))
         try:

@@ -19,7 +19,7 @@ PHASES = (
 """Where a commit in phases may end; `flows.commit.after_store` and `before_flag` leave it to recovery."""
 
 TWO_PHASES = (*PHASES[:3], "flows.commit.after_invoke", *PHASES[3:])
-"""Where a commit of a two-phase sink may end: also with every value given, and nothing prepared."""
+"""Where a commit of a two-phase sink may end: also with every value written, and nothing prepared."""
 
 WITHIN = (
     "flows.commit.before_fence",
@@ -35,7 +35,7 @@ BETWEEN = "flows.commit.between_finishes"
 """Where a flow with several sinks has committed one of them."""
 
 DURABLE = frozenset({*PHASES[PHASES.index("flows.commit.after_store") :], *WITHIN[-3:], BETWEEN})
-"""Where the checkpoint is stored: recovery finishes what was begun, and its records do not come again."""
+"""Where the checkpoint is stored: recovery completes the commit, and its records are not read again."""
 
 
 def windows_of(*sinks: Sink) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""Children from an incubator: forks of a process that has loaded Fencepost already.
+"""Children from a fork server: forks of a process that has already loaded Fencepost.
 
-To load what a child needs takes an interpreter most of a second of a processor. The incubator takes it once,
-and knows nothing of the tests that ask: a child inherits no more than one that was started for itself.
+Loading what a child needs takes an interpreter most of a second of CPU time. The fork server does it once,
+and has no state of the tests that use it: a child inherits no more than one that was started in a new
+interpreter.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ IS_POSSIBLE = hasattr(os, "pidfd_open")
 
 
 class ForkedChild:
-    """A child of the incubator. To a `Child` it is what a Popen is."""
+    """A child of the fork server, with the interface of Popen that `Child` uses."""
 
     def __init__(self, number: int, own: int, report: socket.socket, streams: tuple[int, int, int]) -> None:
         self.pid = number
@@ -43,7 +44,7 @@ class ForkedChild:
         os.close(self._own)
 
     def send_signal(self, signum: int) -> None:
-        """By the descriptor: the number may be another's once the incubator has collected this one."""
+        """Uses the pidfd: the pid may belong to another process once the fork server has reaped this one."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._own, signum)
 
@@ -75,12 +76,12 @@ class ForkedChild:
             told = self._report.recv(64)
         except (TimeoutError, BlockingIOError):
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
-        # An incubator that is gone has taken its children along.
+        # When the fork server ends, its children end too.
         return int(told) if told else -signal.SIGKILL
 
 
 class ForkServer:
-    """Started with the first child, and again in a process that was forked since: one serves one process."""
+    """Starts its process with the first child, and again after a fork: one fork server serves one process."""
 
     def __init__(self) -> None:
         self._orders: socket.socket | None = None
@@ -90,7 +91,7 @@ class ForkServer:
     def hatch(
         self, errand: child_main.ChildTask, environment: Mapping[str, str], home: ModuleType
     ) -> ForkedChild:
-        """A process for this errand, whose function stands in the module `home`."""
+        """A process for this task, whose function is in the module `home`."""
         pipes = [os.pipe() for _ in range(3)]
         (their_in, our_in), (our_out, their_out), (our_err, their_err) = pipes
         report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -121,7 +122,7 @@ class ForkServer:
 def _start() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
-    # What a test orders is for the child of whom it is ordered.
+    # Crash orders of a test are only for the child that it names.
     for name in (crashpoints.VARIABLE, signals.VARIABLE):
         environment.pop(name, None)
     with theirs:
@@ -130,14 +131,15 @@ def _start() -> socket.socket:
             stdin=theirs.fileno(),
             env=environment,
         )
-    # It ends with us. To wait for it is not for us: it outlives every test.
+    # It ends with this process, and is not waited for: it outlives every test.
     fork_server.returncode = 0
     atexit.register(ours.close)
     return ours
 
 
 def _ours_in(module: ModuleType) -> set[str]:
-    """The modules of Fencepost that a module has names from: loading them has no effects, so once will do."""
+    """The Fencepost modules that a module imports names from: loading them has no effects, so once is
+    enough."""
     names = {
         value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         for value in vars(module).values()

@@ -1,10 +1,11 @@
-"""Where children hatch: a process that has loaded Fencepost once, and forks for each errand.
+"""The process of the fork server: loads Fencepost once, and forks for each task.
 
-It is told what to do over the socket that is its standard input. An errand comes with four descriptors: the
-child's standard streams, and a socket on which we say what becomes of it. First its number, with a descriptor
-that stays its own whatever number it had; at its end how it ended.
+It receives tasks over the socket that is its standard input. A task comes with four descriptors: the child's
+standard streams, and a socket for reports about it. The first report is the pid with a pidfd, which stays
+valid when the pid is reused; the last is the exit status.
 
-It has one thread, as a process that forks should, and it ends with who started it. Its children end with it.
+It has one thread, as a process that forks should, and it ends with the process that started it. Its children
+end with it.
 """
 
 import atexit
@@ -24,12 +25,12 @@ from fencepost import crashpoints, signals
 from fencepost.testing.child_main import ChildTask, die_with, perform
 
 ERRAND_BYTES_MAX = 2**20
-# What nearly every child needs.
+# Modules that nearly every child needs.
 CORE = ("fencepost.app", "fencepost.jobs.worker", "fencepost.testing")
 
 
 class ForkServerProcess:
-    """The children by their numbers, each with the socket of who waits for it."""
+    """The children by pid, each with its report socket."""
 
     def __init__(self, orders: socket.socket, parent: int) -> None:
         self._orders = orders
@@ -43,7 +44,7 @@ class ForkServerProcess:
         self._ours = (self._parent, self._wake, alarm)
 
     def run(self) -> None:
-        """Until whoever started us is gone, or wants no more."""
+        """Runs until the process that started it has ended, or closes the socket."""
         while True:
             ready, _, _ = select.select([self._orders.fileno(), self._parent, self._wake], [], [])
             if self._wake in ready:
@@ -71,14 +72,14 @@ class ForkServerProcess:
             os.close(descriptor)
         self._reports[pid] = socket.socket(fileno=report)
         own = os.pidfd_open(pid)
-        # Who asked may be gone by now.
+        # The process that asked may have ended by now.
         with contextlib.suppress(OSError):
             socket.send_fds(self._reports[pid], [str(pid).encode()], [own])
         os.close(own)
         return True
 
     def _leave(self) -> None:
-        """What is ours is not the child's."""
+        """Releases, in the child, what belongs to the fork server."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -96,7 +97,7 @@ class ForkServerProcess:
 
 
 def _live(fork_server: int, order: dict[str, Any], streams: list[int]) -> NoReturn:
-    """The whole life of a child, as if its interpreter had just been started for it, and to its end."""
+    """Runs a child from start to end, as in a new interpreter."""
     die_with(fork_server)
     for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
@@ -107,7 +108,7 @@ def _live(fork_server: int, order: dict[str, Any], streams: list[int]) -> NoRetu
     os.environ.update(order["environment"])
     os.chdir(order["directory"])
     sys.path[:] = order["path"]
-    # Until the interpreter's end: threads that the errand left running have their crash points too.
+    # Until the interpreter's end: threads that the task left running reach crash points too.
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     for watcher in crashpoints.ordered(os.environ):
@@ -123,13 +124,13 @@ def _by_lines(place: int) -> TextIO:
 
 
 def _heard(_signum: int, _frame: FrameType | None) -> None:
-    """Nothing: the descriptor has the news. Without a handler there would be none."""
+    """Does nothing: the wakeup descriptor reports the signal, but only if a handler is set."""
 
 
 def main(parent: int) -> None:
     for name in CORE:
         importlib.import_module(name)
-    # The terminal's Ctrl-C is for who runs the tests.
+    # The terminal's Ctrl-C is for the process that runs the tests.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=os.dup(0)) as orders:
         ForkServerProcess(orders, parent).run()

@@ -1,16 +1,16 @@
-"""What happened, written down apart from the system under test, and the rules that it must keep.
+"""A record of what happened, separate from the system under test, and the rules that it must keep.
 
     history = History(path)
     history.record("asked", "order-7")
     history.record("done", "order-7", token=3)
     check(history.entries(), once(asked="asked", effect="done"), tokens_grow("done"))
 
-A history is a file of JSON lines. An append is one write, so several processes may share it, and a process
-that is killed has written a line or not. Record an effect *where it takes place*; what a caller writes down
-afterwards may come late, or never. Effects that are rows of a database are read from it: build the entries
-with `HistoryLine`.
+A history is a file of JSON lines. An append is one write, so several processes may share it, and a killed
+process has either written a line or not. Record an effect *where it takes place*; a record that a caller
+makes afterwards may come late, or never. Effects that are rows of a database are read from it: build the
+entries with `HistoryLine`.
 
-A rule is any function from entries to breaches, so a test's own invariants stand beside these.
+A rule is any function from entries to breaches, so a test can add its own invariants.
 """
 
 import json
@@ -29,7 +29,7 @@ BREACHES_SHOWN = 20
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One thing that happened: of what kind, to what, under which token."""
+    """One event: its kind, its key, its token."""
 
     kind: str
     key: str
@@ -55,7 +55,7 @@ Rule = Callable[[Sequence[HistoryLine]], Iterable[Breach]]
 
 
 class History:
-    """An append-only file of what happened."""
+    """An append-only file of events."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -77,7 +77,7 @@ class History:
 
 
 def once(*, asked: str = "asked", effect: str = "done") -> Rule:
-    """Everything that was asked for took effect once: none lost, none doubled, none out of nowhere."""
+    """Everything that was asked for took effect once: none lost, none doubled, none without a request."""
 
     def rule(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         wanted = {entry.key for entry in entries if entry.kind == asked}
@@ -94,7 +94,7 @@ def once(*, asked: str = "asked", effect: str = "done") -> Rule:
 
 
 def at_most_once(*, effect: str = "done") -> Rule:
-    """Nothing took effect twice; for what may rightly not happen."""
+    """Nothing took effect twice; for requests that may legitimately have no effect."""
 
     def rule(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         times = Counter(entry.key for entry in entries if entry.kind == effect)
@@ -108,7 +108,7 @@ def at_most_once(*, effect: str = "done") -> Rule:
 
 
 def tokens_grow(kind: str = "done") -> Rule:
-    """For one key no effect has a lower token than one before it: no zombie wrote after its successor."""
+    """For one key no effect has a lower token than an earlier one: no zombie wrote after its successor."""
 
     def rule(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         highest: dict[str, int] = {}

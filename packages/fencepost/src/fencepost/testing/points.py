@@ -1,4 +1,4 @@
-"""Which crash points and announcements a package has, read from its source."""
+"""The crash points and announcements of a package, read from its source."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ HOOKS = ("crash_point", "announce")
 
 @dataclass(frozen=True)
 class Point:
-    """One name at one place. `*` stands for what is filled in at run time, None for what cannot be read."""
+    """One name in one place. `*` stands for a part that is filled in at run time, None for an unreadable
+    name."""
 
     hook: str
     name: str | None
@@ -22,7 +23,7 @@ def points_in(folder: Path) -> Iterator[Point]:
     """Every point in the Python files below a folder."""
     for file in sorted(folder.rglob("*.py")):
         text = file.read_text()
-        # Most files have none, and to parse those too takes six times as long.
+        # Most files have none, and parsing those too takes six times as long.
         if not any(hook in text for hook in HOOKS):
             continue
         for node in ast.walk(ast.parse(text)):
@@ -32,7 +33,7 @@ def points_in(folder: Path) -> Iterator[Point]:
 
 
 def _hook(call: ast.Call) -> str | None:
-    """Only the bare name: a method of that name is another matter."""
+    """Matches only the bare name: a method of that name is unrelated."""
     return call.func.id if isinstance(call.func, ast.Name) and call.func.id in HOOKS else None
 
 

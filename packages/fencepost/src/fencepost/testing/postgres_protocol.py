@@ -1,4 +1,4 @@
-"""As much of the PostgreSQL protocol as a fault needs: where a message ends, and which one is a COMMIT.
+"""The part of the PostgreSQL protocol that faults need: where a message ends, and which one is a COMMIT.
 
     int32 length, ...               a client's first message
     byte type, int32 length, ...    every other; the length counts itself, and not the type
@@ -15,20 +15,20 @@ _COMMITS = frozenset({"COMMIT", "COMMIT TRANSACTION", "COMMIT WORK", "END"})
 
 
 class Splitter(Protocol):
-    """Cuts a stream into the pieces that a fault may pick out."""
+    """Splits a stream into the pieces that a fault may select."""
 
     def feed(self, data: bytes) -> list[bytes]: ...
 
 
 class Chunks:
-    """No protocol: what arrives together belongs together."""
+    """No protocol: each chunk that arrives is one piece."""
 
     def feed(self, data: bytes) -> list[bytes]:
         return [data]
 
 
 class Messages:
-    """Whole PostgreSQL messages; the beginning of one waits for its end."""
+    """Whole PostgreSQL messages; an incomplete message waits for the rest."""
 
     def __init__(self, *, first_has_type: bool) -> None:
         self._rest = b""
@@ -61,7 +61,7 @@ def asks_to_commit(message: bytes) -> bool:
         case b"Q":
             text = body
         case b"P":
-            # Before the text stands the name of the prepared statement.
+            # The name of the prepared statement precedes the text.
             text = body.partition(b"\0")[2]
         case _:
             return False

@@ -13,7 +13,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ProxiedConnection:
-    """Hands on what both sides say, as far as the weather allows."""
+    """Forwards data in both directions, subject to the current faults."""
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class ProxiedConnection:
         self._requests, self._replies = splitters
         self._weather = weather
         self._turns = turns
-        # A side that has missed something is out of step with the protocol, and stays silent.
+        # A side that has missed a message is out of step with the protocol, and stays silent.
         self._silent = False
         self.ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Until one side ends, or it is cut."""
+        """Runs until one side ends, or the connection is cut."""
         pumps = [asyncio.create_task(self._pump_requests()), asyncio.create_task(self._pump_replies())]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
@@ -45,7 +45,7 @@ class ProxiedConnection:
                 await writer.wait_closed()
 
     def cut(self) -> None:
-        """End both sides now; what was not handed on yet is lost."""
+        """Close both sides now; data that was not forwarded yet is lost."""
         self._client_writer.transport.abort()
         self._server_writer.transport.abort()
 

@@ -1,4 +1,5 @@
-"""A proxy that does what networks do: late, cut, half-open, and the reply to a COMMIT lost."""
+"""A proxy that simulates network faults: late, cut and half-open connections, and a lost reply to a
+COMMIT."""
 
 import asyncio
 import shutil
@@ -23,14 +24,14 @@ T = TypeVar("T")
 
 
 class Proxy:
-    """Stands between clients and one server; `url` leads through it.
+    """Forwards between clients and one server; `url` leads through it.
 
         with Proxy.for_postgres(database.url) as proxy:
             proxy.lose_commit_reply()
             with psycopg.connect(proxy.url) as connection: ...
 
-    It runs in a thread of its own, on a unix socket in a directory of its own. All faults work on connections
-    that are open already. `heal` ends them all.
+    It runs in its own thread, on a unix socket in its own directory. All faults apply to connections that are
+    already open. `heal` ends all faults.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Proxy:
         self._weather = FaultState()
         self._turns = count(1)
         self._arriving: set[asyncio.Task[Any]] = set()
-        """Clients for whom the server has not been reached yet."""
+        """Clients whose connection to the server is not established yet."""
         self._links: set[ProxiedConnection] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
@@ -70,32 +71,32 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many go through it at present."""
+        """The number of open connections."""
         return len(self._links)
 
     def delay(self, seconds: float) -> None:
-        """Hand every reply on so much later."""
+        """Delay every reply by this time."""
         self._weather.delay_seconds = seconds
 
     def reorder(self, seconds: float) -> None:
-        """Let what connections send overtake each other: each request waits up to so long, and none as long
-        as the one before it. Inside of one connection nothing changes its place."""
+        """Let requests of different connections overtake each other: each request waits up to this time, and
+        none as long as the one before it. The order within one connection does not change."""
         self._weather.reorder_seconds = seconds
 
     def cut(self) -> None:
-        """End every connection now, on both sides. New ones are accepted."""
+        """Close every connection now, on both sides. New ones are accepted."""
         self._do(self._cut())
 
     def swallow(self) -> None:
-        """Half-open: connections stay, new ones too, and whatever is sent goes nowhere."""
+        """Half-open: connections stay open, new ones too, and everything sent is discarded."""
         self._weather.swallows = True
 
     def refuse(self) -> None:
-        """Accept no new connection. Those that are open stay."""
+        """Accept no new connection. Open ones stay."""
         self._do(self._close_door())
 
     def lose_commit_reply(self, *, nth: int = 1, half_open: bool = False) -> DropRule:
-        """The nth COMMIT from now happens, and nobody hears of it: the connection ends, or falls silent."""
+        """The nth COMMIT from now happens, and its reply is lost: the connection ends, or falls silent."""
         return self._lay(self._weather.on_replies, DropRule(postgres_protocol.says_committed, nth, half_open))
 
     def lose_commit(self, *, nth: int = 1, half_open: bool = False) -> DropRule:
@@ -105,11 +106,11 @@ class Proxy:
         )
 
     def lose_reply(self, *, nth: int = 1, half_open: bool = False) -> DropRule:
-        """The nth reply from now is lost, whatever it says: with Redis, the answer to a command."""
+        """The nth reply from now is lost, whatever it contains: with Redis, the answer to a command."""
         return self._lay(self._weather.on_replies, DropRule(lambda _: True, nth, half_open))
 
     def heal(self) -> None:
-        """No more faults. Open connections end: some have lost bytes."""
+        """Ends all faults. Open connections are closed: some have lost bytes."""
         self._weather.clear()
         self.cut()
         self._do(self._open_door())
@@ -157,7 +158,7 @@ class Proxy:
             await close_door(server)
 
     async def _end(self) -> None:
-        """Also who was let in a moment before the door was closed."""
+        """Ends all connections, also those that were accepted just before the listener was closed."""
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await self._cut()
             for task in others:
@@ -170,7 +171,7 @@ class Proxy:
         links = list(self._links)
         for link in links:
             link.cut()
-        # Who calls cut() wants to see it done.
+        # The connections have ended when cut() returns.
         await asyncio.gather(*(link.ended.wait() for link in links))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,9 +1,9 @@
-"""A proxy before the JSON-RPC of one chain node, which answers as a load balancer over uneven backends does.
+"""A proxy for the JSON-RPC of one chain node, which answers as a load balancer over uneven backends does.
 
-One URL is not one voice: each call may reach another backend. A share of the calls is answered from a
-snapshot that is some blocks old, as a backend that lags behind would; replies are lost after the node has
-done what it was asked; receipts, transactions and blocks are null although they are there; and some calls are
-refused with HTTP 429. Which call meets what is drawn from a seed.
+Each call may reach another backend. A share of the calls is answered from a snapshot that is some blocks old,
+as a lagging backend would; replies are lost after the node has executed the call; receipts, transactions and
+blocks are null although they exist; and some calls are refused with HTTP 429. A seed determines the fault of
+each call.
 
     with RpcProxy(anvil.url, seed=7, unevenness=Unevenness(stale=0.4)) as proxy:
         chain = Chain(31337, [proxy.url])
@@ -29,9 +29,9 @@ Reply = dict[str, Any]
 CONTROL_SECONDS_MAX = 60.0
 BODY_BYTES_MAX = 2**24
 TOO_MANY_REQUESTS = 429
-# As geth says it of a block that it does not have.
+# geth's error for a block that it does not have.
 UNKNOWN_BLOCK = {"code": -32000, "message": "header not found"}
-# The place of the block among the parameters of the methods that read the state of one.
+# The position of the block among the parameters of the methods that read the state of one.
 _STATE_OF = {
     "eth_getTransactionCount": 1,
     "eth_getBalance": 1,
@@ -49,32 +49,32 @@ _NULLABLE = frozenset(
         "eth_getBlockByHash",
     }
 )
-# A number of its own, or that of the block it is in.
+# Its own number, or that of the block that contains it.
 _NUMBER = ("blockNumber", "number")
 _NEWEST = frozenset({"latest", "pending", "safe", "finalized"})
 
 
 @dataclass(frozen=True)
 class Unevenness:
-    """The shares of the calls, each from 0 to 1, and how far the backend that lags is behind."""
+    """The shares of the calls, each from 0 to 1, and how far the lagging backend is behind."""
 
     stale: float = 0.0
     """Answered from a snapshot."""
     blocks_behind: tuple[int, int] = (16, 20)
-    """So many blocks old, at least and at most."""
+    """The snapshot's age in blocks, minimum and maximum."""
     lost: float = 0.0
-    """Done, and the connection is closed without a reply."""
+    """Executed, and the connection is closed without a reply."""
     null: float = 0.0
-    """Of the calls that may be answered with null: answered so."""
+    """Answered with null, as a share of the calls that may be."""
     limited: float = 0.0
-    """Refused with 429, and not done."""
+    """Refused with 429, and not executed."""
 
 
 class RpcProxy:
-    """Runs in a thread of its own, on a free port; `url` leads through it to the node.
+    """Runs in its own thread, on a free port; `url` leads through it to the node.
 
-    `always_stale` and `always_null` name methods that meet nothing but that: for tests of one interleaving.
-    `met` counts what the calls have met: `stale`, `lost`, `null`, `limited`; and each method by its name.
+    `always_stale` and `always_null` name methods that always get that fault: for tests of one interleaving.
+    `met` counts the faults by kind: `stale`, `lost`, `null`, `limited`; and the calls by method.
     """
 
     def __init__(self, target: str, *, seed: int = 0, unevenness: Unevenness | None = None) -> None:
@@ -145,7 +145,7 @@ class RpcProxy:
         return met
 
     async def _ask_snapshot(self, asked: Reply, behind: int) -> Reply:
-        """As a backend answers that has seen no block of the last `behind`."""
+        """Answers as a backend that has not seen the last `behind` blocks."""
         newest = max(0, int((await self._ask(_question("eth_blockNumber")))["result"], 16) - behind)
         method, params = str(asked["method"]), list(asked.get("params") or ())
         if method == "eth_blockNumber":
@@ -168,7 +168,7 @@ class RpcProxy:
 
 
 def _number_of(params: Sequence[Any], place: int, newest: int) -> int | None:
-    """The block that is asked about; None when it is named by its hash."""
+    """The number of the requested block; None when it is named by its hash."""
     named = params[place] if place < len(params) else "latest"
     if named in _NEWEST:
         return newest
@@ -178,7 +178,8 @@ def _number_of(params: Sequence[Any], place: int, newest: int) -> int | None:
 
 
 def _is_beyond(result: object, newest: int) -> bool:
-    """Whether it is, or is in, a block that the snapshot has not. What is in no block is in its pool too."""
+    """Whether it is, or is in, a block that the snapshot lacks. What is in no block is in the snapshot's pool
+    too."""
     if not isinstance(result, Mapping):
         return False
     fields = cast("Mapping[str, Any]", result)

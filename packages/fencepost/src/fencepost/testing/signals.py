@@ -1,4 +1,4 @@
-"""Waiting for named moments, in this process and in those below it."""
+"""Waits for named events, in this process and in its child processes."""
 
 import asyncio
 import shutil
@@ -27,7 +27,7 @@ class _Waiter:
 
 
 class Signals:
-    """Hears what is announced, from the moment it is opened.
+    """Receives announcements from the moment it is opened.
 
         with Signals() as signals:
             ...
@@ -54,17 +54,18 @@ class Signals:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process must find in its environment for its announcements to be heard here."""
+        """The environment variables that a process needs for its announcements to be received here."""
         if self._signal_socket is None:
             self._signal_socket = self._open.enter_context(SignalSocket(self.hear))
         return {signals.VARIABLE: str(self._signal_socket.path)}
 
     def heard(self, name: str) -> int:
-        """How often it was announced so far."""
+        """The number of announcements of `name` so far."""
         return self._heard[name]
 
     async def wait(self, name: str, *, count: int = 1, within: float = 30.0) -> None:
-        """Return as soon as `name` was announced `count` times; TimeoutError says what was heard instead."""
+        """Return as soon as `name` was announced `count` times; TimeoutError lists what was announced
+        instead."""
         loop = asyncio.get_running_loop()
         ripe = asyncio.Event()
         with self._waiting(_Waiter(name, count, lambda: loop.call_soon_threadsafe(ripe.set))):

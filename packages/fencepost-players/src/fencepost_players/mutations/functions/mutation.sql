@@ -1,20 +1,21 @@
--- What the executing function of every mutation begins with, and how it says no.
+-- How the executing function of every mutation begins, and how it refuses.
 --
--- A mutation is executed by one call of one function. Its body is: _mutation_claim, unconditionally and first; then the
--- entity's row FOR UPDATE; then what the plan rests on, compared with the locked row; then the writes; then the audit. Whatever
--- raises takes the marker along, so that the request can be sent again at once.
+-- A mutation is executed by one call of one function. Its body is: _mutation_claim, unconditionally and
+-- first; then the entity's row FOR UPDATE; then what the plan rests on, compared with the locked row; then
+-- the writes; then the audit. Any error rolls back the idempotency key too, so that the request can be sent
+-- again at once.
 --
--- A plan that rests on nothing but the version is carried out on whatever version the locked row has: its response says
--- "version":null, and _mutation_response puts the version in its place.
+-- A plan that rests on nothing but the version is applied to whatever version the locked row has: its
+-- response contains "version":null, and _mutation_response replaces it with the version.
 --
--- Three states of our own class, beside the refusals:
+-- Three SQLSTATEs of Fencepost's own class, beside the refusals:
 --   ZF110   the version is not the one that the plan was made for: execute the same plan again with the present one
---   ZF111   the plan cannot be carried out on the row as it is: too little of something, or too much
+--   ZF111   the plan cannot be applied to the row as it is: too little of something, or too much
 --   ZF112   the plan was made from facts that have changed since: it is made again, on locked rows
 
--- Claim the request. Null for the key is a request without an id that the gate let pass: nothing protects it. p_keep is how long
--- its marker is kept; null: as long as the library's. p_is_ordered says that keys are UUIDv7 or ULID: one that is older than p_keep
--- raises too_old, because its marker may be gone.
+-- Claim the request. A null key is a request without an id that the request id policy let pass: nothing
+-- protects it. p_keep is how long its idempotency key is kept; null: the library's default. p_is_ordered says
+-- that keys are UUIDv7 or ULID: one that is older than p_keep raises too_old, because its record may be gone.
 create or replace function fencepost._mutation_claim(
   p_scope text, p_key text, p_digest text, p_response text, p_keep interval, p_is_ordered boolean,
   out outcome text, out response json
@@ -63,8 +64,9 @@ begin
   return to_timestamp(v_millis / 1000.0);
 end $$;
 
--- Refuse a time-ordered key that was made longer ago than markers are kept, or that comes from the future. Asked after the
--- marker was written: a marker that was there is kept until its key is too old, so one that is not there was never made.
+-- Refuse a time-ordered key that was made longer ago than keys are kept, or that lies in the future. Checked
+-- after the key was inserted: an existing record is kept until its key is too old, so a missing one never
+-- existed.
 create or replace function fencepost._mutation_refuse_old(p_scope text, p_key text, p_key_time timestamptz, p_keep interval)
 returns void
 language plpgsql volatile
@@ -78,7 +80,7 @@ begin
   end if;
 end $$;
 
--- The response with the version in its place.
+-- The response with the version inserted.
 create or replace function fencepost._mutation_response(p_response text, p_version bigint) returns text
 language sql immutable
 as $$
@@ -87,8 +89,8 @@ as $$
     else p_response end
 $$;
 
--- What is known of a request before it is planned: open, replay, duplicate or mismatch. It locks nothing, so the claim has
--- the last word.
+-- What is known of a request before it is planned: open, replay, duplicate or mismatch. It locks nothing, so
+-- the claim decides.
 create or replace function fencepost._mutation_known(
   p_scope text, p_key text, p_digest text, out outcome text, out response json
 ) language plpgsql stable
@@ -125,7 +127,8 @@ begin
   raise exception '%', p_message using errcode = 'ZF111', detail = p_meta;
 end $$;
 
--- A plan that was made with other dice than those recorded for the request must be made again with these.
+-- A plan that was made with another seed than the one recorded for the request must be made again with the
+-- recorded one.
 create or replace function fencepost._mutation_check_dice(p_scope text, p_key text, p_digest text, p_seed text) returns void
 language plpgsql volatile
 as $$
@@ -141,8 +144,8 @@ begin
   end if;
 end $$;
 
--- Record the dice of a request that has failed without an effect. The first record stays, for as long as a marker would.
--- Answers the seed that is recorded. Served by the primary key.
+-- Record the seed of a request that has failed without an effect. The first record stays, for as long as an
+-- idempotency key would. Returns the recorded seed. Served by the primary key.
 create or replace function fencepost.mutation_dice_note(
   p_scope text, p_key text, p_digest text, p_seed text, p_keep interval
 ) returns text
@@ -165,7 +168,8 @@ begin
   return v_seed;
 end $$;
 
--- Forget recorded dice that have expired, at most p_limit; returns how many. Served by mutation_dice_by_expiry.
+-- Delete recorded seeds that have expired, at most p_limit; returns how many. Served by
+-- mutation_dice_by_expiry.
 create or replace function fencepost.mutation_dice_clean(p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

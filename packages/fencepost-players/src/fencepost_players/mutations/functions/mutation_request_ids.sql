@@ -1,7 +1,7 @@
--- The gate: requests without an id are counted, and one day refused.
+-- The request id policy: requests without an id are counted in phase 1, and refused in phase 2.
 --
--- Locks: whoever counts takes the service's row FOR KEY SHARE, whoever changes the phase takes it FOR UPDATE. So no request
--- is let pass beside a change that has already counted none.
+-- Locks: counting takes the service's row FOR KEY SHARE, changing the phase takes it FOR UPDATE. So no
+-- request passes concurrently with a change that has already counted none.
 
 create or replace function fencepost._mutation_gate_ensure(p_service text) returns void
 language plpgsql volatile
@@ -12,7 +12,7 @@ begin
   on conflict (service) do nothing;
 end $$;
 
--- A request without an id has come: write it down and say in which phase the service is. In phase 2 it must be refused.
+-- A request came without an id: record it and return the phase of the service. In phase 2 it must be refused.
 -- Served by the primary key.
 create or replace function fencepost.mutation_unkeyed_note(p_service text, p_method text) returns smallint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -28,7 +28,7 @@ begin
   return v_phase;
 end $$;
 
--- How many came without an id within the window, by method. Served by mutation_unkeyed_by_time.
+-- How many requests came without an id within the window, by method. Served by mutation_unkeyed_by_time.
 create or replace function fencepost.mutation_unkeyed_rate(p_service text, p_window interval)
 returns table (method text, passed bigint, refused bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -48,8 +48,8 @@ create or replace function fencepost.mutation_phase(p_service text) returns smal
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select coalesce((select g.phase from fencepost.mutation_gate g where g.service = p_service), 1::smallint) $$;
 
--- Move a service to another phase. To phase 2 only when no request without an id has passed within the window: otherwise
--- mismatch, with the counts. Back to phase 1 at any time.
+-- Move a service to another phase. To phase 2 only when no request without an id has passed within the
+-- window: otherwise mismatch, with the counts. Back to phase 1 at any time.
 create or replace function fencepost.mutation_phase_set(
   p_service text, p_phase integer, p_window interval, p_actor text default null
 ) returns void
@@ -86,7 +86,7 @@ begin
   where g.service = p_service;
 end $$;
 
--- Forget what was counted longer ago than p_keep, at most p_limit. Served by mutation_unkeyed_by_age.
+-- Delete counts that are older than p_keep, at most p_limit. Served by mutation_unkeyed_by_age.
 create or replace function fencepost.mutation_unkeyed_clean(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -100,7 +100,7 @@ begin
   return v_count;
 end $$;
 
--- marker_lag, under the name that the version before knows.
+-- marker_lag, under the name that the previous release uses.
 create or replace function fencepost.mutation_marker_lag(p_keep interval) returns double precision
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost.marker_lag(p_keep) $$;

@@ -1,4 +1,4 @@
--- Users and their roles. Everything here is VOLATILE, also what only reads: so the read-only role may call none of it.
+-- Users and their roles. Every function here is VOLATILE, also one that only reads: so the read-only role may call none of them.
 
 create or replace function fencepost._console_check_role(p_role text) returns void
 language plpgsql immutable
@@ -18,7 +18,7 @@ begin
   end if;
 end $$;
 
--- The lesser of two roles: a token is never more than its user.
+-- The lower of two roles: a token never has more rights than its user.
 create or replace function fencepost._console_lesser(p_one text, p_other text) returns text
 language sql immutable
 as $$
@@ -26,7 +26,7 @@ as $$
                                                       array_position(array['viewer', 'operator', 'admin'], p_other))]
 $$;
 
--- What cookies are signed with.
+-- The key that signs cookies.
 create or replace function fencepost.console_key() returns bytea
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -34,7 +34,7 @@ begin
   return (select k.key from fencepost.console_key k where k.only_row);
 end $$;
 
--- Whether somebody could log in as an administrator with a password: without one the console stays on loopback.
+-- Whether an administrator with a password exists: without one the console stays on loopback.
 create or replace function fencepost.console_has_admin() returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -43,7 +43,7 @@ begin
                  where u.role = 'admin' and u.password is not null and u.disabled_at is null);
 end $$;
 
--- Whether anybody may log in: then an address counts in the limit of logins and in the audit.
+-- Whether any user may log in: then an address counts in the limit of logins and in the audit.
 create or replace function fencepost.console_has_users() returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -51,7 +51,7 @@ begin
   return exists (select 1 from fencepost.console_user u where u.disabled_at is null);
 end $$;
 
--- Make a user, or change one. A null password keeps the old one. The user's sessions end.
+-- Create a user, or change one. A null password keeps the old one. The user's sessions end.
 create or replace function fencepost.console_user_set(p_name text, p_role text, p_password text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -71,7 +71,7 @@ begin
     jsonb_build_object('role', p_role, 'password', p_password is not null), '');
 end $$;
 
--- Nobody comes in by this name any more: its sessions, links and tokens end with it.
+-- Disable an account: its sessions, links and tokens end with it.
 create or replace function fencepost.console_user_disable(p_name text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -90,7 +90,7 @@ begin
   perform fencepost._console_note(p_actor, 'admin', 'user.disable', p_name, 'done', '{}', '');
 end $$;
 
--- One page of everybody in order of name, without passwords: those behind p_after. Served by the primary key.
+-- One page of all users in order of name, without passwords: those after p_after. Served by the primary key.
 create or replace function fencepost.console_users(p_after text default null, p_limit integer default 10000)
 returns table (name text, role text, has_password boolean, made_at timestamptz, made_by text, disabled_at timestamptz,
                seen_at timestamptz)
@@ -113,7 +113,7 @@ as $$
   returning audit_id
 $$;
 
--- Somebody is about to act. Written first: an action that is not written down does not happen.
+-- Record an action before it happens: an action that is not recorded does not happen.
 create or replace function fencepost.console_audit_begin(
   p_actor text, p_role text, p_action text, p_subject text, p_detail jsonb, p_address text
 ) returns bigint
@@ -126,7 +126,8 @@ begin
   return fencepost._console_note(p_actor, p_role, p_action, p_subject, 'begun', p_detail, p_address);
 end $$;
 
--- What came of it: done, or the reason why not. One that stays at 'begun' was cut off; the thing's own history tells.
+-- Record its result: done, or the reason why not. An entry that stays at 'begun' was interrupted; the subject's own history has
+-- the result.
 create or replace function fencepost.console_audit_end(p_id bigint, p_outcome text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -135,7 +136,7 @@ begin
   update fencepost.console_audit a set outcome = p_outcome where a.audit_id = p_id and a.outcome = 'begun';
 end $$;
 
--- What was done, newest first, below p_before; of one person when named. Served by the primary key, or by actor.
+-- The audit, newest first, below p_before; of one user when named. Served by the primary key, or by actor.
 create or replace function fencepost.console_audit_page(p_actor text, p_before bigint, p_limit integer)
 returns table (audit_id bigint, at timestamptz, actor text, role text, action text, subject text, outcome text, detail jsonb,
                address text)

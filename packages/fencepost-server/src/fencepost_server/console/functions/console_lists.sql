@@ -1,5 +1,5 @@
--- Pages of long lists. A list is walked by its key, never by an offset, and a filter that finds little looks at most at
--- p_scan rows and says where it stopped: so a page of a million jobs costs what a page of a thousand costs.
+-- Pages of long lists. A list is paged by its key, never by an offset, and a filter that finds little reads at most p_scan rows
+-- and says where it stopped: so a page of a million jobs costs as much as a page of a thousand.
 
 -- The names that occur as the first column of the index on dead letters, by skipping from one to the next.
 create or replace function fencepost._console_dead_queues() returns setof text
@@ -13,8 +13,8 @@ as $$
   ) select q.queue from q where q.queue is not null
 $$;
 
--- The rows that one page may look at, newest first: the newest p_scan below p_below, with what they are filtered by. `kind` is null
--- where it stands in another table; `fits` says whether the row is in p_state, where one table holds two states.
+-- The rows that one page may read, newest first: the newest p_scan below p_below, with the columns of the filters. `kind` is null
+-- where another table has it; `fits` says whether the row is in p_state, where one table holds two states.
 create or replace function fencepost._console_jobs_looked(p_state text, p_queue text, p_below bigint, p_scan integer)
 returns table (job_id bigint, queue text, kind text, fits boolean)
 language plpgsql stable
@@ -109,7 +109,7 @@ begin
   return next;
 end $$;
 
--- Keys that wait behind a head which only a person, or a broker's answer, can move on: with how many wait behind it.
+-- Keys that wait behind a head which only an operator, or a broker's answer, can move on: with how many wait behind it.
 create or replace function fencepost.console_held_keys(p_limit integer, p_scan integer)
 returns table (id bigint, channel text, key text, state text, since timestamptz, waiting bigint, last_error text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -127,7 +127,7 @@ begin
   order by h.id limit p_limit;
 end $$;
 
--- Takeovers of leases, newest first, below p_before: somebody else's token replaced one that had not been released. Served by
+-- Takeovers of leases, newest first, below p_before: another owner's token replaced one that had not been released. Served by
 -- event_takeovers.
 create or replace function fencepost.console_takeover_page(p_before bigint, p_limit integer)
 returns table (event_id bigint, at timestamptz, resource text, owner text, token bigint, detail jsonb)
@@ -142,14 +142,14 @@ begin
   order by e.event_id desc limit p_limit;
 end $$;
 
--- The newest of them, for a console of the version before while an upgrade rolls; it asked how many events to look through.
+-- The newest takeovers, for a console of the previous version during a rolling upgrade; it passed how many events to read.
 create or replace function fencepost.console_takeovers(p_limit integer, p_scan integer)
 returns table (at timestamptz, resource text, owner text, token bigint, detail jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select t.at, t.resource, t.owner, t.token, t.detail from fencepost.console_takeover_page(null, p_limit) t $$;
 
--- The workers of jobs: those that say that they are there, idle or not, under a lease of their own; and whoever holds a job
--- under a lease that lasts, of a version that does not say so. Served by the lease's primary key and by the table of running jobs.
+-- The job workers: those that register themselves, idle or not, under a lease of their own; and every holder of a job under a
+-- valid lease, of a version that does not register itself. Served by the lease's primary key and by the table of running jobs.
 create or replace function fencepost.console_workers()
 returns table (owner text, jobs bigint, oldest_at timestamptz, renewed_at timestamptz, since timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp

@@ -1,8 +1,8 @@
--- The ways in: password, one-time link, session and API token. VOLATILE throughout, as in console_accounts.sql.
+-- Authentication: password, one-time link, session and API token. VOLATILE throughout, as in console_accounts.sql.
 
--- Begin a login by password: the attempt is counted before the password is looked at. Answers the hash, or how long to
--- wait. Ten attempts for a name, fifty for an address, in p_window. One user's attempts take turns, so that none slips by: by
--- the row, which the read-only role cannot lock, as it could an advisory lock. A name that nobody has has no password to guess.
+-- Begin a login by password: the attempt is counted before the password is checked. Returns the hash, or how long to wait. Ten
+-- attempts for a name, fifty for an address, in p_window. One user's attempts are serialized, so that all are counted: by the row
+-- lock, which the read-only role cannot take, as it could an advisory lock. An unknown name has no password to guess.
 create or replace function fencepost.console_login_begin(p_name text, p_address text, p_window interval)
 returns table (password text, role text, wait_seconds double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -33,8 +33,8 @@ begin
   return next;
 end $$;
 
--- Begin a login from a browser that has been let in as p_name before. Strangers' wrong passwords do not count against it: each
--- of its own, from the third on, makes it wait twice as long, a minute at most. So nobody can lock its user out.
+-- Begin a login from a browser that has logged in as p_name before. Strangers' wrong passwords do not count against it: each of
+-- its own, from the third on, doubles its wait, to a minute at most. So no stranger can lock its user out.
 create or replace function fencepost.console_login_begin_known(p_name text, p_known text, p_window interval)
 returns table (password text, role text, wait_seconds double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -61,7 +61,7 @@ begin
   return next;
 end $$;
 
--- The password was right: its attempts are forgotten, and a better hash is kept when one was made. Or it was wrong.
+-- The password was right: its attempts are deleted, and a better hash is stored when one was made. Or it was wrong.
 create or replace function fencepost.console_login_end(p_name text, p_address text, p_right boolean, p_rehashed text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -73,7 +73,7 @@ begin
   perform fencepost._console_note(p_name, '', 'login', p_name, case when p_right then 'done' else 'wrong password' end, '{}', p_address);
 end $$;
 
--- A session for a user who has shown who he is. Old sessions are cleared on the way.
+-- A session for an authenticated user. Old sessions are deleted too.
 create or replace function fencepost.console_session_begin(
   p_digest bytea, p_name text, p_lifetime interval, p_address text, p_agent text
 ) returns void
@@ -94,7 +94,7 @@ begin
   end if;
 end $$;
 
--- Who a session belongs to; nothing when it is unknown, over, or was idle for p_idle. Written at most once a minute.
+-- The user of a session; nothing when it is unknown, expired, or was idle for p_idle. Written at most once a minute.
 create or replace function fencepost.console_session_use(p_digest bytea, p_idle interval)
 returns table (name text, role text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -116,7 +116,7 @@ begin
   return next;
 end $$;
 
--- Log out. Answers nothing: a session that is not there is over as well.
+-- Log out. Returns nothing: a session that does not exist is over as well.
 create or replace function fencepost.console_session_end(p_digest bytea) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -124,7 +124,7 @@ begin
   delete from fencepost.console_session s where s.digest = p_digest;
 end $$;
 
--- A link that lets its bearer in once, as p_name, who is made with p_role and without a password when not there.
+-- A link that logs its bearer in once, as p_name, who is created with p_role and without a password when missing.
 create or replace function fencepost.console_ticket_make(p_digest bytea, p_name text, p_role text, p_lifetime interval) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -140,7 +140,7 @@ begin
   perform fencepost._console_note(p_name, p_role, 'link.make', p_name, 'done', '{}', '');
 end $$;
 
--- Use a link: it is gone with the first use, also when two come at once. Nothing when it is not valid.
+-- Use a link: the first use deletes it, also when two are concurrent. Returns nothing when it is not valid.
 create or replace function fencepost.console_ticket_use(p_digest bytea, p_address text) returns table (name text, role text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -159,7 +159,7 @@ begin
   return query select v_user.name, v_user.role;
 end $$;
 
--- A token for programs, at most as mighty as its user is at the time of use.
+-- A token for programs, with at most the role that its user has at the time of use.
 create or replace function fencepost.console_token_make(
   p_digest bytea, p_name text, p_label text, p_role text, p_lifetime interval
 ) returns bigint
@@ -182,7 +182,7 @@ begin
   return v_id;
 end $$;
 
--- Who a token speaks for; nothing when it is unknown, over or revoked. Written at most once a minute.
+-- The user of a token; nothing when it is unknown, expired or revoked. Written at most once a minute.
 create or replace function fencepost.console_token_use(p_digest bytea) returns table (name text, role text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -203,7 +203,7 @@ begin
   return next;
 end $$;
 
--- The tokens of one user, newest first; without their secrets, which nobody has.
+-- The tokens of one user, newest first; without their secrets, which are not stored.
 create or replace function fencepost.console_tokens(p_name text)
 returns table (token_id bigint, label text, role text, made_at timestamptz, expires_at timestamptz, used_at timestamptz,
                revoked_at timestamptz)
@@ -215,7 +215,7 @@ begin
   from fencepost.console_token t where t.name = p_name order by t.token_id desc limit 200;
 end $$;
 
--- Revoke one's own token. Somebody else's is not found.
+-- Revoke one's own token. A token of another user is not found.
 create or replace function fencepost.console_token_revoke(p_id bigint, p_name text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,7 +1,7 @@
--- The figures behind the charts.
+-- The figures of the charts.
 
--- Count one minute anew from the jobs that ended in it, and from the messages that were settled as sent (an order is one).
--- Served by job_finished_by_time and outbox_settled_by_time. Workers that were seen while they had nothing to end still count.
+-- Count one minute again from the jobs that ended in it, and from the messages that were settled as sent (an order is one).
+-- Served by job_finished_by_time and outbox_settled_by_time. Workers that were seen without finishing a job still count.
 create or replace function fencepost._console_count_minute(p_minute timestamptz) returns void
 language sql volatile
 as $$
@@ -31,8 +31,8 @@ as $$
         delivery_p95_seconds = excluded.delivery_p95_seconds
 $$;
 
--- Count this minute and the last one, and up to p_missing of the last day that nobody counted; forget what is older than
--- eight days. Answers how many of the day are still missing. Several consoles take turns: who comes second counts nothing.
+-- Count this minute and the last one, and up to p_missing of the last day that were not counted; delete what is older than eight
+-- days. Returns how many of the day are still missing. Several consoles take turns: a concurrent second call counts nothing.
 --
 -- The last minute is counted again because a transaction that began in it may have committed since.
 create or replace function fencepost.console_roll(p_missing integer) returns integer

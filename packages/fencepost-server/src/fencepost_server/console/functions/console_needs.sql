@@ -1,6 +1,6 @@
--- What waits for a person in flows, where no list of the kernel tells it. Each plugin has a function of its own for this.
+-- What waits for an operator in flows, where no list of the kernel shows it. Each plugin has a function of its own for this.
 
--- Each need with the thing that it is about and how many there are. Counted up to a bound: a million is as urgent as ten thousand.
+-- Each need with its subject and its count. Counted up to a bound: a million is as urgent as ten thousand.
 -- A small table, and the partial index flow_dead_waiting.
 create or replace function fencepost.console_needs() returns table (need text, name text, things bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp

@@ -1,5 +1,6 @@
--- Single sign-on: another house has vouched for somebody. He is found by its name for him, never by his own, which may
--- change hands there. His role is what it says today. `refused` is null, 'disabled', or 'name_taken' by another person.
+-- Single sign-on: an identity provider has authenticated a person. The user is found by the provider's subject, never by the user
+-- name, which may be reassigned there. The role is the one that the provider gives now. `refused` is null, 'disabled', or
+-- 'name_taken' by another user.
 create or replace function fencepost.console_sign_on(
   p_name text, p_role text, p_issuer text, p_subject text, p_address text
 ) returns table (name text, role text, refused text)

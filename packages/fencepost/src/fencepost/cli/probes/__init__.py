@@ -1,1 +1,1 @@
-"""What `doctor` looks at: one module a part of the machine, each answering with findings."""
+"""The probes of `doctor`: one module per part of the machine, each returning findings."""

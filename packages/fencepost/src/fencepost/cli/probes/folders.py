@@ -1,4 +1,4 @@
-"""Folders that hold data: only their owner may open them."""
+"""Probes data directories: only their owner may open them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AREA = "files"
 
 
 def probe_folders(folders: Mapping[str, Path | None]) -> list[Finding]:
-    """What is not there yet is made private when it is made."""
+    """One finding per existing directory. A missing one is skipped: it is created private."""
     return [
         _probe(name, folder) for name, folder in folders.items() if folder is not None and folder.is_dir()
     ]

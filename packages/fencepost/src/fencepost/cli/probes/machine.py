@@ -1,4 +1,4 @@
-"""The few questions that probes ask a machine. Tests answer them with a machine of their own."""
+"""What the probes read from a machine, as an interface. Tests substitute their own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Protocol
 
 class Machine(Protocol):
     def which(self, program: str) -> Path | None:
-        """Where a program is, or None."""
+        """The path of a program, or None."""
         ...
 
     def output(self, *command: str | Path) -> str | None:
-        """What a command prints, or None when it cannot be run, fails, or takes too long."""
+        """A command's output, or None when it cannot be run, fails, or takes too long."""
         ...
 
     def text(self, path: str) -> str | None:
@@ -29,7 +29,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """The machine that we run on. Programs of our own environment are found before those of the system."""
+    """The local machine. Programs beside the Python interpreter are found before those on PATH."""
 
     seconds: float = 10.0
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that runs: new enough, durable, with our schema, and with roles that cannot go around it."""
+"""Probes a running PostgreSQL: version, durability, schema, and roles that cannot bypass the functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.server_addresses import ServerAddresses
 AREA = "PostgreSQL"
 VERSION_MIN = 150_000
 
-# Each of these off means that a commit which was answered may be lost with the power.
+# With any of these off, a power cut may lose an acknowledged commit.
 DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 
 SCHEMA_RIGHTS = """
@@ -56,7 +56,7 @@ def _ask_server(connection: Reader, server_addresses: ServerAddresses) -> Iterat
 
 
 def _ask_schema(connection: Reader) -> Iterator[Finding]:
-    """Asked of the catalog, which any role may read: a role without rights must be told so, not fail."""
+    """Read from the catalog, which any role may read: missing privileges become a finding, not an error."""
     allowed, exists = _row(connection, SCHEMA_RIGHTS)
     if not exists:
         yield judge_schema(None, kernel().version)
@@ -134,7 +134,7 @@ def judge_schema_rights(role: str) -> Finding:
 
 
 def judge_application_role(role: str, writable: Sequence[str]) -> Finding:
-    """A role that may write state tables can go around every fence."""
+    """A role that may write state tables can bypass every fence."""
     name = "service role"
     if not writable:
         return Finding(
@@ -151,7 +151,7 @@ def judge_application_role(role: str, writable: Sequence[str]) -> Finding:
 
 
 def judge_evictor(row: tuple[Any, ...]) -> Finding:
-    """A holder that hangs blocks its successor until somebody may end its backend."""
+    """Whether the owner of `_evict` may end backends. If not, a holder that hangs blocks its successor."""
     name = "eviction"
     owner, may_signal = row or ("nobody", False)
     if may_signal:

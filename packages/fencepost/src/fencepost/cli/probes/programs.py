@@ -1,4 +1,4 @@
-"""Programs that a part of the system needs: where each is, its version, and what is lost without it."""
+"""Probes the programs that parts of the system need: path, version, and what is unavailable without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 @dataclass(frozen=True, slots=True)
 class NeededProgram:
-    """A program under any of its names. Without a `version_option` it is not asked: it takes seconds."""
+    """A program under any of its names. `version_option` None skips the version, which would take seconds."""
 
     area: str
     name: str
@@ -63,7 +63,7 @@ PROGRAMS = (
 
 
 def probe_programs(machine: Machine, programs: tuple[NeededProgram, ...] = PROGRAMS) -> list[Finding]:
-    """All at once: each waits for a child process, and together they take as long as the slowest."""
+    """Probe all concurrently: each waits for a child process, so the total time is that of the slowest."""
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(partial(probe_program, machine), programs))
 
@@ -78,7 +78,7 @@ def probe_program(machine: Machine, program: NeededProgram) -> Finding:
 
 
 def _judge_version(program: NeededProgram, path: Path, said: str | None) -> Finding:
-    # A shim may be on PATH while what it stands for is not installed.
+    # A shim may be on PATH while its target is not installed.
     if said is None:
         return _lacking(program, f"{path} does not run; {program.without}")
     version = version_in(said)
@@ -89,7 +89,7 @@ def _judge_version(program: NeededProgram, path: Path, said: str | None) -> Find
 
 
 def version_in(text: str) -> tuple[int, ...]:
-    """The first thing in a text that looks like a version, or nothing."""
+    """The first version number in a text, or an empty tuple."""
     found = _VERSION.search(text)
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 

@@ -1,4 +1,4 @@
-"""A Redis or Valkey that runs: reached, new enough, and not dropping keys of its own accord."""
+"""Probes a running Redis or Valkey: reachable, new enough, and not evicting keys."""
 
 from __future__ import annotations
 

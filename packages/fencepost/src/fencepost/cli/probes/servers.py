@@ -1,4 +1,4 @@
-"""The servers that could be started here, and Python itself."""
+"""Probes the server binaries that could be started here, and Python itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def probe_python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
 
 
 def probe_binaries(machine: Machine, *, postgres_needed: bool, redis_needed: bool) -> list[Finding]:
-    """Each is required only where no URL names a server that runs elsewhere."""
+    """Each is required only when no URL names an external server."""
     return [
         _probe_binary(machine, "PostgreSQL server", find_postgres, required=postgres_needed),
         _probe_binary(machine, "Valkey server", find_valkey, required=redis_needed),

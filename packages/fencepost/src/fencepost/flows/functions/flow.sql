@@ -1,7 +1,7 @@
--- Flows: one commit in one call, the frontiers of all tasks, and what operators ask for.
+-- Flows: one commit in one call, the frontiers of all tasks, and the requests of operators.
 --
--- A task of a flow is a resource 'flow:<name>/<task>' with a lease and checkpoints of its own. Nothing here is
--- fenced by anything but that lease's token.
+-- A task of a flow is a resource 'flow:<name>/<task>' with its own lease and checkpoints. Functions here are fenced only by that
+-- lease's token.
 
 -- The resources of a flow lie between these two texts: the column has the collation "C", so this is an index range.
 create or replace function fencepost._flow_prefix(p_name text) returns text
@@ -12,8 +12,8 @@ create or replace function fencepost._flow_behind(p_name text) returns text
 language sql immutable
 as $$ select 'flow:' || p_name || '0' $$;
 
--- Why a flow of one shape cannot go on as another, or null when it can. Its tasks' frontiers say how far each sender was taken
--- by each unit: with other units, or with another thing behind a sender's name, they would say something untrue.
+-- Why a flow of one shape cannot continue as another, or null when it can. Its tasks' frontiers record how far each unit has read
+-- each sender: with other units, or with another source under a sender's name, they would be wrong.
 create or replace function fencepost._flow_unfit(p_stored jsonb, p_given jsonb) returns jsonb
 language sql immutable
 as $$
@@ -27,7 +27,7 @@ as $$
         from jsonb_each_text(p_stored -> 'senders') s join jsonb_each_text(p_given -> 'senders') g
           on g.key = s.key and g.value <> s.value
         union all
-        -- The same thing under another name would be read from its beginning.
+        -- The same source under another name would be read from its beginning.
         select jsonb_build_object('why', 'name', 'stored', s.key, 'given', g.key, 'reads', s.value)
         from jsonb_each_text(p_stored -> 'senders') s join jsonb_each_text(p_given -> 'senders') g
           on g.value = s.value and g.key <> s.key
@@ -36,10 +36,10 @@ as $$
   end
 $$;
 
--- Make a flow known, or its plan anew; answers the edition under which its tasks commit. The plan's shape must fit what is stored:
--- another one takes its place only while nothing is committed and nobody else holds anything of the flow, and ends the edition
--- before it. Its stateful steps must account for all that is stored (_flow_lay_out). Raises mismatch otherwise, with both. Takes the row's lock, and for another shape waits until every open commit has ended;
--- served by the primary key.
+-- Register a flow, or update its plan; returns the edition under which its tasks commit. The plan's shape must fit what is stored:
+-- another shape replaces it only while nothing is committed and no other worker holds anything of the flow, and ends the previous
+-- edition. Its stateful steps must account for all stored state (_flow_lay_out). Raises mismatch otherwise, with both. Takes the row's
+-- lock, and for another shape waits until every open commit has ended; served by the primary key.
 create or replace function fencepost.flow_register(p_name text, p_plan jsonb, p_by text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -73,12 +73,12 @@ begin
     end if;
     v_flow.edition := v_flow.edition + 1;
   else
-    -- What a sender has read stays known, also when the graph does without it for a while.
+    -- What a sender has read stays recorded, also while the graph does not use it.
     v_shape := coalesce(jsonb_set(v_shape, '{senders}', coalesce(v_flow.shape -> 'senders', '{}') || (v_shape -> 'senders')),
                         v_shape, v_flow.shape);
   end if;
   v_layout := fencepost._flow_lay_out(v_flow, p_plan, p_by);
-  -- Records on their way say by which of the graph's entrances they come, by number.
+  -- Records in channels name the graph's entrances by number.
   if v_unfit is null and (v_layout <> v_flow.layout or v_shape -> 'entrances' is distinct from v_flow.shape -> 'entrances')
       and not (v_flow.layout = 0 and v_flow.registered_by = p_by) then
     perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));
@@ -90,8 +90,8 @@ begin
   return v_flow.edition;
 end $$;
 
--- From here to the end of the transaction no other shape takes the flow's place. Raises mismatch when one has. Called behind the
--- fence of the task's lease, which bounds how long a holder that stands still keeps it.
+-- Prevents another shape from replacing the flow's until the end of the transaction. Raises mismatch when one has. Called after the
+-- fence of the task's lease, which bounds how long a stalled holder keeps the lock.
 create or replace function fencepost._flow_fence(p_resource text, p_edition bigint) returns void
 language plpgsql volatile
 as $$
@@ -120,7 +120,7 @@ begin
   end if;
 end $$;
 
--- Ask the workers of a flow to let go of it, or take that back. Raises not_found.
+-- Ask the workers of a flow to release it, or withdraw that request. Raises not_found.
 create or replace function fencepost.flow_drain(p_name text, p_draining boolean) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -133,7 +133,7 @@ begin
   end if;
 end $$;
 
--- Ask every task of a flow for a commit; answers when. Raises not_found.
+-- Ask every task of a flow for a commit; returns the time of the request. Raises not_found.
 create or replace function fencepost.flow_ask(p_name text) returns timestamptz
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -149,8 +149,8 @@ begin
   return v_at;
 end $$;
 
--- The tasks that somebody holds and that have finished no commit since p_since, whatever they have begun after it. Forwarders commit
--- nothing. One index probe a task (the checkpoint's primary key).
+-- The tasks that are held and have finished no commit since p_since, whatever they have begun after it. Shuffle senders commit
+-- nothing. One index probe per task (the checkpoint's primary key).
 create or replace function fencepost.flow_unanswered(p_name text, p_since timestamptz) returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -167,8 +167,8 @@ end $$;
 
 -- A whole commit of a task: fence, a new checkpoint with state and frontier, flagged as committed. Called inside the
 -- transaction that also writes the sinks' rows. Raises mismatch when another frontier than p_expected is durable, or another
--- edition of the flow is registered. Locks as checkpoint_store does. Answers the number. A worker of the version before knows no
--- edition: it goes on until the flow gets its second.
+-- edition of the flow is registered. Locks as checkpoint_store does. Returns the number. A worker of the previous version knows no
+-- edition: it continues until the flow gets its second.
 create or replace function fencepost.flow_commit(
   p_resource text, p_token bigint, p_expected jsonb, p_frontier jsonb, p_state bytea, p_whole boolean, p_edition bigint default 1
 ) returns bigint
@@ -184,7 +184,7 @@ begin
   return v_number;
 end $$;
 
--- The same for a checkpoint that was begun and whose sinks follow it: it is durable when this commits.
+-- The same for a checkpoint that was begun and whose sinks are written after it: it is durable when this commits.
 create or replace function fencepost.flow_store(
   p_resource text, p_token bigint, p_number bigint, p_expected jsonb, p_frontier jsonb, p_state bytea, p_handles jsonb,
   p_whole boolean, p_edition bigint
@@ -204,7 +204,7 @@ as $$
                    order by c.number desc limit 1), 0)
 $$;
 
--- The newest durable frontier of every task. One index probe a task (checkpoint_durable).
+-- The newest durable frontier of every task. One index probe per task (checkpoint_durable).
 create or replace function fencepost.flow_frontiers(p_name text)
 returns table (resource text, number bigint, status text, frontier jsonb, stored_at timestamptz, state_bytes bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -226,7 +226,7 @@ begin
   end loop;
 end $$;
 
--- Who holds which task, and which workers there are (seats). Served by the lease's primary key.
+-- The holder of each task, and the workers (worker slots, named seats in resources). Served by the lease's primary key.
 create or replace function fencepost.flow_holders(p_name text)
 returns table (resource text, owner text, token bigint, held boolean, expires_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp

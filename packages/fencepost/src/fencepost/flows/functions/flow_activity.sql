@@ -1,7 +1,7 @@
--- What the tasks of a flow did lately, for whoever draws it: rates by edge, lag, and who waits for whom.
+-- The recent activity of a flow's tasks, for display: rates by edge, lag, and backpressure.
 
--- Tell what tasks have done. Plural: whoever has lost a task by now is passed over, and nothing is raised for it.
--- Takes the leases' key share locks in order of resource, as every fence does. Answers how many were kept.
+-- Store the activity of tasks. Plural: a task whose lease the caller has lost is skipped, and no error is raised for it.
+-- Takes the leases' key share locks in order of resource, as every fence does. Returns how many were stored.
 create or replace function fencepost.flow_report(p_resources text[], p_tokens bigint[], p_activities jsonb[]) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -27,7 +27,7 @@ begin
   return v_count;
 end $$;
 
--- What tasks told within p_within. Served by the primary key.
+-- The activity that tasks reported within p_within. Served by the primary key.
 create or replace function fencepost.flow_activities(p_name text, p_within interval default '15 seconds')
 returns table (resource text, reported_at timestamptz, activity jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -45,9 +45,9 @@ begin
   order by f.resource;
 end $$;
 
--- The graph's edges by the numbers of their nodes in the plan: records a second over all tasks; for an edge out of a
+-- The graph's edges by the numbers of their nodes in the plan: records per second over all tasks; for an edge out of a
 -- source, how many records wait in it; and backpressure, the share of time in which a receiver keeps its sender waiting
--- (null within a task, where a call is a call). Of several tasks the one that waits most.
+-- (null within a task, where the edge is a function call). Of several tasks, that of the one that waits most.
 create or replace function fencepost.flow_edges(p_name text, p_within interval default '15 seconds')
 returns table (parent integer, child integer, per_second double precision, lag bigint, backpressure double precision)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -76,8 +76,8 @@ begin
   end loop;
 end $$;
 
--- The tasks of a flow whose last word, within p_within, was an error: a task that works again tells so. Where it is known: which step or
--- sink it was, in which stream at which offset the record lies (or the first that is not committed), and what helps. Served by the
+-- The tasks of a flow whose last report, within p_within, was an error: a task that works again reports so. Where known: the step or
+-- sink, the stream and offset of the record (or of the first that is not committed), and the remedy. Served by the
 -- primary key.
 create or replace function fencepost.flow_failing(p_name text, p_within interval default '1 day')
 returns table (resource text, failed_at timestamptz, failures integer, error text, step text, stream text, at_offset text, remedy text)

@@ -1,15 +1,15 @@
--- Dead letters of flows: kept with the commit that passes them by, asked for again by a person, read again by number.
+-- Dead letters of flows: stored in the commit that skips them, replayed on an operator's request, read again by number.
 --
 --   from        event     to          guard
 --   (none)      bury      waiting     the lease's token of the task that commits
---   waiting     replay    asked       a person; once: asked ones are passed over
---   waiting     discard   (none)      a person
+--   waiting     replay    asked       an operator; once: asked ones are skipped
+--   waiting     discard   (none)      an operator
 --   asked       forget    (none)      the flow has committed it, it is old, no savepoint is older, and a newer one was asked for
 --
--- What was asked for stays for a while, because the flow may read it again: its frontier says how far it has come.
+-- A letter that was asked for stays for a while, because the flow may read it again: the flow's frontier is its position.
 
--- Keep what a step or a sink could not take; of a sink also what it was sent and what it answered. Called inside the transaction of the
--- task's commit, or of the flag of a checkpoint whose sinks follow it; fenced by its lease.
+-- Store what a step or a sink could not take; for a sink also what was sent and the response. Called inside the transaction of the
+-- task's commit, or of the flag of a checkpoint whose sinks are written after it; fenced by its lease.
 create or replace function fencepost.flow_bury(
   p_flow text, p_step text, p_resource text, p_token bigint, p_records bytea[], p_previews text[], p_errors text[],
   p_bodies bytea[] default null, p_answers text[] default null
@@ -34,9 +34,10 @@ begin
   return v_count;
 end $$;
 
--- Ask for dead letters again, the oldest first: of one step, or those with these ids. Answers how many; those that were
--- asked for before are passed over. Raises mismatch when nothing in the flow as it is registered reads them again. Takes a transaction-scoped lock on (flow, step) before its first number, so that a
--- number is never seen before a lower one: the flow would pass the lower one by. Served by flow_dead_waiting.
+-- Request a replay of dead letters, the oldest first: of one step, or those with these ids. Returns how many; those that were
+-- asked for before are skipped. Raises mismatch when nothing in the registered flow reads them again. Takes a transaction-scoped lock
+-- on (flow, step) before its first number, so that a number is never seen before a lower one: the flow would skip the lower one.
+-- Served by flow_dead_waiting.
 create or replace function fencepost.flow_replay(
   p_flow text, p_step text, p_ids bigint[], p_limit integer, p_by text
 ) returns bigint
@@ -72,7 +73,7 @@ begin
   return v_count;
 end $$;
 
--- What was asked for behind a number, in order: a source of the flow. Served by flow_dead_replays.
+-- The letters asked for after a number, in order: a source of the flow. Served by flow_dead_replays.
 create or replace function fencepost.flow_replays(p_flow text, p_step text, p_after bigint, p_limit integer)
 returns table (replay bigint, record bytea)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -86,7 +87,7 @@ begin
   order by d.replay limit p_limit;
 end $$;
 
--- Throw dead letters away that nobody has asked for, the oldest first. Answers how many.
+-- Delete dead letters for which no replay was requested, the oldest first. Returns how many.
 create or replace function fencepost.flow_discard(p_flow text, p_step text, p_ids bigint[], p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -105,9 +106,9 @@ begin
   return v_count;
 end $$;
 
--- Forget dead letters that came back long ago: those up to the number p_taken, as far as it is still committed, that were asked for
--- longer than p_keep ago. Two kinds stay: the newest of a step, since the next number is counted from it, and what a savepoint does not
--- have or was asked for after it, since whoever restores that one reads it again. Answers how many. Served by flow_dead_replays.
+-- Delete dead letters that were replayed long ago: those up to the number p_taken, as far as it is still committed, that were asked
+-- for longer than p_keep ago. Two kinds stay: the newest of a step, since the next number is counted from it, and what a savepoint does
+-- not have or was asked for after it, since a restore of that savepoint reads it again. Returns how many. Served by flow_dead_replays.
 create or replace function fencepost.flow_forget(
   p_flow text, p_step text, p_taken bigint, p_keep interval, p_limit integer
 ) returns bigint
@@ -123,17 +124,17 @@ declare
 begin
   perform fencepost._check_text('flow', p_flow, 128);
   perform fencepost._check_text('step', p_step, 128);
-  -- Whoever asks may have stood still while a person put the flow back.
+  -- The caller may have stalled while an operator restored the flow.
   v_taken := least(p_taken, (select min(coalesce((f.frontier -> v_sender ->> 'at')::bigint, 0))
                              from fencepost.flow_frontiers(p_flow) f where f.frontier ? v_sender));
-  -- A savepoint without the task that reads them makes it begin anew; so does one that has the task at number 0. Of partitions, only
-  -- the one of the dead letters reads them.
+  -- A savepoint without the task that reads them makes it start from the beginning; so does one that has the task at number 0. Of
+  -- partitions, only the one of the dead letters reads them.
   select min(p.made_at), min(p.taken) into v_made, v_saved from (
     select min(s.made_at) as made_at,
            coalesce(min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (
              where s.frontier ? v_sender or (s.number = 0 and split_part(s.resource, '/', 2) <> 'part')), 0) as taken
     from fencepost.flow_savepoint s where s.flow = p_flow group by s.savepoint) p;
-  -- In order, and waiting for whoever is at it: a reader tells by a hole before its place that something is gone.
+  -- In order, and waiting for concurrent deletes: a reader detects by a gap before its position that something is gone.
   delete from fencepost.flow_dead d where d.id = any (array(
     select o.id from fencepost.flow_dead o
     where o.flow = p_flow and o.step = p_step and o.replay <= least(v_taken, v_saved) and o.replay_at < least(v_before, v_made)

@@ -1,8 +1,8 @@
--- The log of an outbox channel that a flow reads: messages are moved into it, read by number, and removed behind the
--- flow's frontier.
+-- The log of an outbox channel that a flow reads: messages are moved into it, read by number, and removed once the flow's
+-- frontier has passed them.
 
--- Move due messages of the channel into the log, in order for each key; answers how many. Any caller is right, also one
--- that has lost its task: a message is moved once, by the lock that holding it takes. Locks the log's row first, so that
+-- Move due messages of the channel into the log, in order for each key; returns how many. Safe for any caller, also one
+-- that has lost its task: a message is moved once, under the lock that holding it takes. Locks the log's row first, so that
 -- a number is never seen before a lower one. Served by outbox_due.
 create or replace function fencepost.flow_gather(p_flow text, p_source text, p_channel text, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -24,7 +24,7 @@ begin
     perform fencepost._refuse('mismatch', 'flow', p_flow, jsonb_build_object('source', p_source, 'channel', p_channel),
                               jsonb_build_object('channel', v_inbox.channel));
   end if;
-  -- Round after round: a key shows its next message when the one before it is settled.
+  -- In rounds: the next message of a key becomes visible when the one before it is settled.
   while v_count < p_limit loop
     select array_agg(h.id order by h.id), array_agg(h.take order by h.id) into v_ids, v_takes
     from fencepost.outbox_hold(p_channel, (p_limit - v_count)::integer) h;
@@ -43,7 +43,7 @@ begin
   return v_count;
 end $$;
 
--- Messages behind a number, in order. Served by the primary key.
+-- Messages after a number, in order. Served by the primary key.
 create or replace function fencepost.flow_inbox_read(p_flow text, p_source text, p_after bigint, p_limit integer)
 returns table (number bigint, message_id bigint, key text, payload jsonb, headers jsonb, created_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -56,7 +56,7 @@ begin
   where m.flow = p_flow and m.source = p_source and m.number > p_after order by m.number limit p_limit;
 end $$;
 
--- The lowest number that is there, and the highest that ever was; null and 0 for a log that was never begun.
+-- The lowest number in the log, and the highest that was ever assigned; null and 0 for a log that was never begun.
 create or replace function fencepost.flow_inbox_range(p_flow text, p_source text)
 returns table (lowest bigint, last bigint)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -66,7 +66,7 @@ as $$
          coalesce((select i.last from fencepost.flow_inbox i where i.flow = p_flow and i.source = p_source), 0)
 $$;
 
--- Remove messages up to a number, the oldest first; answers how many. Whoever asks must have committed their effects.
+-- Remove messages up to a number, the oldest first; returns how many. The caller must have committed their effects.
 create or replace function fencepost.flow_inbox_trim(
   p_flow text, p_source text, p_resource text, p_token bigint, p_upto bigint, p_limit integer
 ) returns bigint

@@ -1,6 +1,6 @@
--- Late records of flows: those that came when all their windows were closed. Counted with the commit that passes them by.
+-- Late records of flows: those that arrived after all their windows were closed. Counted in the commit that skips them.
 
--- Count late records of a task, and keep the newest five in words. Called inside the transaction of the task's commit; fenced by
+-- Count late records of a task, and keep the newest five as text. Called inside the transaction of the task's commit; fenced by
 -- its lease. Served by the primary key.
 create or replace function fencepost.flow_count_late(p_resource text, p_token bigint, p_records bigint, p_samples jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp

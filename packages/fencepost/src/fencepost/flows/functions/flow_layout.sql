@@ -1,8 +1,8 @@
--- The stateful steps of a flow: whether a graph accounts for all state that is stored, and how they became what they are.
+-- The stateful steps of a flow: whether a graph accounts for all stored state, and the history of the steps.
 
--- Whether the state of one step is that of another: of the same kind, over the same windows, and under a derived name with the same
--- function, where one Python took both fingerprints. A name that a person gave (or a rename) is his word for the function. Another version
--- of the state has a migration, which the worker looks for.
+-- Whether one step can use the state of another: it has the same kind, the same windows, and under a derived name the same function,
+-- where the same version of Python took both fingerprints. A given name (or a rename) declares that the function is the same. Another
+-- version of the state has a migration, which the worker looks up.
 create or replace function fencepost._flow_step_changed(p_stored jsonb, p_given jsonb, p_said boolean) returns text
 language sql immutable
 as $$
@@ -15,9 +15,9 @@ as $$
   end
 $$;
 
--- What the stateful steps of a plan mean for those that are stored: which are renamed, which are dropped, and which the plan does not
--- account for. A rename counts where the old name is stored and the new one is not, and a drop where it is needed: both may stay in the code.
--- p_same: the plan is that of the version before, which counted steps by their order; each has that name as its place.
+-- What the stateful steps of a plan mean for the stored ones: which are renamed, which are dropped, and which the plan does not
+-- account for. A rename counts where the old name is stored and the new one is not, and a drop where it is needed: both may stay in the
+-- code. p_same: the plan is that of the previous version, which numbered steps by their order; each has that name as its place.
 create or replace function fencepost._flow_steps_fit(p_stored jsonb, p_plan jsonb, p_same boolean) returns jsonb
 language plpgsql immutable
 as $$
@@ -58,7 +58,7 @@ begin
     where not p_stored ? g.key and not exists (select 1 from jsonb_each_text(v_renamed) r where r.value = g.key)));
 end $$;
 
--- The names of the version before: what its plan shows of steps with state.
+-- The names in the previous version: the steps with state that its plan shows.
 create or replace function fencepost._flow_steps_before(p_plan jsonb) returns jsonb
 language sql immutable
 as $$
@@ -67,7 +67,7 @@ as $$
   where n ->> 'section' = 'body' and n ->> 'kind' in ('fold', 'stateful', 'process', 'dedup', 'lookup', 'join', 'window')
 $$;
 
--- Whether a plan is the one that is stored, by the names that the version before gave.
+-- Whether a plan is the stored one, by the names that the previous version gave.
 create or replace function fencepost._flow_is_same(p_stored jsonb, p_plan jsonb) returns boolean
 language sql immutable
 as $$
@@ -77,8 +77,8 @@ as $$
     from jsonb_array_elements(p_plan -> 'nodes') with ordinality n (node, place))
 $$;
 
--- Accept the stateful steps of a plan, or raise mismatch with those that it does not account for. Answers the layout that holds from now
--- on; another one than before ends the edition. Without a commit there is no state, and any steps are welcome. Called with the row of the
+-- Accept the stateful steps of a plan, or raise mismatch with those that it does not account for. Returns the layout that is valid from
+-- now on; a changed layout ends the edition. Without a commit there is no state, and any steps are accepted. Called with the row of the
 -- flow locked (p_flow), and for another layout under the lock that every open commit shares.
 create or replace function fencepost._flow_lay_out(p_flow fencepost.flow, p_plan jsonb, p_by text) returns bigint
 language plpgsql volatile
@@ -103,7 +103,7 @@ begin
   end if;
   if p_flow.layout > 0 and v_fit -> 'dropped' = '[]' and (select array_agg(k order by k) from jsonb_object_keys(v_stored) k)
       is not distinct from (select array_agg(k order by k) from jsonb_object_keys(v_steps) k) then
-    -- The same steps, with functions that somebody has edited under a name that he gave.
+    -- The same steps; functions of steps with a given name were edited.
     update fencepost.flow_layout l set steps = v_steps where l.flow = p_flow.name and l.layout = p_flow.layout and l.steps <> v_steps;
     return p_flow.layout;
   end if;

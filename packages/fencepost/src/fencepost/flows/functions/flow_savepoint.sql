@@ -1,7 +1,7 @@
--- Savepoints, and putting tasks back: to a savepoint, because a person says so, or to where a sink stands that has lost something.
+-- Savepoints, and moving tasks back: to a savepoint, on an operator's request, or to the checkpoint of a sink that has lost data.
 
--- The tasks that a flow of this shape commits in: its key groups, its partitions, or the one for all keys. None for a flow of before,
--- whose shape is not known until it registers again.
+-- The tasks in which a flow of this shape commits: its key groups, its partitions, or the one for all keys. None for a flow of the
+-- previous version, whose shape is not known until it registers again.
 create or replace function fencepost._flow_tasks(p_name text, p_shape jsonb) returns setof text
 language sql immutable
 as $$
@@ -15,9 +15,9 @@ as $$
 $$;
 
 -- Copy the newest committed checkpoint of every task under a name. No barrier: each task's commit is consistent by itself
--- with the frontier that it carries, and that is what a restore needs. A checkpoint whose sinks have not followed yet is left out: nobody
--- could tell later whether they did. A task that has committed nothing yet is in the savepoint too, as number 0: its beginning.
--- Answers the number of tasks. Raises duplicate for a name that is taken, and not_found when nothing is committed.
+-- with its frontier, and that is what a restore needs. A checkpoint whose sinks are not finished is left out: whether they finished
+-- could not be determined later. A task that has committed nothing yet is in the savepoint too, as number 0: its beginning.
+-- Returns the number of tasks. Raises duplicate for a name that is taken, and not_found when nothing is committed.
 create or replace function fencepost.flow_save(p_name text, p_savepoint text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -59,7 +59,7 @@ begin
   return v_count + v_begun;
 end $$;
 
--- Forget a savepoint; answers of how many tasks. Raises not_found.
+-- Delete a savepoint; returns how many tasks it held. Raises not_found.
 create or replace function fencepost.flow_drop(p_name text, p_savepoint text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -78,10 +78,11 @@ begin
   return v_count;
 end $$;
 
--- Put every task back to a savepoint: its rows become the newest checkpoints, whole chains and committed, and that it was a person's
--- wish is written down for the sinks. Numbers only grow: a sink that remembers one would pass over a lower one. What was stored and
--- not finished becomes begun again, so that recovery cancels it: its records come again. Refused with in_flight while anybody holds a
--- task. Takes the leases' row locks, in order of resource, so nobody acquires meanwhile, and the savepoint's, so nobody drops it.
+-- Restore every task to a savepoint: its rows become the newest checkpoints, whole chains and committed, and it is recorded for the
+-- sinks that an operator requested this. Numbers only grow: a sink that stores one would skip a lower one. A checkpoint that was stored
+-- and not finished becomes begun again, so that recovery cancels it: its records are read again. Raises in_flight while any task is
+-- held. Takes the leases' row locks, in order of resource, so that no lease is acquired meanwhile, and the savepoint's, so that it is
+-- not dropped.
 create or replace function fencepost.flow_restore(p_name text, p_savepoint text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -118,7 +119,7 @@ begin
     select t.resource, max(t.origin) as origin, coalesce(max(l.token), 1) as token from (
       select s.resource, s.number as origin from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
       union all
-      -- A task that the savepoint does not have begins anew, as one that it has at number 0: its checkpoints would be of another time.
+      -- A task that is not in the savepoint starts from the beginning, like one that is in it at number 0: its checkpoints are of another time.
       select f.resource, 0 from fencepost.flow_frontiers(p_name) f
     ) t left join fencepost.lease l on l.resource = t.resource
     group by t.resource order by t.resource
@@ -136,7 +137,7 @@ begin
       values (v_row.resource, v_number, v_task.token, 'committed', v_row.whole, v_row.frontier, v_row.state, v_now, v_now, v_now);
       v_count := v_count + 1;
     end loop;
-    -- In another database than the savepoint was made in, or after a restore from a backup, numbers may have begun anew.
+    -- In another database than that of the savepoint, or after a restore from a backup, numbers may have started again.
     insert into fencepost.flow_return (resource, number, origin, asked, at)
     values (v_task.resource, v_number, least(v_task.origin, v_number - 1), true, v_now);
   end loop;
@@ -144,8 +145,8 @@ begin
   return v_count;
 end $$;
 
--- After a restore the flow has the stateful steps of the savepoint: the next graph must account for those. Another layout than before ends
--- the edition, also for workers that were drained and go on.
+-- After a restore the flow has the stateful steps of the savepoint: the next graph must account for those. A changed layout ends
+-- the edition, also for workers that were drained and continue.
 create or replace function fencepost._flow_lay_back(p_name text, p_savepoint text, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -168,10 +169,10 @@ begin
   end if;
 end $$;
 
--- At which of its checkpoints a task stands for a sink that took p_position last. A sink that was never told of a restore stands at
--- what was restored, if it has all that the savepoint has: what a person wished is no loss. It does not have it if it took less, or
--- if the task was rewound since to before the savepoint and has gone only so far again. One that was never told of a rewind to just
--- where it is stands at the copy. Served by the primary key.
+-- The checkpoint of a task that corresponds to p_position, the last one that a sink took. For a sink that was not told of a restore it
+-- is the restored one, if the sink has everything that the savepoint has: a requested restore is no loss. The sink lacks something if it
+-- took less, or if its position was reached after the task was rewound to before the savepoint. For a sink that was not told
+-- of a rewind to exactly its position it is the copy. Served by the primary key.
 create or replace function fencepost.flow_stand(p_resource text, p_position bigint) returns bigint
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -192,8 +193,8 @@ begin
   return v_stand;
 end $$;
 
--- Put a task back to an older checkpoint of its own, because a sink has lost what came after it. Answers the new number;
--- raises not_found when that checkpoint is no longer kept. p_number 0 begins anew.
+-- Rewind a task to an older checkpoint of its own, because a sink has lost what came after it. Returns the new number;
+-- raises not_found when that checkpoint is no longer kept. p_number 0 starts from the beginning.
 create or replace function fencepost.flow_rewind(p_resource text, p_token bigint, p_number bigint) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,12 +1,12 @@
 """Rows in another PostgreSQL, replaced by key: the rows and the frontier are one transaction there.
 
-The values lie in the checkpoint before they are written, so that a repeat writes the same ones; and that
-database remembers the number of the last checkpoint that it took of each task, so that neither a repeat nor a
-zombie writes older rows over newer ones. Nothing is prepared: max_prepared_transactions may be 0.
+The values are stored in the checkpoint before they are written, so that a repeat writes the same ones; and
+that database stores the number of the last checkpoint that it took from each task, so that neither a repeat
+nor a zombie writes older rows over newer ones. Nothing is prepared: max_prepared_transactions may be 0.
 
-A worker that stands still in the middle of its transaction would keep its successor waiting for the row's
-lock, for as long as it stands. So sessions carry the name of their task, and whoever takes it over ends those
-before it.
+A worker that stalls in the middle of its transaction would block its successor on the row's lock for as long
+as it stalls. So sessions carry the name of their task, and a worker that takes the task over terminates the
+earlier sessions.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _MAKE_REJECTED = """
     create table if not exists fencepost_rejected
       (resource text primary key, number bigint not null, rejected jsonb not null)"""
 _MAY_MAKE = "select has_schema_privilege(current_schema(), 'CREATE'), current_schema(), current_user"
-# A login may end sessions of its own.
+# A role may terminate its own sessions.
 _END_OTHERS = """
     select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity
     where application_name = %s and usename = current_user and pid <> pg_backend_pid()"""
 _NAME_SESSION = "select set_config('application_name', %s, true)"
 _POSITION = "select number from fencepost_frontier where resource = %s"
-# The row's lock makes a zombie wait, and then it is not newer.
+# The row's lock makes a zombie wait; after that its number is no longer newer.
 _ADVANCE = """
     insert into fencepost_frontier as f (resource, number) values (%s, %s)
     on conflict (resource) do update set number = excluded.number where f.number < excluded.number
     returning number"""
-# What the last checkpoint had rejected, for a repeat: it writes nothing and so cannot find it out again.
+# What the last checkpoint rejected, for a repeat: a repeat writes nothing and so cannot find it out again.
 _REJECT = """
     insert into fencepost_rejected (resource, number, rejected) values (%s, %s, %s::jsonb)
     on conflict (resource) do update set number = excluded.number, rejected = excluded.rejected"""
@@ -52,8 +52,8 @@ _REJECTED = "select rejected::text from fencepost_rejected where resource = %s a
 
 
 class ExternalPostgres(StagedSink):
-    """Replaces rows by key in the database at `url`. The login must be allowed to make the table
-    fencepost_frontier (and fencepost_rejected, where rejected values are kept), or it is there.
+    """Replaces rows by key in the database at `url`. The login must be allowed to create the table
+    fencepost_frontier (and fencepost_rejected, where rejected values are kept), or the table must exist.
 
     All tasks of a worker share at most `connections` connections.
     """
@@ -129,14 +129,15 @@ class ExternalPostgres(StagedSink):
             return position
 
     async def restored(self, resource: str, number: int) -> None:
-        """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
+        """The database has everything up to this checkpoint, also after a rewind, which gives it a new
+        number."""
         async with self._pool.connection() as connection:
             await connection.execute(_ADVANCE, (resource, number))
 
 
 async def make_table(connection: Connection, name: str, statement: Any, rights: str) -> None:
-    """Make a table of the sink's own, unless it is there. A login that may not is told what helps."""
-    # A login that may not make tables may not say "if not exists" either.
+    """Create a table of the sink, unless it exists. Without the privilege, the error names the remedy."""
+    # A login that may not create tables may not use "if not exists" either.
     if await _answers(connection, "select to_regclass(%s) is not null", (name,)):
         return
     may, schema, login = await _row(connection, _MAY_MAKE)
@@ -149,13 +150,13 @@ async def make_table(connection: Connection, name: str, statement: Any, rights: 
 
 
 def _found(values: Sequence[Any], rejected: Sequence[Rejection]) -> list[tuple[int, str]]:
-    """Rejections as the places of their values."""
+    """Rejections as the indexes of their values."""
     places = {id(value): at for at, value in enumerate(values)}
     return [(places[id(each.value)], each.error.replace("\0", "\ufffd")) for each in rejected]
 
 
 def _session_of(resource: str) -> str:
-    """The name of an application has at most 63 bytes, and a resource up to 512."""
+    """The application name of a task's sessions: it has at most 63 bytes, and a resource up to 512."""
     return f"fencepost:{hashlib.sha256(resource.encode()).hexdigest()[:32]}"
 
 

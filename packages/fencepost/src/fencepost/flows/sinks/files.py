@@ -1,4 +1,4 @@
-"""Files: written aside, and renamed into place when their checkpoint is durable. One file a commit."""
+"""Files: written to a temporary name, and renamed when their checkpoint is durable. One file per commit."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ STAGING = ".staging"
 
 
 class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
-    """Files that appear whole or not at all. A kind says how its values are written.
+    """Files that appear complete or not at all. A subclass defines how its values are written.
 
-    A file's name has the task, the checkpoint's number and the token, so that nothing is ever overwritten.
+    A file's name contains the task, the checkpoint's number and the token, so that nothing is ever
+    overwritten.
     """
 
     suffix: str
@@ -44,11 +45,11 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
     @abstractmethod
     def convert(self, values: Sequence[Any]) -> Sequence[Any]:
-        """What a file holds of these values: rows, or lines. Raises for a value that no file can hold."""
+        """Convert values to what a file holds: rows, or lines. Raises for a value that no file can hold."""
 
     @abstractmethod
     def write_file(self, path: Path, values: Sequence[Any]) -> None:
-        """Write what `convert` has made."""
+        """Write the result of `convert`."""
 
     async def open(self, place: FlowContext) -> None:
         staging = self._directory / STAGING
@@ -73,7 +74,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
         await self.invoke_many([value], txn)
 
     async def invoke_many(self, values: Sequence[Any], txn: dict[str, Any]) -> Rejections:
-        """Of what cannot be converted, halves are tried until it is known which values it is."""
+        """Values that cannot be converted together are halved until each unconvertible value is found."""
         made = self._values.setdefault(txn["name"], [])
         rejected: list[Rejection] = []
         waiting: list[Sequence[Any]] = [values] if values else []
@@ -117,7 +118,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
         self._staged(txn).unlink(missing_ok=True)
 
     async def restored(self, resource: str, number: int) -> None:
-        """What is staged for this task now was never recorded, or is of a zombie."""
+        """Files that are staged for this task now were never recorded, or belong to a zombie."""
         for left in (self._directory / STAGING).glob(f"{_stem(resource)}-*"):
             left.unlink(missing_ok=True)
 
@@ -126,7 +127,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
 
 class JsonLines(StagedFiles):
-    """One JSON document a line."""
+    """One JSON document per line."""
 
     suffix = "jsonl"
 
@@ -149,7 +150,8 @@ class JsonLines(StagedFiles):
 
 
 class ParquetFiles(StagedFiles):
-    """One row a value. `row` makes a mapping by column of each; `schema` is pyarrow's, or found from them.
+    """One row per value. `row` makes a mapping by column of each; `schema` is a pyarrow schema, or is
+    inferred.
 
     Without a schema the columns of a file are those of its first row, and two files may disagree about types.
     """
@@ -187,7 +189,7 @@ class ParquetFiles(StagedFiles):
 
 
 def arrow_library(module: str) -> Any:
-    """pyarrow, which has no types of its own and is an extra."""
+    """Import pyarrow, which has no type stubs and is an optional extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
@@ -195,7 +197,7 @@ def arrow_library(module: str) -> Any:
 
 
 def _stem(resource: str) -> str:
-    """The resource as part of a file's name, and a digest, because two may look the same."""
+    """The resource as part of a file's name, with a digest, because two may look the same."""
     digest = hashlib.sha256(resource.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9]+', '-', resource)[:80].strip('-')}-{digest}"
 

@@ -1,8 +1,8 @@
 """HTTP requests with an idempotency key, for a service that honours it.
 
-What fails is one request, and what is repeated is that request: the same key with the same body, over
-connections that are kept. A repeat of the whole checkpoint, after an error that lasted, passes over what this
-process knows to be done.
+When a request fails, only that request is repeated: the same key with the same body, over kept-alive
+connections. A repeat of the whole checkpoint, after a persistent error, skips the requests that this process
+knows to be done.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, 
 from fencepost.tracing import TRACEPARENT, current_place
 
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-"""It is at it already, has no room, or broke: the same request may succeed."""
+"""The service is executing the key, is overloaded, or failed: the same request may succeed later."""
 REJECTS = frozenset({400, 412, 413, 415, 422, 451})
-"""About this body, for ever. That a login, a path or a method is wrong is said by others, of every body."""
+"""The service will never accept this body. Other statuses report a wrong login, path or method, for any
+body."""
 TRIES_MAX = 10
 WAIT_SECONDS_MAX = 30.0
 ANSWER_LENGTH = 4_000
 
 
 class Verdict(Enum):
-    """What an answer means for its request."""
+    """What a response means for its request."""
 
     DONE = "done"
     AGAIN = "again"
@@ -61,7 +62,7 @@ def verdict_of(status: int, rejects: Collection[int] = REJECTS) -> Verdict:
 
 
 def wait_seconds(tries: int, retry_after: str = "") -> float:
-    """How long to wait after so many tries: what the service asks for, or twice as long each time."""
+    """How long to wait after `tries` tries: what the service asks for, or twice as long each time."""
     asked = retry_after.strip()
     named = float(asked) if asked.isascii() and asked.isdigit() else 0.0
     return min(named or 0.1 * 2.0**tries, WAIT_SECONDS_MAX)
@@ -73,13 +74,13 @@ def as_list(values: Sequence[Any]) -> bytes:
 
 
 class Lot(NamedTuple):
-    """Values that go with one request, and the place of the first of them in the checkpoint."""
+    """Values that are sent in one request, and the index of the first of them in the checkpoint."""
 
     start: int
     values: Sequence[Any]
 
     def key(self, checkpoint: CheckpointId) -> str:
-        """Names these values for ever: another lot of the same checkpoint has another key."""
+        """Names these values permanently: another lot of the same checkpoint has another key."""
         if len(self.values) == 1:
             return as_record(self.values[0], checkpoint, self.start).id
         last = self.start + len(self.values) - 1
@@ -91,20 +92,20 @@ class Lot(NamedTuple):
 
 
 class HttpSink(StagedSink):
-    """One request a value, or with `batch=` one for so many. A repeat has the same Idempotency-Key and the
-    same body.
+    """One request per value, or with `batch=` one per that many values. A repeat has the same
+    Idempotency-Key and the same body.
 
-    `honours_keys` is your word that the service executes a key once, also when it comes again after hours.
-    A reply that is lost, and a service that has no room, is at it already or breaks (408, 409, 425, 429, 500,
-    502, 503, 504), cost that one request again, after Retry-After. Some say 409 for a key that they have
-    executed: `already_done` tells these by the body of the answer. A body that the service will never take
-    (`rejects`: 400, 412, 413, 415, 422 and 451) is what `on_reject` is for. Whatever else it answers is about
-    every request, as a wrong login is, and stops the task.
+    `honours_keys` declares that the service executes a key once, also when it is sent again after hours. A
+    lost response, and a service that is overloaded, still executing the key, or failing (408, 409, 425, 429,
+    500, 502, 503, 504), repeat only that request, after Retry-After. Some services return 409 for a key that
+    they have executed: `already_done` recognises these by the body of the response. A body that the service
+    will never take (`rejects`: 400, 412, 413, 415, 422 and 451) is handled by `on_reject`. Any other status
+    concerns every request, as a wrong login does, and stops the task.
 
-    A batch that is rejected is sent in halves until it is known which value it is, so the service must take
-    all of a batch or nothing of it. One that takes a part tells so: `rejected_in` reads the places of the
-    rejected values, and why, from the body of a successful answer. At most `concurrency` requests, over as
-    many connections, are under way for all tasks of a worker.
+    A batch that is rejected is sent in halves until the rejected value is found, so the service must take all
+    of a batch or nothing of it. For a service that takes a part, `rejected_in` reads the indexes of the
+    rejected values, and the reasons, from the body of a successful response. At most `concurrency` requests,
+    over as many connections, are in flight for all tasks of a worker.
     """
 
     def __init__(
@@ -156,8 +157,8 @@ class HttpSink(StagedSink):
             await client.close()
 
     async def begin(self, checkpoint: CheckpointId) -> Json:
-        """How many values go with one request lies in the checkpoint: a repeat by a newer version of the code
-        cuts them as the first try did, or keys would carry two bodies."""
+        """The number of values per request is stored in the checkpoint: a repeat by a newer version of the
+        code splits them as the first try did; otherwise one key would have two bodies."""
         return {"batch": self._batch} if self._batch > 1 else None
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
@@ -168,7 +169,7 @@ class HttpSink(StagedSink):
         return await self._deliver(checkpoint, values, self._batch)
 
     async def _deliver(self, checkpoint: CheckpointId, values: Sequence[Any], size: int) -> Rejections:
-        """All lots, so many at once. After one that fails for good no other is begun."""
+        """Send all lots, `concurrency` at once. After a lot that fails permanently no other is begun."""
         delivery = _Delivery(checkpoint, self._done_of(checkpoint), _traced())
         gate = self._gate = self._gate or asyncio.Semaphore(self._concurrency)
         failures: list[FlowError] = []
@@ -186,12 +187,13 @@ class HttpSink(StagedSink):
         lots = [Lot(start, values[start : start + size]) for start in range(0, len(values), size)]
         await asyncio.gather(*map(settle, lots))
         if failures:
-            # The task begins again, with the same keys and the same bodies.
+            # The task starts again, with the same keys and the same bodies.
             raise failures[0]
         return [each for _, each in sorted(rejected, key=lambda pair: pair[0])]
 
     async def _settle(self, delivery: _Delivery, lot: Lot) -> list[tuple[int, Rejection]]:
-        """Until the service has every value of the lot but those that it rejects, with their places."""
+        """Send until the service has every value of the lot except those that it rejects; return these with
+        their indexes."""
         rejected: list[tuple[int, Rejection]] = []
         waiting = [lot]
         while waiting:
@@ -207,8 +209,8 @@ class HttpSink(StagedSink):
         return rejected
 
     async def _settle_one(self, delivery: _Delivery, lot: Lot) -> Mapping[int, Rejection] | Rejection | None:
-        """The rejected values of a lot that was taken; the rejection of a single value; None for a lot of
-        which it is not known."""
+        """Return the rejected values of a lot that was taken; the rejection of a single value; None for a
+        lot whose rejected values are not known."""
         single = len(lot.values) == 1
         try:
             body = self._body(lot)
@@ -233,8 +235,8 @@ class HttpSink(StagedSink):
         return rejected
 
     def _body(self, lot: Lot) -> bytes:
-        """Of IdempotentRecords the values: their ids are the keys of their requests, or within a batch your
-        `encode_batch` sees to them."""
+        """The request body. For an IdempotentRecord it holds the value: the id is the key of the request;
+        within a batch `encode_batch` handles the ids."""
         if len(lot.values) > 1:
             return self._encode_batch(lot.values)
         record = IdempotentRecord[Any].of(lot.values[0])
@@ -253,8 +255,8 @@ class HttpSink(StagedSink):
         }
 
     async def _answered(self, key: str, body: bytes, traced: Mapping[str, str]) -> Reply:
-        """The answer that settles the request, after as many tries as it takes. Raises FlowError for one that
-        is about every request, and when tries are at their end."""
+        """Return the response that settles the request, after as many tries as it takes. Raises FlowError
+        for one that concerns every request, and when the tries are used up."""
         request = Request(self._method, self._url, {**traced, **self._headers, "Idempotency-Key": key}, body)
         trouble = ""
         for tries in range(TRIES_MAX):
@@ -294,7 +296,7 @@ class HttpSink(StagedSink):
         return reply.status == 409 and self._already_done is not None and self._already_done(reply.body)
 
     def _done_of(self, checkpoint: CheckpointId) -> set[bytes]:
-        """What this process knows to be done of a checkpoint. Of a task there is one at a time."""
+        """What this process knows to be done of a checkpoint. A task has one checkpoint at a time."""
         known = self._done.get(checkpoint.resource)
         if known is None or known[0] != checkpoint.number:
             known = self._done[checkpoint.resource] = (checkpoint.number, set[bytes]())
@@ -308,7 +310,7 @@ class _Delivery(NamedTuple):
 
 
 class _Unsendable(Exception):
-    """No request can be made of it: a line break in its key, say."""
+    """The value cannot be sent as a request: for example, its key contains a line break."""
 
 
 def _traced() -> Mapping[str, str]:

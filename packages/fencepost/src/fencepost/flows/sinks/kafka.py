@@ -1,8 +1,8 @@
 """A Kafka topic as a sink: the records and the frontier in one transaction of Kafka.
 
-A process cannot take up the transaction of another, so nothing is prepared: the values lie in the
-checkpoint, and the transaction that writes them also writes which checkpoint they were of, into a topic
-beside. Opening a producer under the name of a task fences the one before it.
+A process cannot resume the transaction of another, so nothing is prepared: the values are stored in the
+checkpoint, and the transaction that writes them also writes the number of their checkpoint to a separate
+frontier topic. Opening a producer under the name of a task fences the previous one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PRODUCERS = 200
 MESSAGE_BYTES_MAX = 1_000_000
 """The client's own default for message.max.bytes."""
 HEAD_BYTES = 512
-"""What the client counts beside key and value, at most."""
+"""The maximum overhead that the client counts in addition to key and value."""
 
 
 class KafkaSink(StagedSink):
-    """Writes each value as a message; `key` says under which key. Readers must read committed messages only.
+    """Writes each value as a message; `key` gives its key. Consumers must read committed messages only.
 
-    `frontier_topic` has one partition, and should be compacted: its newest message for a task is what counts.
-    Each task has a producer of its own, since its name is what fences the one before it: at most `producers`.
+    `frontier_topic` has one partition, and should be compacted: only its newest message for a task counts.
+    Each task has its own producer, because the producer's name fences the previous one: at most `producers`.
     """
 
     numbered = True
@@ -74,7 +74,7 @@ class KafkaSink(StagedSink):
         self._producers.clear()
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
-        # Before Kafka is asked, so that a repeat, which is passed over, answers the same.
+        # Before the call to Kafka, so that a repeat, which is skipped, returns the same rejections.
         messages, rejected = converted(values, self._message)
         if rejected and self.on_reject == STOP:
             return rejected
@@ -97,7 +97,7 @@ class KafkaSink(StagedSink):
         return body, key
 
     async def position(self, resource: str) -> int | None:
-        """Fence whoever wrote for this task before, then read what is committed: nothing can follow it."""
+        """Fence the previous producer of this task, then read what is committed: nothing can follow it."""
         await asyncio.to_thread(self._open_producer, resource)
         mark = await asyncio.to_thread(self._mark, resource)
         found = await asyncio.to_thread(self._read_frontier, resource, mark)
@@ -125,14 +125,14 @@ class KafkaSink(StagedSink):
             producer.produce(self._frontier_topic, str(number).encode(), key=resource.encode(), partition=0)
             producer.commit_transaction(ANSWER_SECONDS)
         except BaseException:
-            # The next position() opens another producer, which ends whatever is left of this one.
+            # The next position() opens another producer, which aborts any open transaction of this one.
             self._producers.pop(resource, None)
             self._positions.pop(resource, None)
             raise
 
     def _mark(self, resource: str) -> int:
-        """Write a message, and answer where. A reader of committed messages gets nothing behind an open
-        transaction, of whichever task: when it gets this one, it has got everything before it."""
+        """Write a message, and return its offset. A reader of committed messages gets nothing after an open
+        transaction, of any task: when it gets this message, it has got everything before it."""
         marks: list[int] = []
 
         def delivered(_: Any, message: Any) -> None:
@@ -143,7 +143,7 @@ class KafkaSink(StagedSink):
         producer.produce(
             self._frontier_topic,
             b"0",
-            # Not under the name of the task: a compacted topic keeps the newest message only.
+            # Not under the name of the task: a compacted topic keeps only the newest message.
             key=f"{resource}/mark".encode(),
             partition=0,
             on_delivery=delivered,
@@ -163,7 +163,7 @@ class KafkaSink(StagedSink):
             }
         )
         try:
-            # Not offset 0: where that is gone, the client would go on at the end, past the mark.
+            # Not offset 0: if that offset is gone, the client would continue at the end, past the mark.
             partition = kafka.TopicPartition(self._frontier_topic, 0, kafka.OFFSET_BEGINNING)
             consumer.assign([partition])
             newest = 0
@@ -176,7 +176,7 @@ class KafkaSink(StagedSink):
                         return newest or self._never_written(consumer, partition)
                     if message.key() == resource.encode():
                         newest = max(newest, int(message.value()))
-            # What was not read to its end may hold a newer one: to go on would repeat it.
+            # The part that was not read may hold a newer number: to continue would repeat it.
             raise FlowError(
                 f"{self._frontier_topic} could not be read to its end in {ANSWER_SECONDS:g} s: a transaction "
                 "of another task is open there. Kafka ends it after its transaction.timeout.ms."
@@ -185,8 +185,8 @@ class KafkaSink(StagedSink):
             consumer.close()
 
     def _never_written(self, consumer: Any, partition: Any) -> int:
-        """Nothing, if the topic is whole. What retention has removed may have been the frontier, while the
-        records are there: to begin anew would double them."""
+        """Return 0 if the topic is complete. Messages that retention has removed may have included the
+        frontier, while the records still exist: to start from the beginning would duplicate them."""
         begins, _ = consumer.get_watermark_offsets(partition, ANSWER_SECONDS)
         if begins > 0:
             raise StartRefused(

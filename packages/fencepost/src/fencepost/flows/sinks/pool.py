@@ -1,4 +1,4 @@
-"""Connections of one sink to a database elsewhere: at most so many, shared by all tasks of the worker."""
+"""Connections of one sink to an external database: a bounded number, shared by all tasks of the worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROOM = """
 
 
 class SinkPool:
-    """A task that finds none free waits: it has a lease, which is renewed meanwhile, and no deadline."""
+    """A task that finds no free connection waits without a deadline: its lease is renewed meanwhile."""
 
     def __init__(self, sink: str, url: str, connections: int) -> None:
         if connections < 1:
@@ -35,12 +35,12 @@ class SinkPool:
         self._taken: dict[Connection, asyncio.Semaphore] = {}
 
     async def examine(self) -> None:
-        """Raise StartRefused if the server would not give this sink so many."""
+        """Raise StartRefused if the server does not allow this sink that many connections."""
         async with self.connection() as connection:
             row: Any = await (await connection.execute(_ROOM)).fetchone()
         limits = dict(zip(("its server", "its login", "its database"), row, strict=True))
         for what, limit in limits.items():
-            # -1 is no limit.
+            # -1 means no limit.
             if 0 <= limit < self._bound:
                 raise StartRefused(
                     f"{self._sink} may open {self._bound} connections, and {what} allows {limit}. Give the "
@@ -58,14 +58,14 @@ class SinkPool:
         try:
             yield connection
         except psycopg.OperationalError:
-            # The server has gone, or has ended us: what rests here is as dead.
+            # The server is gone, or has terminated the session: the idle connections are dead too.
             await self._part()
             raise
         finally:
             await self.give_back(connection)
 
     async def take(self) -> Connection:
-        """A connection outside any transaction. Whoever takes it gives it back."""
+        """Return a connection outside any transaction. The caller must give it back."""
         gate = self._gate = self._gate or asyncio.Semaphore(self._bound)
         await gate.acquire()
         try:
@@ -85,7 +85,7 @@ class SinkPool:
     async def give_back(self, connection: Connection) -> None:
         gate = self._taken.pop(connection)
         try:
-            # Not into a pool that was closed meanwhile.
+            # Do not return it to a pool that was closed meanwhile.
             if gate is self._gate and connection.info.transaction_status is TransactionStatus.IDLE:
                 self._idle.append(connection)
             else:

@@ -30,14 +30,14 @@ RowOf = Callable[[Any], Sequence[Any]]
 
 
 def as_row(value: Any) -> Sequence[Any]:
-    """A tuple or a list is a row; anything else is a row of one."""
+    """A tuple or a list is a row; any other value is a row of one column."""
     return value if isinstance(value, tuple | list) else (value,)  # pyright: ignore[reportUnknownVariableType]
 
 
 def is_rejection(error: Exception) -> bool:
-    """Whether an error is about one value: its row cannot be made, or the database will never take it."""
+    """Whether an error concerns one value: its row cannot be made, or the database will never take it."""
     if isinstance(error, psycopg.ProgrammingError):
-        # The driver's own word: it knows no type of the database for the value.
+        # Raised by the driver: it knows no database type for the value.
         return error.sqlstate is None
     refused = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
     return isinstance(error, (*refused, Rejected, InvalidInput, *UNFIT))
@@ -49,11 +49,11 @@ async def sift(
     take: Callable[[Sequence[Any]], Awaitable[Any]],
     on_reject: OnReject,
 ) -> Rejections:
-    """Take the values within the transaction of the connection; answers those that it will never take.
+    """Write the values within the transaction of the connection; return those that it will never take.
 
-    Each try has a savepoint of its own, and what fails is halved until it is one value: a rejection costs so
-    many tries as the number of values has binary digits. Nothing of this is done where a rejection stops the
-    task. Constraints that are deferred speak at the commit, and stop the task.
+    Each try has its own savepoint, and values that fail are halved until one is left: a rejection costs about
+    log2(number of values) tries. None of this is done where a rejection stops the task. Deferred constraints
+    are checked at the commit, and stop the task.
     """
     if on_reject == STOP:
         await take(values)
@@ -77,7 +77,7 @@ async def sift(
 
 
 class Append:
-    """Rows that are appended with COPY."""
+    """Appends rows with COPY."""
 
     def __init__(self, table: Table, row: RowOf) -> None:
         self._row = row
@@ -119,7 +119,7 @@ class PostgresRows(TransactionalSink):
 
 
 class Merge:
-    """Rows that replace rows by key: copied into a temporary table and merged with one statement.
+    """Replaces rows by key: rows are copied into a temporary table and merged with one statement.
 
     That is many times faster than row by row. Of several values of one key only the last is written.
     """
@@ -147,7 +147,7 @@ class Merge:
         )
 
     async def write(self, connection: psycopg.AsyncConnection[Any], values: Sequence[Any]) -> None:
-        """Within a transaction of the connection."""
+        """Write the values within a transaction of the connection."""
         rows = {tuple(row[: self._width]): row for row in map(self._row, values)}
         async with connection.cursor() as cursor:
             await cursor.execute(self._stage)
@@ -155,7 +155,7 @@ class Merge:
                 for row in rows.values():
                     await copy.write_row([_stored(cell) for cell in row])
             await cursor.execute(self._merge)
-            # A second sink of the flow stages under the same name.
+            # A second sink of the flow uses the same name for its staging table.
             await cursor.execute("drop table pg_temp.fencepost_staged")
 
 
@@ -219,5 +219,5 @@ def _names(columns: Sequence[str]) -> sql.Composed:
 
 
 def _stored(cell: Any) -> Any:
-    """Documents become jsonb; what COPY knows stays as it is."""
+    """Convert documents to jsonb; leave types that COPY knows unchanged."""
     return Jsonb(cell) if isinstance(cell, dict | list) else cell

@@ -1,10 +1,10 @@
-"""Sinks in Redis. Each is as durable as that Redis is, and no more.
+"""Sinks in Redis. Each is only as durable as that Redis.
 
-The values of a commit lie in the checkpoint before they are written, so that a repeat writes the same
-ones; and the script that writes them also writes down which checkpoint they were of, so that a repeat
-writes nothing. Redis loses its newest writes when it is restarted without an append-only file: then its
-frontier is behind the checkpoint, or behind what this process has seen of it, and the task goes back to where
-Redis stands.
+The values of a commit are stored in the checkpoint before they are written, so that a repeat writes the same
+ones; and the script that writes them also records their checkpoint, so that a repeat writes nothing. Redis
+loses its newest writes when it is restarted without an append-only file: then its frontier is behind the
+checkpoint, or behind what this process has seen of it, and the task goes back to the checkpoint that Redis
+has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def as_bytes(value: Any) -> bytes:
 
 
 class RedisScriptSink(StagedSink):
-    """What is written by one script, which also writes down the checkpoint that it was of."""
+    """Writes values with one script, which also records their checkpoint."""
 
     numbered = True
     script: ClassVar[str]
@@ -54,7 +54,7 @@ class RedisScriptSink(StagedSink):
 
     @property
     def kind(self) -> Kind:
-        """What lies under the key."""
+        """The Redis type of the key."""
         return "list"
 
     async def open(self, place: FlowContext) -> None:
@@ -70,7 +70,8 @@ class RedisScriptSink(StagedSink):
             )
 
     async def close(self) -> None:
-        """When nobody uses it any more: two workers of one process may share a sink."""
+        """Close the connection after the last user has closed: two workers of one process may share a
+        sink."""
         self._users = max(0, self._users - 1)
         if self._redis is not None and self._users == 0:
             client, self._redis = self._redis, None
@@ -82,16 +83,16 @@ class RedisScriptSink(StagedSink):
         return None if held is None else int(held)
 
     async def restored(self, resource: str, number: int) -> None:
-        """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
+        """Redis has everything up to this checkpoint, also after a rewind, which gives it a new number."""
         await self.deliver(CheckpointId(resource, 0, number), ())
 
 
 class RedisSink(RedisScriptSink):
-    """A list, set, hash or stream, with its frontier beside it in one script.
+    """A list, set, hash or stream, written together with its frontier in one script.
 
-    A hash takes (field, value) pairs. `frontier_key` is derived from `key` so that both lie in one slot.
-    `acknowledges` is a source with a group on the same Redis: the script acknowledges its entries too. Behind
-    key groups nobody but the source knows what all of them have taken, and acknowledges it.
+    A hash takes (field, value) pairs. `frontier_key` is derived from `key` so that both are in one slot.
+    `acknowledges` is a source with a group on the same Redis: the script acknowledges its entries too. With
+    key groups only the source knows what all groups have taken, and it acknowledges the entries.
     """
 
     script = "take.lua"
@@ -133,7 +134,7 @@ class RedisSink(RedisScriptSink):
         await super().open(place)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
-        # Before Redis is asked, so that a repeat, which Redis passes over, answers the same.
+        # Before the call to Redis, so that a repeat, which Redis skips, returns the same rejections.
         made, rejected = converted(values, self._cells)
         if rejected and self.on_reject == STOP:
             return rejected
@@ -163,7 +164,7 @@ class RedisSink(RedisScriptSink):
         return as_bytes(name), self._encode(content)
 
     def _acknowledged(self, checkpoint: CheckpointId) -> dict[str, Offset]:
-        """How far each stream is taken with this checkpoint."""
+        """The offset that each stream reaches with this checkpoint."""
         if self._source is None or "/group/" in checkpoint.resource:
             return {}
         reached = checkpoint.reached
@@ -173,8 +174,8 @@ class RedisSink(RedisScriptSink):
 class RedisIdempotentList(RedisScriptSink):
     """A list that takes each record once, and of two IdempotentRecords with one id only the first.
 
-    That a repeat after a crash changes nothing rests on the frontier, however late it comes. Ids are
-    remembered for `ttl_seconds`: they keep out what the source itself has twice.
+    The frontier guarantees that a repeat after a crash changes nothing, however late it is. Ids are kept for
+    `ttl_seconds`: they filter duplicates in the source itself.
     """
 
     script = "take_once.lua"
@@ -233,14 +234,14 @@ class RedisIdempotentList(RedisScriptSink):
 
 
 def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRecord[Any]:
-    """The record's own id, also when it comes out of a checkpoint; or one that its place gives it for
-    ever."""
+    """The record with its own id, also when it is read from a checkpoint; or with a permanent id derived
+    from its place."""
     record = IdempotentRecord[Any].of(value)
     return record or IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", value)
 
 
 def beside(what: str, key: str) -> str:
-    """A key of its own for each key, in the same slot of a cluster: that hashes what stands in braces."""
+    """Derive one more key for a key, in the same cluster slot: a cluster hashes the part in braces."""
     start = key.find("{")
     end = key.find("}", start + 1)
     return f"fencepost:{what}:{key}" if 0 <= start < end - 1 else f"fencepost:{what}:{{{key}}}"

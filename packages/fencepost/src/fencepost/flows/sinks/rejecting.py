@@ -1,8 +1,8 @@
-"""Values that a sink cannot take, now or ever: what becomes of them is the user's choice, `on_reject=`.
+"""Values that a sink can never take: the user chooses what happens to them with `on_reject=`.
 
-A sink answers rejections. What follows is decided in one place, the committer: `"stop"`, the default, stops
-the task with an error that names the value; `DeadLetters(name)` keeps the values in the table of dead
-letters, in the transaction that passes them by, and goes on.
+A sink returns rejections. The committer alone decides what follows: `"stop"`, the default, stops the task
+with an error that names the value; `DeadLetters(name)` stores the values in the table of dead letters, in the
+transaction that skips them, and continues.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from fencepost.flows.errors import FlowError
 
 T = TypeVar("T")
-# What functions of users raise for a value that they cannot convert.
+# What user functions raise for a value that they cannot convert.
 UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Keep what a sink rejects under a name; `fencepost flows replay` gives it to the sink again.
+    """Store what a sink rejects under a name; `fencepost flows replay` gives it to the sink again.
 
-    Values are kept as plain data; `value` is the type that each is made again. Behind `key_by` in event time
-    nothing can come back: there say `replays=False`, and they are kept and shown only.
+    Values are stored as plain data; `value` is the type that each is converted to for the replay. After
+    `key_by` in event time nothing can be replayed: pass `replays=False` there, and values are only stored and
+    shown.
     """
 
     name: str
@@ -36,8 +37,7 @@ STOP: Literal["stop"] = "stop"
 
 
 class Rejection(NamedTuple):
-    """A value that the sink will not take, however often it is asked: why, what was sent, what was
-    answered."""
+    """A value that the sink will never take: why, what was sent, and what the response was."""
 
     value: Any
     error: str
@@ -49,8 +49,8 @@ Rejections = Sequence[Rejection] | None
 
 
 class Rejected(FlowError):
-    """Raised by a function that makes a row, a body or a message of one value, or by `invoke`: this value
-    can never be taken."""
+    """Raised by a function that converts one value to a row, a body or a message, or by `invoke`: this
+    value can never be taken."""
 
     def __init__(self, error: str, *, body: bytes | None = None, answer: str | None = None) -> None:
         super().__init__(error)
@@ -59,13 +59,14 @@ class Rejected(FlowError):
 
 
 def rejection(value: Any, error: Exception) -> Rejection:
-    """What an exception says of one value."""
+    """Make a rejection of one value from an exception."""
     words = str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"
     return Rejection(value, words, getattr(error, "body", None), getattr(error, "answer", None))
 
 
 def converted(values: Sequence[Any], convert: Callable[[Any], T]) -> tuple[list[T], list[Rejection]]:
-    """Each value converted by a function of the user, and the values that it cannot convert."""
+    """Convert each value with a user function; return the results and the rejections of values that it
+    cannot convert."""
     made: list[T] = []
     rejected: list[Rejection] = []
     for value in values:

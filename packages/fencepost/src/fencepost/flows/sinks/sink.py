@@ -1,6 +1,6 @@
-"""What a sink is to the runtime: a promise, and hooks around a commit.
+"""The interface between a sink and the runtime: a guarantee, and hooks around a commit.
 
-One commit of one task goes through them in this order. Every hook may be repeated after a crash.
+One commit of one task calls them in this order. Every hook may be repeated after a crash.
 
     begin      a two-phase sink names its transaction; the handle is recorded
     prepare    it receives the values and prepares them
@@ -8,7 +8,7 @@ One commit of one task goes through them in this order. Every hook may be repeat
     finish     after that transaction is durable, also in recovery
     cancel     for a transaction that was begun and never became durable
 
-A hook that takes values may answer those that the sink will never take (`rejecting.Rejection`).
+A hook that takes values may return those that the sink will never take (`rejecting.Rejection`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from fencepost.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class CheckpointId:
-    """Names one checkpoint of one task for ever: the token keeps a zombie's apart from its successor's."""
+    """Names one checkpoint of one task permanently: the token distinguishes a zombie's checkpoint from its
+    successor's."""
 
     resource: str
     token: int
     number: int
     reached: Mapping[str, Offset | None] = field(default_factory=dict[str, "Offset | None"], compare=False)
-    """How far it takes the task in each sender, where that is known."""
+    """The offset that the checkpoint reaches in each sender, where that is known."""
 
     @property
     def text(self) -> str:
@@ -42,7 +43,7 @@ class CheckpointId:
 
 
 class Prepared(NamedTuple):
-    """The handle of a transaction that holds the values, but for those that were rejected."""
+    """The handle of a transaction that holds the values, except those that were rejected."""
 
     handle: Json
     rejections: Sequence[Rejection] = ()
@@ -56,36 +57,37 @@ class FlowContext:
     flow: str
     redis_url: str | None
     replay_seconds_max: float
-    """How long ago a record may have been delivered that is delivered again: lease, interval and drain."""
+    """The maximum age of a record that can be delivered again: lease, interval and drain."""
     interval_seconds: float
     drain_seconds: float
     lease: Lease | None = None
-    """Under which the unit works that a source is opened for."""
+    """The lease of the unit that a source is opened for."""
     tasks: int = 1
     """How many tasks of the flow commit: a worker that is alone has all of them."""
     bounded: bool = False
-    """Whether the flow is run until its sources have ended: then what waits for people does not wait."""
+    """Whether the flow runs until its sources have ended: then a source that waits for operators ends too."""
 
 
 class Sink:
-    """A sink. Subclass one of the kinds in `kinds`, not this."""
+    """A sink. Subclass one of the classes in `sink_types`, not this."""
 
     promise: Promise
     keyed: ClassVar[bool] = False
-    """Whether a later value of a key replaces an earlier one, so that only the last need be written."""
+    """Whether a later value of a key replaces an earlier one, so that only the last must be written."""
     staged: ClassVar[bool] = False
     """Whether the values themselves must be stored with the checkpoint until `finish` has delivered them."""
     two_phase: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
-    """Whether the sink remembers the last checkpoint that it took, and skips what is not newer."""
+    """Whether the sink stores the number of the last checkpoint that it took, and skips those that are not
+    newer."""
     on_reject: OnReject = STOP
-    """What becomes of a value that the sink will never take."""
+    """What happens to a value that the sink will never take."""
 
     async def open(self, place: FlowContext) -> None:
-        """Connect, and refuse what cannot work, with the remedy."""
+        """Connect; raise StartRefused, with the remedy, for a configuration that cannot work."""
 
     async def close(self) -> None:
-        """Give connections back."""
+        """Release connections."""
 
     async def begin(self, checkpoint: CheckpointId) -> Json:
         return None
@@ -94,16 +96,16 @@ class Sink:
         return Prepared(handle)
 
     async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
-        """Write within the commit."""
+        """Write within the commit transaction."""
         return None
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
-        """The checkpoint is durable: make its effects visible. A repeat changes nothing, and answers the
-        same rejections unless the sink has changed its mind."""
+        """The checkpoint is durable: make its effects visible. A repeat changes nothing, and returns the
+        same rejections unless the sink now decides otherwise."""
         return None
 
     async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
-        """As `finish`, by a task that has only what the checkpoint holds."""
+        """As `finish`, in a task that has only what the checkpoint holds."""
         return await self.finish(checkpoint, handle, values)
 
     async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of sinks that users write, each with the promise that its kind can keep."""
+"""The types of sinks that users write, each with the guarantee that it can keep."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class StagedSink(Sink):
     """Delivers values that are stored with the checkpoint first, so that a repeat delivers the same ones.
 
     `deliver` may be called again for the last checkpoint, with the same values in the same order; it must
-    then change nothing, and answer the same rejections. `as_record(value, checkpoint, place)` gives each
-    value a name that stays the same.
+    then change nothing, and return the same rejections. `as_record(value, checkpoint, place)` gives each
+    value an id that stays the same.
     """
 
     staged = True
@@ -48,11 +48,11 @@ class StagedSink(Sink):
 
 
 class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
-    """A sink with transactions of its own. `Txn` is a handle that JSON can hold; it lies in the checkpoint.
+    """A sink with its own transactions. `Txn` is a JSON-serialisable handle; it is stored in the checkpoint.
 
     After a crash `recover_and_commit` is called for the handle in the newest durable checkpoint, and
     `recover_and_abort` for those of checkpoints that never became durable. Either may be called again,
-    also when `commit` or `abort` had happened already: then it must find that out and do nothing.
+    also after `commit` or `abort` has already happened: then it must detect that and do nothing.
     """
 
     two_phase = True
@@ -82,7 +82,7 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
         await self.abort(txn)
 
     async def invoke_many(self, values: Sequence[T], txn: Txn) -> Rejections:
-        """Override it where many at once are cheaper. `invoke` may raise Rejected for its value."""
+        """Override this where many values at once are cheaper. `invoke` may raise Rejected for its value."""
         rejected: list[Rejection] = []
         for value in values:
             try:
@@ -92,7 +92,7 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
         return rejected
 
     async def rehearse(self, resource: str) -> None:
-        """Refuse a handle that no checkpoint could hold, before the first record."""
+        """Raise for a handle that no checkpoint could hold, before the first record."""
         checkpoint = CheckpointId(f"{resource}/rehearsal", 0, 0)
         txn = await self.begin_transaction(checkpoint)
         try:
@@ -127,10 +127,10 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
 
 
 class CheckpointAwareSink(Sink, Generic[T]):
-    """Hooks around a checkpoint, for a sink that keeps its effects back until it is complete.
+    """Hooks around a checkpoint, for a sink that holds its effects back until the checkpoint is complete.
 
-    `on_checkpoint_complete` may come twice with the same values. That is exactly once if the sink says so
-    with `idempotent`: a value that was delivered before changes nothing.
+    `on_checkpoint_complete` may be called twice with the same values. That is exactly once if the sink
+    declares `idempotent`: a value that was delivered before changes nothing.
     """
 
     staged = True
@@ -153,7 +153,7 @@ class CheckpointAwareSink(Sink, Generic[T]):
     async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[T]) -> Rejections: ...
 
     async def on_checkpoint_abort(self, checkpoint: CheckpointId) -> None:
-        """It never became durable; its records come again."""
+        """The checkpoint never became durable; its records are processed again."""
 
     async def on_checkpoint_restore(self, resource: str, number: int) -> None:
         """A task continues from this checkpoint."""
@@ -173,9 +173,9 @@ class CheckpointAwareSink(Sink, Generic[T]):
 
 
 class CallSink(StagedSink):
-    """Calls a function with the values of each commit. A crash in between calls it again.
+    """Calls a function with the values of each commit. After a crash in between it is called again.
 
-    A function that answers a list of `Rejection`s has taken the others.
+    A function that returns a list of `Rejection`s has taken the other values.
     """
 
     promise = Promise(
@@ -200,23 +200,23 @@ class CallSink(StagedSink):
 
 
 def _rejections_in(answer: Any) -> list[Rejection]:
-    """Whatever else a function answers was never asked for."""
+    """The rejections in a function's result; any other result is ignored."""
     return [each for each in answer if isinstance(each, Rejection)] if type(answer) is list else []  # pyright: ignore[reportUnknownVariableType]
 
 
 class TableSink(TransactionalSink):
-    """Keeps what it gets in memory, by key: for the harness. A task writes it in its transaction's place."""
+    """Keeps values in memory, by key, for tests. A task writes to it in place of a transaction."""
 
     keyed = True
 
     async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
-        """Nothing leaves the process."""
+        """Does nothing: no value leaves the process."""
         return None
 
 
 class ListSink(TransactionalSink):
-    """Keeps what it gets in memory, in order: for the harness."""
+    """Keeps values in memory, in order, for tests."""
 
     async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
-        """Nothing leaves the process."""
+        """Does nothing: no value leaves the process."""
         return None

@@ -1,6 +1,7 @@
-"""A table that a sink writes: what must be true of it before the first record, and the statement that helps.
+"""Checks of a table that a sink writes, before the first record: what must be true, and the statement that
+fixes it.
 
-Each look is one statement over the catalog; what it means is decided without I/O.
+Each check is one statement over the catalog; its result is evaluated without I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COLUMNS = """
       has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
       has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
     from pg_attribute a where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum"""
-# What ON CONFLICT takes for a key: not partial, of columns only. With a deferrable one it fails.
+# What ON CONFLICT accepts as a key: not partial, columns only. With a deferrable constraint it fails.
 _KEYS = """
     select array_agg(a.attname::text),
       (select c.conname from pg_constraint c where c.conindid = i.indexrelid and not i.indimmediate limit 1)
@@ -46,14 +47,14 @@ _KEYS = """
 class Column:
     name: str
     required: bool
-    """Whether a row without it is refused."""
+    """Whether a row without it is rejected."""
     generated: bool
     rights: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the database says of a table, for the login that asks."""
+    """What the catalog says of a table, for the current login."""
 
     login: str
     database: str
@@ -62,17 +63,17 @@ class Seen:
     may_use_schema: bool
     exists: bool
     is_view: bool
-    """Its keys are those of the table behind it, which nobody here looks at."""
+    """Its keys are those of the underlying table, which is not checked."""
     fills_rows: bool
     """Whether a trigger may fill columns that the sink leaves out."""
     columns: Sequence[Column] = ()
     keys: Sequence[tuple[frozenset[str], str | None]] = ()
-    """Columns that are unique together; and the name of the constraint, if it is deferrable."""
+    """Columns that are unique together, and the name of the constraint if it is deferrable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a sink needs of a table. With `key` it replaces rows, without it appends."""
+    """What a sink needs from a table. With `key` it replaces rows; without, it appends."""
 
     schema: str
     name: str
@@ -88,7 +89,7 @@ class Table:
         return [*self.key, *self.columns]
 
     async def examine(self, connection: Connection, sink: str) -> None:
-        """Raise StartRefused if the sink could not write a row."""
+        """Raise StartRefused if the sink cannot write a row."""
         user_error = lacking(self, await self._seen(connection))
         if user_error is not None:
             raise StartRefused(f"{sink} cannot write {self.schema}.{self.name}: {user_error}")
@@ -108,7 +109,7 @@ class Table:
 
 
 def lacking(table: Table, seen: Seen) -> str | None:
-    """What keeps a login from writing rows, with the statement that helps; None when nothing does."""
+    """What prevents a login from writing rows, with the statement that fixes it; None when nothing does."""
     login, target = sql.Identifier(seen.login), table.identifier
     schema = sql.Identifier(table.schema)
     if not seen.has_schema:
@@ -132,7 +133,7 @@ def lacking(table: Table, seen: Seen) -> str | None:
 
 
 def _unwritable(table: Table, seen: Seen) -> str | None:
-    """Columns that the sink may not leave out, or may not give."""
+    """Columns that the sink may not omit, or may not write."""
     given = set(table.everything)
     for column in seen.columns:
         name = sql.Identifier(column.name)

@@ -1,7 +1,7 @@
 """Rows in another PostgreSQL, by two-phase commit: prepared there before the checkpoint, committed after it.
 
-COMMIT PREPARED answers the same for a transaction that was committed and for one that was rolled back. So
-every transaction writes a marker row of its own, which tells them apart.
+COMMIT PREPARED fails in the same way for a transaction that was committed and for one that was rolled back.
+So every transaction writes its own marker row, which distinguishes them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _FORGET = sql.SQL("delete from {} where starts_with(gid, %s) and gid <> %s").for
 
 
 class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
-    """Appends rows with COPY. The login must be allowed to make the table fencepost_prepared, or it is
-    there. All tasks of a worker share at most `connections` connections."""
+    """Appends rows with COPY. The login must be allowed to create the table fencepost_prepared, or the
+    table must exist. All tasks of a worker share at most `connections` connections."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
         try:
             return await super().prepare(checkpoint, handle, values)
         finally:
-            # Whatever went wrong, nobody may wait for its connection.
+            # After any error the connection must be freed for the next waiter.
             await self._part(handle["gid"])
 
     async def invoke(self, value: Any, txn: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
         async with self._pool.connection() as connection:
             try:
                 await connection.execute(sql.SQL("commit prepared {}").format(sql.Literal(txn["gid"])))
-                # Of the checkpoints before this one nobody will ask any more: they are flagged.
+                # The rows of earlier checkpoints are no longer needed: those checkpoints are flagged.
                 await connection.execute(_FORGET, (_task_of(txn["gid"]), txn["gid"]))
             except UndefinedObject:
                 query = sql.SQL("select 1 from {} where gid = %s").format(MARKERS)
@@ -115,7 +115,8 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
         await self._roll_back(txn["gid"])
 
     async def restored(self, resource: str, number: int) -> None:
-        """What is prepared for this task now is of a zombie: everything durable has been committed."""
+        """Transactions that are prepared for this task now belong to a zombie: everything durable is
+        committed."""
         async with self._pool.connection() as connection:
             left = await _answers(
                 connection,
@@ -147,7 +148,7 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
         return self._sessions[gid]
 
     async def _part(self, gid: str) -> None:
-        """A session that is prepared is free again; one within its transaction is closed."""
+        """Give the session back: a prepared one is reused, one still within its transaction is closed."""
         session = self._sessions.pop(gid, None)
         if session is not None:
             await self._pool.give_back(session)
@@ -160,10 +161,10 @@ async def _answers(
 
 
 def _task_of(gid: str) -> str:
-    """What the transactions of one task have in common."""
+    """The common prefix of the transactions of one task."""
     return gid.rpartition(":")[0] + ":"
 
 
 def _prefix(resource: str) -> str:
-    """A transaction's id has at most 199 bytes, and a resource up to 512."""
+    """A transaction id has at most 199 bytes, and a resource up to 512."""
     return f"fencepost:{hashlib.sha256(resource.encode()).hexdigest()[:32]}:"

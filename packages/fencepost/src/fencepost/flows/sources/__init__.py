@@ -1,1 +1,1 @@
-"""Sources: where records come from. Each can be read again from an offset, and says so."""
+"""Sources: where records come from. Each can be read again from an offset, and declares its guarantee."""

@@ -1,4 +1,4 @@
-"""Lines of files as a source. The offset is the position in bytes behind a line."""
+"""Lines of files as a source. The offset is the position in bytes after a line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from fencepost.flows.sources.source import Chunk, partition_name
 
 
 class FileLines:
-    """The lines of one or more files, as bytes; a partition a file. With `follow` it waits for more lines.
+    """The lines of one or more files, as bytes; one partition per file. With `follow` it waits for more
+    lines.
 
-    Positions are kept by the file's name, without its folder: files may be added, removed, moved together and
-    put in another order. Where two have one name, give a mapping from names of your own.
+    Positions are stored by the file's name, without its folder: files may be added, removed, moved together
+    and reordered. Where two files have the same name, pass a mapping from unique names.
     """
 
     promise = Promise(EXACTLY_ONCE, "a file can be read again from any position")
@@ -82,7 +83,7 @@ class FileReader:
         while len(values) < limit:
             line = self._file.readline()
             if not line or (self._follow and not line.endswith(b"\n")):
-                # A line that somebody is still writing is read again when it is whole.
+                # A line that is still being written is read again when it is complete.
                 self._file.seek(self._position)
                 break
             self._position += len(line)
@@ -94,7 +95,7 @@ class FileReader:
         return Chunk(values, offsets, ended=ended)
 
     async def acknowledge(self, offset: Offset) -> None:
-        """The file stays."""
+        """Does nothing: the file stays."""
 
     async def lag(self, count: int) -> int | None:
         return None

@@ -27,17 +27,17 @@ class IterableReader:
         return Chunk(values, range(first, self._at + 1), ended=len(values) < limit)
 
     async def acknowledge(self, offset: Offset) -> None:
-        """Nobody waits for it."""
+        """Does nothing: no offset is stored outside the checkpoint."""
 
     async def lag(self, count: int) -> int | None:
         return None if self._length is None else self._length - count
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
 
 class IterableSource:
-    """A list, or a function that makes the same iterator every time it is called; or one for each
+    """A list, or a function that returns the same iterator every time it is called; or one for each
     partition."""
 
     promise = Promise(EXACTLY_ONCE, "the same values come again")

@@ -1,6 +1,7 @@
-"""A Kafka topic as a source: its partitions are ours, and the offset that counts lies in the checkpoint.
+"""A Kafka topic as a source: its partitions are the source's, and the checkpoint holds the offset that
+counts.
 
-No consumer group assigns anything: a partition belongs to whoever holds the lease of its unit.
+No consumer group assigns partitions: a partition belongs to the worker that holds the lease of its unit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ANSWER_SECONDS = 30.0
 
 
 def client_library() -> Any:
-    """confluent-kafka, which has no types of its own and is an extra."""
+    """Import confluent-kafka, which has no type stubs and is an optional extra."""
     try:
         return importlib.import_module("confluent_kafka")
     except ModuleNotFoundError:
@@ -29,7 +30,8 @@ def client_library() -> Any:
 
 
 class KafkaTopic:
-    """The values of a topic's messages, as bytes. `config` is librdkafka's, with bootstrap.servers."""
+    """The values of a topic's messages, as bytes. `config` is passed to librdkafka, with
+    bootstrap.servers."""
 
     promise = Promise(EXACTLY_ONCE, "messages can be read again from the offset in the checkpoint")
 
@@ -56,7 +58,8 @@ class KafkaTopic:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 **self._config,
-                # Where retention has overtaken the reader, to go on anywhere would pass messages by silently.
+                # If retention has overtaken the reader, continuing at another offset would skip messages
+                # silently.
                 "auto.offset.reset": "error",
             }
         )
@@ -89,10 +92,10 @@ class KafkaReader:
         return Chunk([message.value() for message in messages], offsets, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
-        """The checkpoint has it."""
+        """Does nothing: the checkpoint holds the offset."""
 
     async def lag(self, count: int) -> int | None:
-        """What the client heard last, without asking the broker."""
+        """From the newest offset that the client has received, without a request to the broker."""
         [assigned] = self._consumer.assignment()
         _, end = self._consumer.get_watermark_offsets(assigned, cached=True)
         position = self._consumer.position([assigned])[0].offset
@@ -103,5 +106,5 @@ class KafkaReader:
 
 
 def _headers(message: Any) -> dict[str, str]:
-    """Kafka's are pairs of a name and bytes."""
+    """Kafka headers are pairs of a name and bytes."""
     return {name: value.decode(errors="replace") for name, value in message.headers() or () if value}

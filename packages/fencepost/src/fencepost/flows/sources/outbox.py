@@ -1,7 +1,7 @@
-"""An outbox channel as a source: the flow is whom its messages are delivered to.
+"""An outbox channel as a source: its messages are delivered to the flow.
 
-A message leaves the outbox once, in no order that could be come back to. So messages are moved into a log of
-the flow's own, in one transaction each batch, and read from there by number. Several flows on one channel
+A message leaves the outbox once, in an order that cannot be repeated. So messages are moved into a log that
+belongs to the flow, one transaction per batch, and read from there by number. Several flows on one channel
 share its messages, as several relays would.
 """
 
@@ -40,8 +40,8 @@ class Letter:
 class OutboxChannel:
     """The payloads of a channel's messages, in order for each key.
 
-    `with_id` makes each an IdempotentRecord under its header x-original-message-id, or its message's id
-    without one. `trim` removes messages from the log once they are committed; then a savepoint from before
+    `with_id` makes each an IdempotentRecord with the id in its header x-original-message-id, or the message's
+    id without one. `trim` removes messages from the log once they are committed; then a savepoint from before
     cannot be restored.
     """
 
@@ -122,12 +122,12 @@ class OutboxReader:
             await self._fp.run(trim(self._flow, self._source, lease, int(offset), TRIMMED_AT_ONCE))
 
     async def lag(self, count: int) -> int | None:
-        """What lies in the log: how long the outbox's own queue is, the outbox tells."""
+        """The number of messages in the log; the outbox itself reports the length of its queue."""
         _, last = await self._fp.run(log_range(self._flow, self._source))
         return max(0, last - self._last)
 
     async def close(self) -> None:
-        """Connections are the client's."""
+        """Does nothing: the client owns the connections."""
 
     def _value(self, letter: Letter) -> Any:
         if self._with_id:
@@ -139,7 +139,7 @@ class OutboxReader:
 
 
 def gather(flow: str, source: str, channel: str, limit: int) -> Call[int]:
-    """Move due messages into the log; answers how many."""
+    """Move due messages into the log; returns how many."""
     return Call(
         "select fencepost.flow_gather(%s::text, %s::text, %s::text, %s::integer)",
         (text("flow", flow), text("source", source), text("channel", channel), limit),
@@ -157,7 +157,7 @@ def read_log(flow: str, source: str, after: int, limit: int) -> Call[list[Letter
 
 
 def log_range(flow: str, source: str) -> Call[tuple[int | None, int]]:
-    """The lowest number that is there, and the highest that ever was."""
+    """The lowest number in the log, and the highest that was ever assigned."""
     return Call(
         "select lowest, last from fencepost.flow_inbox_range(%s::text, %s::text)",
         (text("flow", flow), text("source", source)),
@@ -166,7 +166,7 @@ def log_range(flow: str, source: str) -> Call[tuple[int | None, int]]:
 
 
 def trim(flow: str, source: str, lease: Lease, upto: int, limit: int) -> Call[int]:
-    """Remove what is committed, under the lease of whoever committed it; answers how many."""
+    """Remove committed messages, under the lease of the task that committed them; returns how many."""
     return Call(
         "select fencepost.flow_inbox_trim(%s::text, %s::text, %s::text, %s::bigint, %s::bigint, %s::integer)",
         (

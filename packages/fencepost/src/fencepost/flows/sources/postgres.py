@@ -1,9 +1,9 @@
 """Rows of a PostgreSQL table as a source, in order of a growing id.
 
 A lower id can commit after a higher one was read. So the reader goes no further than a horizon: the highest
-id that it saw at some moment, once every transaction has ended that was writing to the table at that moment.
-Who that is, the lock table tells: an insert has its lock before it has its id. Nothing is locked for it, so
-neither a slow reader nor one that stands still holds up a writer.
+id that it saw at some moment, once every transaction that was writing to the table at that moment has ended.
+The lock table shows these transactions: an insert has its lock before it has its id. Nothing is locked for
+this, so neither a slow reader nor a stalled one blocks a writer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _WRITERS = sql.SQL("""
       and (l.relation = {name}::regclass
            or l.relation in (select p.relid from pg_partition_tree({name}::regclass) p))
       and l.mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')""")
-# One statement: the snapshot that sees the ids is older than the look at the locks. Whoever writes in between
-# is either seen writing, or has ended by then.
+# One statement: the snapshot that sees the ids is older than the look at the locks. A transaction that writes
+# in
+# between is either seen writing, or has ended by then.
 _LOOK = sql.SQL("select coalesce((select max({id}) from {table}), 0), array({writers})")
 _STILL = sql.SQL("select exists (select 1 from ({writers}) w where w.virtualtransaction = any (%s::text[]))")
 
@@ -79,7 +80,7 @@ class TableReader:
         self._last = after
         self._claim_cursor = after
         self._next: int | None = None
-        """What is to be the horizon when `_writers` have ended."""
+        """The next horizon, once `_writers` have ended."""
         self._writers: list[str] = []
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
@@ -88,20 +89,20 @@ class TableReader:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return Chunk((), ())
-            # Whoever writes will be done soon; for whoever has not begun yet, there is time.
+            # Active writers end soon, so poll often; without any, wait the full time.
             await asyncio.sleep(min(left, POLL_SECONDS if self._next is not None else wait_seconds))
         rows = await self._rows(self._read, (self._last, self._claim_cursor, limit))
         self._last = self._claim_cursor if len(rows) < limit else rows[-1][0]
         return Chunk([row for _, row in rows], [number for number, _ in rows])
 
     async def acknowledge(self, offset: Offset) -> None:
-        """The rows stay."""
+        """Does nothing: the rows stay."""
 
     async def lag(self, count: int) -> int | None:
         return max(0, max(self._claim_cursor, self._next or 0) - self._last)
 
     async def close(self) -> None:
-        """Connections are the client's."""
+        """Does nothing: the client owns the connections."""
 
     async def _sees_more(self) -> bool:
         if self._last < self._claim_cursor:

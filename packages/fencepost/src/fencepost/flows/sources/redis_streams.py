@@ -1,8 +1,8 @@
-"""Redis Streams as a source: one partition a stream. The offset that counts lies in the checkpoint.
+"""Redis Streams as a source: one partition per stream. The checkpoint holds the offset that counts.
 
-Read without a consumer group, because a group's cursor is shared: a zombie that reads through it would
-take entries away from its successor. With `group` the entries that are read and not committed yet are
-shown as pending there, for people and tools, and acknowledged after the commit; nothing depends on it.
+Streams are read without a consumer group, because a group's cursor is shared: a zombie that reads through it
+would take entries away from its successor. With `group` the entries that are read and not committed yet are
+shown as pending there, for operators and tools, and acknowledged after the commit; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LEFT_AT_ONCE = 1000
 class RedisStreams:
     """Entries of one or more streams. A value is the bytes of one field, or all fields with `field=None`.
 
-    Offsets are kept by the stream's name: streams may be added, removed and put in another order.
-    `with_id` makes each an IdempotentRecord under its x-original-message-id, or its entry id without one.
-    `trim` removes entries from the stream once they are committed; the last one stays, as proof of the place.
+    Offsets are stored by the stream's name: streams may be added, removed and reordered.
+    `with_id` makes each an IdempotentRecord with its x-original-message-id, or its entry id without one.
+    `trim` removes entries from the stream once they are committed; the last one stays, as proof of position.
     `group` is deferAckUntilCheckpoint: entries are pending there until their commit.
     """
 
@@ -52,7 +52,7 @@ class RedisStreams:
         self._streams = {partition_name(stream): stream for stream in given}
         if not given or len(self._streams) < len(given):
             raise GraphRefused(f"RedisStreams needs one or more streams, each once, and got {given}.")
-        # The same in whatever order they are given.
+        # Independent of the order in which they are given.
         self.name = name or min(given).replace(":", "-").replace("/", "-")
         self._field = None if field is None else field.encode()
         self._with_id = with_id
@@ -66,7 +66,7 @@ class RedisStreams:
 
     @property
     def streams(self) -> dict[str, str]:
-        """By the name that a frontier has for each."""
+        """The streams by the names that frontiers use for them."""
         return {f"{self.name}:{partition}": stream for partition, stream in self._streams.items()}
 
     @property
@@ -99,7 +99,8 @@ class RedisStreams:
         return reader
 
     def _check(self, place: FlowContext) -> None:
-        """Whoever claims idle entries of the group would take ours, if they idle until the commit."""
+        """Raise StartRefused if consumers that claim idle entries of the group would claim entries that
+        wait for the commit."""
         longest = place.interval_seconds + place.drain_seconds
         if self._group is not None and self._claim_idle_seconds <= longest:
             raise StartRefused(
@@ -134,7 +135,8 @@ class RedisStreamReader:
         self._gone = 0
 
     async def check(self, after: str | None) -> None:
-        """Whether everything behind `after` is still there: the entry at it, or one before it, must be."""
+        """Raise SourceTrimmed unless everything after `after` still exists: the entry at it, or one before
+        it, must exist."""
         if after is None:
             length, added, _ = await self._figures()
             self._gone = added - length
@@ -164,7 +166,7 @@ class RedisStreamReader:
         offsets = [entry_id.decode() for entry_id, _ in entries]
         before, self._last = self._last, offsets[-1]
         if before != BEGINNING:
-            # Now, behind the read: had anything been trimmed that lay between, it would show.
+            # After the read: if an entry in between had been trimmed, this check would detect it.
             await self.check(before)
         if self._group is not None:
             await self._show_pending(offsets)
@@ -184,7 +186,8 @@ class RedisStreamReader:
             await self._redis.xtrim(self._stream, minid=offset, approximate=False)
 
     async def acknowledge_left(self, offset: Offset) -> None:
-        """What is committed and pending all the same: whoever read it has crashed since, or is a zombie."""
+        """Acknowledge entries that are committed but still pending: their reader has crashed, or is a
+        zombie."""
         if self._group is None:
             return
         try:
@@ -194,12 +197,13 @@ class RedisStreamReader:
                 ids = [entry["message_id"] for entry in left]
                 await self._redis.xack(self._stream, self._group, *ids)
         except Exception as error:
-            # Nothing is pending in a group that is gone; the next read makes it again.
+            # Nothing is pending in a group that is gone; the next read creates it again.
             if "NOGROUP" not in str(error):
                 raise
 
     async def lag(self, count: int) -> int | None:
-        """Entries that were ever added, less those that we have counted; somebody may have deleted some."""
+        """The entries ever added, minus those counted so far; at most the length, since entries may have
+        been deleted."""
         length, added, _ = await self._figures()
         return max(0, min(length, added - count))
 
@@ -209,7 +213,7 @@ class RedisStreamReader:
     def _values(self, entries: Any) -> list[Any]:
         field = self._field
         if field is not None and not self._with_id:
-            # Nearly always the only field.
+            # It is nearly always the only field.
             return [flat[1] if flat[0] == field else _fields(flat).get(field) for _, flat in entries]
         values: list[Any] = []
         for entry_id, flat in entries:
@@ -250,7 +254,7 @@ def _fields(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def _headers(flat: Sequence[bytes]) -> dict[str, str]:
-    """The fields that tell a trace."""
+    """The fields that carry the trace context."""
     fields = _fields(flat)
     return {name: _text(fields[name.encode()]) for name in TRACE_HEADERS if name.encode() in fields}
 
@@ -260,7 +264,8 @@ def _readable(fields: dict[bytes, bytes]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """What is no text, or none that can be stored, is spelled out: two ids that differ go on differing."""
+    """Decode an id. Bytes that are not valid text, or cannot be stored, are escaped, so that different ids
+    stay different."""
     if not isinstance(value, bytes):
         return str(value)
     return value.decode(errors="backslashreplace").replace("\0", "\\x00")

@@ -1,4 +1,5 @@
-"""What a source is to the runtime: partitions, each read from an offset, as often as need be."""
+"""The interface between a source and the runtime: partitions, each read from an offset, any number of
+times."""
 
 from __future__ import annotations
 
@@ -14,44 +15,44 @@ from fencepost.flows.sinks.sink import FlowContext
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Values that follow each other in one partition, with their offsets."""
+    """Consecutive values of one partition, with their offsets."""
 
     values: Sequence[Any]
     offsets: Sequence[Offset]
     ended: bool = False
-    """Nothing will ever follow."""
+    """No value will ever follow."""
     skipped: int = 0
-    """Records before these that were gone when the flow began: they count, as the source counts them."""
+    """Records before these that were gone when the flow began: they are counted, as the source counts
+    them."""
     traces: Traces = ()
-    """The place in a trace of each, where somebody sees spans."""
+    """The trace context of each value, when tracing is on."""
 
 
 class Reader(Protocol):
-    """One partition, opened behind an offset. Belongs to one task."""
+    """One partition, opened after an offset. Belongs to one task."""
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
-        """The next values; an empty chunk when none came in time."""
+        """The next values; an empty chunk when none arrived in time."""
         ...
 
     async def acknowledge(self, offset: Offset) -> None:
-        """Everything up to the offset is committed. Best effort: the offset that counts is the
-        checkpoint's."""
+        """Everything up to the offset is committed. Best effort: only the offset in the checkpoint counts."""
         ...
 
     async def lag(self, count: int) -> int | None:
-        """How many records are waiting behind the first `count`, if that can be told."""
+        """How many records wait after the first `count`, if that is known."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Source(Protocol):
-    """A place with partitions. A partition's records have one order, and offsets that grow.
+    """Named partitions of records. A partition's records have one order, and offsets that grow.
 
-    Three things more may be there: `extent(partition)`, the offset at which it ends, for a progress bar;
-    `timeless = True`, for one that holds no window open (nobody knows when it will speak next); and
-    `reads(partition)`, what its offsets are places in. A flow that finds another thing there than before, or
-    the same under another name, does not start.
+    Three attributes are optional: `extent(partition)`, the offset at which it ends, for a progress bar;
+    `timeless = True`, for a source that holds no window open (its next record may come at any time); and
+    `reads(partition)`, which names what the offsets refer to. A flow does not start if that name differs from
+    the stored one, or if the same name is now read under another source name.
     """
 
     name: str
@@ -61,12 +62,12 @@ class Source(Protocol):
     def partitions(self) -> Sequence[str]: ...
 
     async def open(self, place: FlowContext, partition: str, after: Offset | None) -> Reader:
-        """Open behind `after`. Raises SourceTrimmed when records behind it are gone."""
+        """Open after `after`. Raises SourceTrimmed when records after it are gone."""
         ...
 
 
 def partition_name(name: str) -> str:
-    """A name as part of a unit's: a slash divides those."""
+    """Escape a name as part of a unit's name, in which a slash is the separator."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 

@@ -1,16 +1,17 @@
--- Batches: many jobs, and one that is called when the last of them has ended.
+-- Batches: many jobs, and a callback job that runs when the last of them has ended.
 --
--- The call belongs to the transaction of the last finishing write. It cannot fail there and cannot happen twice, because
--- nothing is submitted at that moment: the callback is a job that was submitted with the batch and waits for a time that
--- never comes, until its batch makes it due.
+-- The callback becomes due in the transaction of the last finishing write. It cannot fail there and cannot
+-- happen twice, because nothing is submitted at that moment: the callback is a job that was submitted with
+-- the batch and waits for a time that never comes, until its batch makes it due.
 
--- When a callback is due while its batch is open.
+-- The run_at of a callback while its batch is open.
 create or replace function fencepost._batch_never() returns timestamptz
 language sql immutable parallel safe
 as $$ select timestamptz '9999-12-31 00:00:00+00' $$;
 
--- Make a batch of jobs that wait, and of the callback that waits for them. Their rows are locked until this transaction
--- ends, so that none of them is claimed before the batch can be seen. A batch without jobs is complete at once.
+-- Make a batch of waiting jobs, and of the callback that waits for them. Their rows are locked until this
+-- transaction ends, so that none of them is claimed before the batch is visible. A batch without jobs is
+-- complete at once.
 create or replace function fencepost.batch_make(p_ids bigint[], p_callback_id bigint default null, p_name text default null)
 returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -51,8 +52,8 @@ begin
   return v_batch;
 end $$;
 
--- A job that does not wait any more may have ended before the batch counts it; one that is in a batch already is counted
--- there.
+-- A job that is no longer waiting may have ended before the batch counts it; one that is in a batch already
+-- is counted there.
 create or replace function fencepost._batch_refuse_gone(p_ids bigint[], p_waiting bigint[]) returns void
 language plpgsql volatile
 as $$
@@ -71,9 +72,10 @@ begin
   end if;
 end $$;
 
--- Lock what the ends of these running jobs will count in: parts, then batches, each in order. For whoever ends jobs one
--- by one, after he has locked their rows; what ends many by one statement takes them in this order by itself. Of the
--- jobs only those that have been cancelled or have no tries left, and those in p_buried: the others go on.
+-- Lock the rows that the ends of these running jobs will count in: parts, then batches, each in order. For
+-- callers that end jobs one by one, after they have locked the job rows; a statement that ends many takes
+-- them in this order by itself. Only for jobs that have been cancelled or have no tries left, and those in
+-- p_buried: the others continue.
 create or replace function fencepost._batch_lock(p_ids bigint[], p_buried bigint[] default '{}') returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -95,9 +97,10 @@ begin
   join fencepost.job_batch b on b.batch_id = c.batch_id order by b.batch_id for no key update of b;
 end $$;
 
--- Jobs have ended: count those that belong to a batch, each once. Called in the transaction that ended them, after their
--- rows were written. Parts are locked in order, and a batch only by whoever brings a part of it to zero: he then sees all
--- parts that reached zero before him, because their transactions had to end before he got the lock.
+-- Jobs have ended: count those that belong to a batch, each once. Called in the transaction that ended them,
+-- after their rows were written. Parts are locked in order, and a batch only by the transaction that brings a
+-- part of it to zero: it then sees all parts that reached zero before, because their transactions had to end
+-- before it got the lock.
 create or replace function fencepost._batch_count(p_ids bigint[], p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -133,8 +136,8 @@ begin
   end loop;
 end $$;
 
--- The last job has ended: the callback is due, and its headers tell how the others ended. One that was cancelled
--- meanwhile is not called; it is told all the same, for a person may replay it.
+-- The last job has ended: the callback is due, and its headers tell how the others ended. A callback that was
+-- cancelled meanwhile does not run; its headers are still written, because an operator may replay it.
 create or replace function fencepost._batch_complete(p_batch bigint, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -154,7 +157,7 @@ begin
   end if;
 end $$;
 
--- Forget batches that were complete before p_keep ago, at most p_limit, with their members.
+-- Delete batches that were complete before p_keep ago, at most p_limit, with their members.
 create or replace function fencepost.batch_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

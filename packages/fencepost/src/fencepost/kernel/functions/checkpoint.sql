@@ -1,4 +1,5 @@
--- Checkpoints: state, frontier and sink handles of a resource move together, fenced by the token of its lease.
+-- Checkpoints: state, frontier and sink handles of a resource change together, fenced by the token of its
+-- lease.
 --
 --   from        event    to          guard
 --   (none)      begin    begun       the lease's token
@@ -7,8 +8,9 @@
 --   committed   commit   committed   the token: a repeat is no error, because recovery repeats it
 --   begun       abort    aborted     the token
 --
--- Durable means stored or committed: recovery restores the newest durable one, commits the handles in it, and aborts
--- those of the ones that were begun and not stored. committed is a hint that the commit need not be repeated.
+-- Durable means stored or committed: recovery restores the newest durable one, commits its handles, and
+-- aborts the handles of those that were begun and not stored. committed is a hint that the commit need not be
+-- repeated.
 
 create or replace function fencepost._checkpoint_fence(p_resource text, p_token bigint) returns void
 language plpgsql volatile
@@ -27,8 +29,8 @@ as $$
                            jsonb_build_object('token', p_token, 'op', p_op), p_seen)
 $$;
 
--- Begin the next checkpoint; answers its number. Handles that a sink opened for it are kept from here on, so that
--- they can be aborted if it is never stored.
+-- Begin the next checkpoint; returns its number. Handles that a sink opened for it are stored from here on,
+-- so that they can be aborted if it is never stored.
 create or replace function fencepost.checkpoint_begin(p_resource text, p_token bigint, p_handles jsonb default '[]')
 returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -38,7 +40,7 @@ declare
 begin
   perform fencepost._checkpoint_fence(p_resource, p_token);
   perform fencepost._check_json('handles', p_handles, 1048576);
-  -- The fence admits several transactions of one holder: the number is taken under a lock of its own.
+  -- The fence admits several transactions of one holder: the number is assigned under its own lock.
   perform pg_advisory_xact_lock(hashtextextended(p_resource, 6089));
   v_number := coalesce((select c.number from fencepost.checkpoint c where c.resource = p_resource
                         order by c.number desc limit 1), 0) + 1;
@@ -102,7 +104,7 @@ begin
   where c.resource = p_resource and c.number = p_number;
 end $$;
 
--- The sinks have committed the handles of this checkpoint. A repeat is no error.
+-- Record that the sinks have committed the handles of this checkpoint. A repeat is no error.
 create or replace function fencepost.checkpoint_commit(p_resource text, p_token bigint, p_number bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -119,7 +121,7 @@ begin
   where c.resource = p_resource and c.number = p_number and c.status = 'stored';
 end $$;
 
--- A checkpoint that was begun and will never be stored. A repeat is no error; a durable one is refused.
+-- Abort a checkpoint that was begun and will never be stored. A repeat is no error; a durable one is refused.
 create or replace function fencepost.checkpoint_abort(p_resource text, p_token bigint, p_number bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -135,8 +137,9 @@ begin
   update fencepost.checkpoint c set status = 'aborted' where c.resource = p_resource and c.number = p_number;
 end $$;
 
--- Everything that a new owner needs, in one read: the newest durable checkpoint with the changes that lead to it, oldest
--- first, and after them the ones that were begun and never stored. Fenced, so that nobody stores one meanwhile.
+-- Everything that a new owner needs, in one read: the newest durable checkpoint with the changes that lead to
+-- it, oldest first, and after them the ones that were begun and never stored. Fenced, so that none is stored
+-- meanwhile.
 create or replace function fencepost.checkpoint_restore(p_resource text, p_token bigint)
 returns table (number bigint, status text, whole boolean, frontier jsonb, state bytea, handles jsonb)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -150,7 +153,7 @@ begin
               where c.resource = p_resource and c.status in ('stored', 'committed') and c.whole
               order by c.number desc limit 1);
   return query
-  -- Two arms, each with an index of its own: with an OR the whole history of the resource would be read.
+  -- Two arms, each with its own index: with an OR the whole history of the resource would be read.
   select * from (
     select c.number, c.status, c.whole, c.frontier, c.state, c.handles from fencepost.checkpoint c
     where c.resource = p_resource and c.status in ('stored', 'committed') and c.number >= v_whole
@@ -161,7 +164,7 @@ begin
   order by needed.status = 'begun', needed.number;
 end $$;
 
--- Forget all but what a restore needs and the newest p_keep committed ones; answers how many.
+-- Delete all but what a restore needs and the newest p_keep committed ones; returns how many.
 create or replace function fencepost.checkpoint_prune(p_resource text, p_token bigint, p_keep integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -174,7 +177,7 @@ begin
     raise exception 'keep is %; at least 1 checkpoint must be kept.', coalesce(p_keep::text, 'null')
       using errcode = 'ZF100', detail = '{"field": "keep"}';
   end if;
-  -- The oldest of the kept ones, and from it back to the whole state that it builds on.
+  -- The oldest of the kept ones, then from it back to the whole state that it builds on.
   v_floor := (select min(k.number) from (select c.number from fencepost.checkpoint c
     where c.resource = p_resource and c.status in ('stored', 'committed') order by c.number desc limit p_keep) k);
   v_floor := (select c.number from fencepost.checkpoint c where c.resource = p_resource and c.number <= v_floor

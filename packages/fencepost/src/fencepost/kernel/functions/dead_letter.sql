@@ -1,7 +1,8 @@
--- Dead letters: jobs that no try has brought to an end, by cause, for a person to decide on.
+-- Dead letters: jobs for which no try succeeded, by cause, for an operator to decide on.
 
--- The cause is the name of the error, or the status when there was none: worker_lost, for one. A view's functions run as
--- its reader, who may call none of ours, so the expression stands here once and the other views read this one.
+-- The cause is the name of the error, or the status when there was none, such as worker_lost. A view's
+-- functions run with the rights of its reader, which may call none of ours, so the expression is here once
+-- and the other views read this one.
 create or replace view fencepost.dead_letters as
   select f.job_id, f.queue, j.kind,
          case when f.error ~ '^[A-Za-z_][A-Za-z0-9_.]*: ' then split_part(f.error, ':', 1) else f.final_status end as cause,
@@ -14,9 +15,9 @@ create or replace view fencepost.dead_causes as
          max(d.job_id) as newest_job_id, (array_agg(d.error order by d.job_id desc))[1] as newest_error
   from fencepost.dead_letters d group by d.queue, d.kind, d.cause;
 
--- The dead letters that a filter means, after the given one, in order of id. Those that died after p_before are not meant:
--- so a replay by filter that is repeated, or goes on after a break, does not take again what it has replayed once and
--- what has died again since.
+-- The dead letters that match a filter, after the given one, in order of id. Those that died after p_before
+-- do not match: so a replay by filter that is repeated, or continues after an interruption, does not take
+-- again a job that it has replayed once and that has died again since.
 create or replace function fencepost.dead_ids(
   p_queue text, p_kind text, p_cause text, p_before timestamptz, p_after_id bigint, p_limit integer
 ) returns setof bigint
@@ -31,7 +32,7 @@ begin
   order by d.job_id limit p_limit;
 end $$;
 
--- How many a filter means.
+-- How many match a filter.
 create or replace function fencepost.dead_count(p_queue text, p_kind text, p_cause text, p_before timestamptz) returns bigint
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -40,7 +41,8 @@ as $$
     and (p_before is null or d.finished_at <= p_before)
 $$;
 
--- Replay or discard many, in order of id; answers for each what was done, or the reason why not. Never raises for one.
+-- Replay or discard many, in order of id; answers for each what was done, or the reason why not. Never raises
+-- for one.
 create or replace function fencepost.dead_settle(p_ids bigint[], p_how text, p_actor text)
 returns table (job_id bigint, outcome text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -76,8 +78,8 @@ begin
   end loop;
 end $$;
 
--- The ids of one page of jobs, newest first, below p_before_id. Driven from the table that holds the state, so that the
--- ten running jobs are found beside ten million finished ones.
+-- The ids of one page of jobs, newest first, below p_before_id. Reads the table that holds the state first,
+-- so that ten running jobs are found quickly beside ten million finished ones.
 create or replace function fencepost.job_page(p_state text, p_queue text, p_kind text, p_before_id bigint, p_limit integer)
 returns setof bigint
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -117,7 +119,7 @@ begin
   end case;
 end $$;
 
--- A waiting job need not wait any longer: it is due now. Not the callback of a batch that is still open.
+-- Make a waiting job due now. Not the callback of a batch that is still open.
 create or replace function fencepost.job_hurry(p_id bigint, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,13 +1,16 @@
--- End the backends that keep p_waiter from its row, and write down that it was done. Callers re-check the expiry first.
+-- Terminate the backends that keep p_waiter from its row, and record it. Callers re-check the expiry first.
 --
--- Several may wait for one row. The first in line holds the row's tuple lock and waits for whoever locked the row; the
--- others wait for the first. He is a taker like them, so it is never he who is ended, but whoever he waits for.
+-- Several may wait for one row. The first in line holds the row's tuple lock and waits for the backend that
+-- locked the row; the others wait for the first. The first is a taker like the others, so it is never
+-- terminated, only the backend that it waits for.
 --
--- Only while p_waiter waits for a row of p_table: otherwise any expired lease would be a licence to end whoever stands in
--- the caller's way elsewhere. Who waits for a row has, or waits for, the lock on its tuple.
+-- Only while p_waiter waits for a row of p_table: otherwise any expired lease would permit terminating a
+-- backend that blocks the caller elsewhere. A backend that waits for a row has, or waits for, the lock on its
+-- tuple.
 --
--- p_seen is what an earlier call answered: only those are ended now, and the answer is who blocks at present. So a taker
--- that has just got the row, and is about to commit, is not taken for the holder. Null ends all at once.
+-- p_seen is the answer of an earlier call: only those backends are terminated now, and the answer is the
+-- current blockers. So a taker that has just got the row, and is about to commit, is not mistaken for the
+-- holder. Null terminates all at once.
 create or replace function fencepost._evict(
   p_noun text, p_subject text, p_waiter integer, p_table regclass, p_seen integer[]
 ) returns setof integer
@@ -27,10 +30,10 @@ begin
                 and (f.database, f.relation, f.page, f.tuple) = (w.database, w.relation, w.page, w.tuple)
               where w.pid = p_waiter and w.locktype = 'tuple' and w.relation = p_table limit 1);
   foreach v_pid in array coalesce(pg_blocking_pids(v_first), '{}') loop
-    -- 0 stands for a prepared transaction: it has no backend, and somebody prepared it on purpose.
+    -- 0 stands for a prepared transaction: it has no backend, and was prepared on purpose.
     continue when v_pid = 0;
     if p_seen is null or v_pid = any (p_seen) then
-      -- Written with the time of before: the waiter takes over while this is still being written.
+      -- Written with the earlier time: the waiter takes over while this is still being written.
       v_now := fencepost.clock();
       perform pg_terminate_backend(v_pid);
       perform fencepost._event(v_now, p_noun, p_subject, 'evicted', session_user, null,

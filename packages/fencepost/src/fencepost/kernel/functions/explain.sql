@@ -1,7 +1,7 @@
--- The life of one thing: every transition and every recorded refusal, oldest first.
+-- The history of one subject: every transition and every recorded refusal, oldest first.
 --
--- What a function _explain_NOUN(name) answers is told of NOUN:name, whoever brings it: a component tells of its own things
--- in a function of its own. _explain_named, which asks them, is made from what is there (grants.sql).
+-- A function _explain_NOUN(name) supplies the history of NOUN:name: each component explains its own subjects
+-- in its own function. _explain_named, which calls them, is generated from those that exist (grants.sql).
 
 create or replace function fencepost._explain_job(p_id bigint)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
@@ -24,7 +24,7 @@ as $$
   select f.claimed_at, 'claimed', f.owner, f.attempt, jsonb_build_object('tries', f.tries)
   from fencepost.job_finished f where f.job_id = p_id and f.claimed_at is not null
   union all
-  -- A discarded job died here; that it was discarded, later and by whom, is an event of its own.
+  -- A discarded job died here; the discard, its time and its actor are an event of their own.
   select f.finished_at, case when f.final_status = 'discarded' then 'dead' else f.state end, f.owner, f.attempt,
          jsonb_build_object('final_status', f.final_status, 'error', f.error)
   from fencepost.job_finished f where f.job_id = p_id
@@ -57,7 +57,7 @@ returns table (at timestamptz, event text, actor text, token bigint, detail json
 language sql stable
 as $$
   select m.claimed_at, 'claimed', null::text, null::bigint, jsonb_build_object('digest', m.digest, 'response', m.response)
-  -- Scope and key may both hold a slash: every place where the subject can be cut is tried.
+  -- Scope and key may both contain a slash: every possible split of the subject is tried.
   from (select left(p_subject, i - 1) as scope, substr(p_subject, i + 1) as key
         from generate_series(2, length(p_subject) - 1) i where substr(p_subject, i, 1) = '/') asked
   cross join lateral (
@@ -70,7 +70,7 @@ as $$
   ) m
 $$;
 
--- The recorded refusals of one thing under one name. Served by refusal_by_subject.
+-- The recorded refusals of one subject under one name. Served by refusal_by_subject.
 create or replace function fencepost._explain_refusals(p_noun text, p_subject text)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language sql stable
@@ -79,7 +79,8 @@ as $$
   from fencepost.refusal r where r.noun = p_noun and r.subject = p_subject order by r.refusal_id
 $$;
 
--- The checkpoints of a resource that were not pruned yet. When one was aborted is not kept: its begin says that it was.
+-- The checkpoints of a resource that were not pruned yet. The time of an abort is not stored: the begin event
+-- shows the status.
 create or replace function fencepost._explain_checkpoint(p_resource text)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language sql stable
@@ -93,14 +94,14 @@ as $$
     (c.committed_at, 'committed', '{}')) moment (at, event, detail)
   where c.resource = p_resource and moment.at is not null
   union all
-  -- A refusal names the number too. These two bounds are every subject that begins with RESOURCE#.
+  -- A refusal also contains the number. These two bounds cover every subject that begins with RESOURCE#.
   select r.at, 'refused:' || r.reason, r.actor, null, jsonb_build_object('subject', r.subject, 'attempted', r.attempted, 'seen', r.seen)
   from fencepost.refusal r
   where r.noun = 'checkpoint' and r.subject > p_resource || '#' and r.subject < p_resource || '$'
 $$;
 
--- p_subject is job:ID (a bare number too), outbox:ID, lease:RESOURCE, request:SCOPE/KEY, checkpoint:RESOURCE, queue:NAME, or
--- NOUN:NAME of whatever else has events, refusals, or a function that tells of it.
+-- p_subject is job:ID (a bare number too), outbox:ID, lease:RESOURCE, request:SCOPE/KEY, checkpoint:RESOURCE,
+-- queue:NAME, or NOUN:NAME of any other subject that has events, refusals, or an explain function.
 create or replace function fencepost.explain(p_subject text)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -122,6 +123,6 @@ begin
     from fencepost.event e where e.noun = v_noun and e.subject = v_name
     union all select *, null, null from fencepost._explain_refusals(v_noun, v_name)
   ) life
-  -- At one instant: what happened, and then what it has led to.
+  -- At one instant: first the event, then its consequences.
   order by life.at, life.token nulls first, life.turn nulls last, life.place nulls last;
 end $$;

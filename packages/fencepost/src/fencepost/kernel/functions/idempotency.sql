@@ -1,20 +1,21 @@
--- Markers: a request takes effect once. claim is the first statement of the mutation's transaction; a rollback
--- takes the marker along, so a failed request can be repeated at once.
+-- Idempotency keys: a request takes effect once. claim is the first statement of the mutation's transaction;
+-- a rollback also removes the key's row, so a failed request can be repeated at once.
 --
 -- Answers, never raises for one of them:
---   claimed     go on: this transaction is the one
---   replay      it committed before; here is the response it stored
+--   claimed     continue: this transaction executes the request
+--   replay      it committed before; the stored response is returned
 --   duplicate   it committed before, and stored no response: read the state, do not repeat
 --   mismatch    the key was used for another request (another digest)
 --   in_flight   another transaction holds the key right now: ask again shortly
 --   too_old     a time-ordered key outside the window (claim_ordered only)
 --
--- A response is kept as its text, up to 64 KiB, and a repeat is answered with the same bytes. claim and remember come in two forms:
--- with the response as text, which keeps it byte by byte, and as jsonb, which has lost the order of its keys before it comes here.
+-- A response is kept as its text, up to 64 KiB, and a repeat is answered with the same bytes. claim and
+-- remember have two forms: with the response as text, which keeps it byte by byte, and as jsonb, which has
+-- already lost the order of its keys.
 --
 -- Locks: a transaction-scoped advisory try-lock on (scope, key). Waiting for the other's INSERT would pin a
--- connection; lock_timeout would abort the caller's transaction. The lock is released after the commit is visible,
--- so whoever gets it sees what was committed. Two keys that share a hash only cost an in_flight.
+-- connection; lock_timeout would abort the caller's transaction. The lock is released after the commit is
+-- visible, so the next holder sees what was committed. Two keys that share a hash only cost an in_flight.
 
 create or replace function fencepost._marker_lock(p_scope text, p_key text) returns boolean
 language sql volatile
@@ -36,7 +37,7 @@ begin
   perform fencepost._check_response(p_response);
 end $$;
 
--- A response as text: not past its size, and a document that can be read as jsonb too, because the views show it so.
+-- A response as text: not past its size, and valid as jsonb, because the views show it as jsonb.
 create or replace function fencepost._check_response(p_response text) returns void
 language plpgsql immutable
 as $$
@@ -48,7 +49,7 @@ begin
   perform p_response::jsonb;
 end $$;
 
--- What a key that is known already answers.
+-- The answer for a key that is already known.
 create or replace function fencepost._marker_answer(p_digest text, p_known_digest text, p_has_response boolean) returns text
 language sql immutable
 as $$
@@ -57,13 +58,13 @@ as $$
               else 'duplicate' end
 $$;
 
--- The response of a marker, whichever version of the schema wrote it.
+-- The response of an idempotency key, whichever version of the schema wrote it.
 create or replace function fencepost._marker_response(p_json json, p_jsonb jsonb) returns json
 language sql immutable
 as $$ select coalesce(p_json, p_jsonb::text::json) $$;
 
--- Claim one key; counts and records what is no claim and no replay. p_keep is a retention of its own, counted from p_from or
--- from now, whichever is later. Served by the primary key.
+-- Claim one key; counts and records every answer but claimed and replay. p_keep is the key's own retention,
+-- counted from p_from or from now, whichever is later. Served by the primary key.
 create or replace function fencepost._claim_try(
   p_scope text, p_key text, p_digest text, p_response text, p_keep interval, p_from timestamptz,
   out outcome text, out response json, out claimed_at timestamptz
@@ -88,7 +89,7 @@ begin
         return;
       end if;
       select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
-      exit when found; -- Otherwise it was cleaned away in between: the key is free again.
+      exit when found; -- Otherwise it was pruned in between: the key is free again.
     end loop;
     outcome := fencepost._marker_answer(p_digest, v_known.digest,
       v_known.response_json is not null or v_known.response is not null);
@@ -103,7 +104,7 @@ begin
 end $$;
 
 -- The unconditional first statement of a mutation. p_response, when it is known already, is stored with the
--- marker in one write; otherwise remember() adds it in the same transaction.
+-- key in one write; otherwise remember() adds it in the same transaction.
 create or replace function fencepost.claim(p_scope text, p_key text, p_digest text, p_response text)
 returns table (outcome text, response json, claimed_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -147,7 +148,7 @@ begin
   perform fencepost._check_texts('digest', p_digests, 256, true);
   perform fencepost._check_response(r) from unnest(p_responses) r;
   v_now := fencepost.clock();
-  -- The common case, keys that nobody has used, in one statement.
+  -- The common case, unused keys, in one statement.
   with free as materialized (
     select a.* from (select a.* from unnest(p_keys, p_digests, p_responses) with ordinality a (key, digest, response, place)
                      order by a.key, a.place) a
@@ -195,8 +196,8 @@ begin
                from fencepost._claim_many(p_scope, p_keys, p_digests, p_responses::text[]) c;
 end $$;
 
--- Store the response beside a claim of this same transaction. Raises duplicate when the marker belongs to an
--- earlier transaction (its answer is settled), not_found when there is none.
+-- Store the response beside a claim of this same transaction. Raises duplicate when the key belongs to an
+-- earlier transaction (its answer is final), not_found when there is none.
 create or replace function fencepost.remember(p_scope text, p_key text, p_response text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -218,9 +219,9 @@ create or replace function fencepost.remember(p_scope text, p_key text, p_respon
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost.remember(p_scope, p_key, p_response::text) $$;
 
--- Forget markers that have outlived their own retention, and those without one that are older than p_keep; at most p_limit;
--- returns how many. Every node runs it, without an election: SKIP LOCKED parts the work. By ctid, because a join would fall
--- back to a scan. Served by marker_by_expiry and marker_by_age.
+-- Delete keys that are past their own retention, and those without one that are older than p_keep; at most
+-- p_limit; returns how many. Every node runs it, without an election: SKIP LOCKED divides the work. By ctid,
+-- because a join would fall back to a scan. Served by marker_by_expiry and marker_by_age.
 create or replace function fencepost.marker_clean(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -241,7 +242,7 @@ begin
   return v_expired + v_aged;
 end $$;
 
--- By how many seconds the marker that is most overdue has outlived its retention: 0 while the cleaning keeps up. Served by
+-- By how many seconds the most overdue key is past its retention: 0 while the pruning keeps up. Served by
 -- marker_by_expiry and marker_by_age.
 create or replace function fencepost.marker_lag(p_keep interval) returns double precision
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp

@@ -1,5 +1,5 @@
--- Markers for time-ordered keys. The key carries its own time, so a key that has left the window can be refused
--- as too_old instead of being executed again, and a whole slot is forgotten by one TRUNCATE.
+-- Time-ordered idempotency keys. The key carries its own time, so a key that has left the window can be
+-- refused as too_old instead of being executed again, and a whole slot is deleted by one TRUNCATE.
 --
 -- The window: 24 hours back and one slice (six hours) of clock skew ahead. Slot = slice number modulo 8; of the eight, six are
 -- live, one drains, one is spare. Correctness does not depend on the truncation: a key outside the window is refused whatever
@@ -58,7 +58,7 @@ begin
     values (v_slice % 8, p_scope, v_key, p_digest, p_response::json, pg_current_xact_id(), v_now)
     on conflict (slot, scope, key) do nothing;
     v_fresh := found;
-    -- Asked after the insert: its lock on the slot keeps the truncation out from here on.
+    -- Checked after the insert: its lock on the slot prevents the truncation from here on.
     if (select v_slice <= f.slice or v_millis < f.before_millis from fencepost.marker_forgotten f) then
       delete from fencepost.marker_ring m where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key and v_fresh;
       v_outcome := 'too_old';
@@ -114,10 +114,11 @@ create or replace function fencepost.remember_ordered(p_scope text, p_key text, 
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost.remember_ordered(p_scope, p_key, p_response::text) $$;
 
--- Empty the slots that have left the window; returns how many. TRUNCATE takes an exclusive lock on that one slot,
--- which no claim touches any more; the short lock_timeout is for a transaction that began when it was live.
--- Whether the slice is outside the window is judged under the lock: a backend that was paused between the two
--- would otherwise empty a slot that has come into use again. Written out, because a loop would need dynamic SQL.
+-- Empty the slots that have left the window; returns how many. TRUNCATE takes an exclusive lock on that one
+-- slot, which no claim uses any more; the short lock_timeout is for a transaction that began when it was
+-- live. Whether the slice is outside the window is judged under the lock: a backend that was paused between
+-- the two would otherwise empty a slot that is in use again. Written out, because a loop would need dynamic
+-- SQL.
 create or replace function fencepost.marker_ring_clean() returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '100ms'
@@ -154,7 +155,7 @@ begin
       update fencepost.marker_forgotten f set slice = greatest(f.slice, v_slice);
       v_count := v_count + 1;
     exception when lock_not_available then
-      null; -- The next tick tries again; nothing depends on it but space.
+      null; -- The next tick tries again; only disk space depends on it.
     end;
   end loop;
   return v_count;

@@ -1,4 +1,5 @@
--- Jobs: submitted in the caller's transaction, driven by Redis or straight from here, finished once.
+-- Jobs: submitted in the caller's transaction, dispatched through Redis or claimed directly from here,
+-- finished once.
 --
 --   from        event                      to          guard
 --   (none)      submit                     pending     unique key free; queue not full
@@ -29,14 +30,15 @@
 --   cancelled   replay                     pending     the state that the operator saw
 --   dead        discard                    cancelled   the state that the operator saw
 --
--- The attempt is the fencing token: every acquisition mints a new one, putting a job back mints none. tries counts
--- the claims since the submission or the last replay, at the claim, so that a job which kills its worker ends too.
+-- The attempt is the fencing token: every acquisition creates a new one, putting a job back creates none.
+-- tries counts the claims since the submission or the last replay, at the claim, so that a job which kills
+-- its worker ends too.
 --
--- Locks: rows of several jobs are locked in order of id; waiting before running before finished. A running row keeps its
--- attempt: whoever takes the job over deletes it, and that is what a fence keeps out.
+-- Locks: rows of several jobs are locked in order of id; waiting before running before finished. A running
+-- row keeps its attempt: a takeover deletes the row, and that is what a fence prevents.
 --
--- The two indexes over waiting rows begin with hashtext(queue). Who searches them asks for that number, and for the queue
--- beside it: two may have the same one.
+-- The two indexes over waiting rows begin with hashtext(queue). A search must filter on that number and on
+-- the queue itself: two queues may have the same hash.
 
 create or replace function fencepost._job_check_terms(
   p_queue text, p_kind text, p_lane integer, p_tries_max integer, p_lease interval
@@ -57,8 +59,8 @@ begin
   end if;
 end $$;
 
--- Submit one job: the job and its waiting row, or neither. With a unique key whose job is still live, answers that
--- job and created = false. Adds rows only, so it works at any isolation level.
+-- Submit one job: the job and its waiting row, or neither. With a unique key whose job is still live, returns
+-- that job and created = false. Only inserts rows, so it works at any isolation level.
 create or replace function fencepost.job_submit(
   p_queue text, p_kind text, p_payload jsonb, p_lane integer default 1, p_run_at timestamptz default null,
   p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_key text default null,
@@ -73,8 +75,9 @@ begin
     case when p_concurrency_key is not null then array[p_concurrency_key] end, p_concurrency_limit, array[p_headers]) s;
 end $$;
 
--- Submit many of one kind with one statement; answers in the order of the payloads. Unique keys are taken in their
--- order, so that two submitters cannot deadlock. Waits for a submitter of the same unique key to end.
+-- Submit many jobs of one kind with one statement; answers in the order of the payloads. Unique keys are
+-- locked in key order, so that two submitters cannot deadlock. Waits for another open submission of the same
+-- unique key.
 create or replace function fencepost.job_submit_many(
   p_queue text, p_kind text, p_payloads jsonb[], p_lane integer default 1, p_run_at timestamptz default null,
   p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_keys text[] default null,
@@ -88,7 +91,7 @@ declare
   v_count integer := cardinality(p_payloads);
   v_ids   bigint[];
   v_won   bigint[];
-  v_kept  boolean[];  -- Null where everybody is kept.
+  v_kept  boolean[];  -- Null where every row is kept.
 begin
   perform fencepost._job_check_terms(p_queue, p_kind, p_lane, p_tries_max, p_lease);
   perform fencepost._queue_check_room(p_queue, v_count);
@@ -110,14 +113,15 @@ begin
   v_now := fencepost.clock();
   v_ids := array(select nextval('fencepost.job_job_id_seq') from generate_series(1, v_count));
 
-  -- Again while a key is neither ours nor anybody's: its job has left between the two statements.
+  -- Repeated while a key belongs neither to us nor to another job: its job has left between the two
+  -- statements.
   while p_unique_keys is not null and (v_won is null or array_position(v_won, null) is not null) loop
     insert into fencepost.job_unique (unique_key, job_id)
     select k.key, min(v_ids[k.place]) from unnest(p_unique_keys) with ordinality k (key, place)
     where k.key is not null group by k.key order by k.key
     on conflict (unique_key) do nothing;
-    -- Whoever lost, to another transaction or to an earlier element of these arrays, answers the winner's job.
-    -- The newest: an old snapshot may still see the row of a job that has left since.
+    -- A row that lost, to another transaction or to an earlier element of these arrays, returns the winner's
+    -- job. The newest: an old snapshot may still see the row of a job that has left since.
     v_won := array(select case when k.key is null then v_ids[k.place] else
                      (select max(u.job_id) from fencepost.job_unique u where u.unique_key = k.key) end
                    from unnest(p_unique_keys) with ordinality k (key, place) order by k.place);
@@ -144,9 +148,9 @@ begin
   return query select n.job_id, n.kept is not false from unnest(v_ids, v_kept) n (job_id, kept);
 end $$;
 
--- The pending jobs of one lane that are due, locked for this transaction: write their entries, then record them with
--- job_dispatched in the same transaction. A crash in between leaves them pending, and the entry is a duplicate
--- that the claim refuses. Nothing of a paused queue. Served by job_waiting_pending.
+-- The due pending jobs of one priority, locked for this transaction: write their entries, then record them
+-- with job_dispatched in the same transaction. A crash in between leaves them pending, and the entry is a
+-- duplicate that the claim refuses. Returns nothing of a paused queue. Served by job_waiting_pending.
 create or replace function fencepost.job_dispatch(p_queue text, p_lane integer, p_limit integer, p_patience interval default '30 seconds')
 returns table (job_id bigint, attempt bigint, dispatches integer)
 language plpgsql volatile security definer
@@ -172,10 +176,11 @@ begin
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
 
--- Share places among lanes by 8, 4, 2 and 1; what a lane has no jobs for goes to the others, in the same way. A place that
--- cannot be divided falls to one of them by lot: given to the urgent one each time, the others would starve wherever
--- places come one by one. Each lane gets its share on average, and never differs from it by a whole place. Whoever asks
--- again and again says the how-manieth time it is: lots that lie a golden section apart leave no lane out for long.
+-- Share places among the priorities by 8, 4, 2 and 1; places that one has no jobs for go to the others, in
+-- the same way. A place that cannot be divided is assigned by lot: given to the urgent one each time, the
+-- others would starve wherever places come one by one. Each priority gets its share on average, and never
+-- differs from it by a whole place. A repeated caller passes a call counter: lots that lie a golden section
+-- apart leave no priority out for long.
 create or replace function fencepost._lane_parts(p_places integer, p_wanted integer[], p_turn bigint) returns integer[]
 language plpgsql volatile
 as $$
@@ -208,9 +213,9 @@ begin
   return v_parts;
 end $$;
 
--- How many jobs of each lane are due, and no lane counted beyond p_limit; with p_dispatched also those whose entries lie
--- in a Redis that cannot be reached. None of those that were due before p_since, if it is there for a lane. Served by
--- job_waiting_pending and job_waiting_dispatched.
+-- How many jobs of each priority are due, none counted beyond p_limit; with p_dispatched also those whose
+-- entries are in a Redis that cannot be reached. Excludes jobs that were due before p_since, where that is
+-- given. Served by job_waiting_pending and job_waiting_dispatched.
 create or replace function fencepost._lanes_due(
   p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz[]
 ) returns integer[]
@@ -231,8 +236,9 @@ begin
     from generate_series(0, 3) l order by l);
 end $$;
 
--- What job_dispatch does for every lane of a queue, at most p_limit of each: one round trip where there would be four, most of
--- them for nothing. All lanes together stay inside the queue's rate, and share the room that it leaves.
+-- job_dispatch for every priority of a queue, at most p_limit of each: one round trip instead of four, most
+-- of them for nothing. All priorities together stay inside the queue's rate, and share the room that it
+-- leaves.
 create or replace function fencepost.job_dispatch_lanes(p_queue text, p_limit integer, p_patience interval default '30 seconds')
 returns table (lane integer, job_id bigint)
 language plpgsql volatile security definer
@@ -252,8 +258,8 @@ begin
   end loop;
 end $$;
 
--- Record where the entries lie, in order of id. What was claimed, cancelled or dispatched by another meanwhile is
--- left alone; returns how many were recorded.
+-- Record where the entries are, in order of id. Jobs that were claimed, cancelled or dispatched by another
+-- meanwhile are left alone; returns how many were recorded.
 create or replace function fencepost.job_dispatched(p_ids bigint[], p_entry_ids text[], p_incarnation text) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp
@@ -273,15 +279,16 @@ begin
   update fencepost.job_waiting w
   set dispatched_at = v_now, entry_id = a.entry_id, incarnation = p_incarnation, dispatches = w.dispatches + 1,
       last_error = null
-  -- Asked of the entry, which goes with dispatched_at: that one would invite the planner into the index of all pending
-  -- jobs, for each id.
+  -- Filters on the entry, which is set together with dispatched_at: a filter on dispatched_at would make the
+  -- planner use the index of all pending jobs, for each id.
   from asked a where w.job_id = a.job_id and w.entry_id is null;
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
 
--- The entries could not be written: count the attempt, keep its error, and keep the jobs pending until p_delay has passed.
--- Without a delay they keep their places: while Redis is away, whoever claims straight from here takes them in order.
+-- The entries could not be written: count the attempt, keep its error, and keep the jobs pending until
+-- p_delay has passed. Without a delay they keep their order: while Redis is down, workers that claim directly
+-- take them in that order.
 create or replace function fencepost.job_dispatch_failed(p_ids bigint[], p_error text, p_delay interval) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
@@ -300,8 +307,8 @@ begin
   return v_count;
 end $$;
 
--- Drive jobs again whose entries are lost. Guarded by the entry that was judged lost: a job that was dispatched anew
--- since then is left alone. In order of id; returns how many became pending.
+-- Make jobs pending again whose entries are lost. Guarded by the entry that was judged lost: a job that was
+-- dispatched again since then is left alone. In order of id; returns how many became pending.
 create or replace function fencepost.job_recall(p_ids bigint[], p_entry_ids text[]) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp
@@ -321,8 +328,8 @@ begin
   return v_count;
 end $$;
 
--- Dispatched jobs whose entries were written before p_age ago, oldest first, after the given place: the sweeper compares
--- them with what the stream holds. Reads only. Served by job_waiting_dispatched.
+-- Dispatched jobs whose entries were written before p_age ago, oldest first, after the given position: the
+-- stream reconciler compares them with the stream. Reads only. Served by job_waiting_dispatched.
 create or replace function fencepost.job_driven(
   p_queue text, p_lane integer, p_age interval, p_after_at timestamptz, p_after_id bigint, p_limit integer
 ) returns table (job_id bigint, dispatched_at timestamptz, entry_id text, incarnation text)
@@ -342,9 +349,9 @@ begin
   order by w.dispatched_at, w.job_id limit p_limit;
 end $$;
 
--- When the next pending job of a queue is due, or null when none waits: how long a loop may sleep. Paused queues have
--- none, and a queue that is limited is not due before its rate leaves room. Served by job_waiting_pending, one look for
--- each lane.
+-- When the next pending job of a queue is due, or null when none waits: how long a loop may sleep. Paused
+-- queues have none, and a rate-limited queue is not due before its rate leaves room. Served by
+-- job_waiting_pending, one lookup for each priority.
 create or replace function fencepost.job_next_due(p_queue text) returns timestamptz
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

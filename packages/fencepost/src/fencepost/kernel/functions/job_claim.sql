@@ -1,11 +1,11 @@
--- Claiming: the gate. No claim, no execution.
+-- Claiming. A job runs only after a claim.
 --
--- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, its rate no token, or its queue
--- is paused: the job waits and its entry is done with), or refused with a reason.
+-- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, its rate no token,
+-- or its queue is paused: the job waits and its entry is no longer needed), or refused with a reason.
 
--- The one place where a job becomes running: waiting rows are deleted and running rows inserted by one statement. The index
--- scan over the ids locks them in order of id, which the function-level plan settings pin; so is the merge with the jobs, one
--- walk over their index instead of a search for each.
+-- The only place where a job becomes running: one statement deletes waiting rows and inserts running rows.
+-- The index scan over the ids locks them in order of id; the function-level plan settings pin this, and also
+-- the merge with the jobs, one walk over their index instead of a search for each.
 create or replace function fencepost._job_start(p_ids bigint[], p_special bigint[], p_owner text, p_lease interval, p_now timestamptz)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
@@ -32,9 +32,9 @@ begin
   from picked p;
 end $$;
 
--- Claim what p_ids name. What _job_start leaves over (concurrency keys, paused queues, expired holders, everything refused) is
--- looked at one by one. Refusals are recorded here where p_note says so: one more walk over all answers, to find the
--- few, would cost as much as the claim.
+-- Claim the jobs of p_ids. Jobs that _job_start does not take (concurrency keys, paused queues, expired
+-- holders, all refused ones) are handled one by one. Refusals are recorded here where p_note is set: a second
+-- walk over all answers, to find the few, would cost as much as the claim.
 create or replace function fencepost._job_claim(p_ids bigint[], p_owner text, p_lease interval, p_note boolean)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
@@ -50,7 +50,7 @@ declare
 begin
   perform fencepost._job_check_claim(p_owner, p_lease);
   perform fencepost._check_tokens('ids', p_ids);
-  -- A job never changes its key or its queue, so this look needs no lock.
+  -- A job never changes its key or its queue, so this read needs no lock.
   v_special := array(select w.job_id from fencepost.job_waiting w
     where w.job_id = any (p_ids) and (w.concurrency_key is not null or w.queue in (
       select q.queue from fencepost.job_queue q where q.paused_at is not null)));
@@ -70,8 +70,8 @@ begin
     return next;
   end loop;
 
-  -- Their rows are locked by now. Each takes the lock of its concurrency key and keeps it, so two claims must meet the
-  -- keys in one order, whatever the order of their ids.
+  -- Their rows are locked by now. Each takes the lock of its concurrency key and keeps it, so two claims must
+  -- lock the keys in one order, whatever the order of their ids.
   if cardinality(v_claimed) < cardinality(p_ids) then
     -- A lost job that has no tries left ends here.
     perform fencepost._batch_lock(array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
@@ -91,7 +91,7 @@ begin
   end if;
 end $$;
 
--- One job that the common path left over.
+-- Claim one job that the common path did not take.
 create or replace function fencepost._job_claim_one(p_id bigint, p_owner text, p_lease interval)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
@@ -110,8 +110,8 @@ begin
   select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id for update;
   v_now := fencepost.clock();
 
-  -- A job that waits for its time is nobody's yet: an old entry of it must not cut its delay short. One that waits for
-  -- a slot was due already.
+  -- A job that waits for its time cannot be claimed yet: an old entry of it must not cut its delay short. One
+  -- that waits for a slot was due already.
   if found and (v_waiting.run_at <= v_now or v_waiting.deferred_at is not null) then
     if not exists (select 1 from fencepost.job_queue q where q.queue = v_waiting.queue and q.paused_at is not null) then
       v_slot := fencepost._job_free_slot(v_waiting.concurrency_key, v_job.concurrency_limit);
@@ -120,8 +120,8 @@ begin
     if v_slot is null or not v_rate.granted then
       update fencepost.job_waiting w
       set dispatched_at = null, entry_id = null, incarnation = null,
-          -- The slot that comes free calls it; the delay is for the case that nobody does. A rate calls nobody: it has
-          -- promised a turn, or leaves the job to the dispatch.
+          -- The slot that becomes free wakes it; the delay is a fallback in case none does. A rate wakes no
+          -- job: it has promised a time, or leaves the job to the dispatch.
           deferred_at = case when v_rate.back_at is not null or (v_slot is null and w.concurrency_key is not null) then v_now end,
           run_at = greatest(w.run_at, coalesce(v_rate.back_at, case when v_slot is null and w.concurrency_key is not null
                                                                     then v_now + interval '5 seconds' end))
@@ -152,8 +152,8 @@ begin
     v_job.kind, v_job.payload, v_job.headers, v_running.lease, v_running.expires_at, v_job.submitted_at;
 end $$;
 
--- A free slot of a concurrency key; 0 without a key, null when all are taken. The advisory lock makes two claims of
--- one key follow each other; the unique key on (concurrency_key, slot) is what makes it true.
+-- A free slot of a concurrency key; 0 without a key, null when all are taken. The advisory lock serializes
+-- the claims of one key; the unique key on (concurrency_key, slot) guarantees it.
 create or replace function fencepost._job_free_slot(p_key text, p_limit integer) returns integer
 language plpgsql volatile
 as $$
@@ -167,8 +167,8 @@ begin
           order by s limit 1);
 end $$;
 
--- Give an expired running job to a new owner under a new attempt. Null when it is not expired, is fenced by an open
--- transaction, or ends here because it was cancelled or has no tries left.
+-- Give an expired running job to a new owner under a new attempt. Null when it is not expired, is fenced by
+-- an open transaction, or ends here because it was cancelled or has no tries left.
 create or replace function fencepost._job_take_over(p_id bigint, p_owner text, p_lease interval) returns fencepost.job_running
 language plpgsql volatile
 as $$
@@ -185,7 +185,7 @@ begin
   end if;
   perform fencepost._event(v_now, 'job', p_id::text, 'lost', v_running.owner, v_running.attempt,
     jsonb_build_object('claimed_at', v_running.claimed_at, 'expired_at', v_running.expires_at, 'to', p_owner));
-  -- Another attempt is another row: to delete one is what a fence keeps out.
+  -- Another attempt is another row: a fence prevents the delete.
   with gone as (delete from fencepost.job_running r where r.job_id = p_id returning r.*)
   insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
                                      concurrency_key, slot)
@@ -196,8 +196,8 @@ begin
   return v_running;
 end $$;
 
--- Claim one job. Raises the reason when it cannot be had; in_flight also stands for a busy concurrency key and a
--- paused queue.
+-- Claim one job. Raises the reason when it cannot be claimed; in_flight also stands for a busy concurrency
+-- key and a paused queue.
 create or replace function fencepost.job_claim(p_id bigint, p_owner text, p_lease interval default null)
 returns table (job_id bigint, attempt bigint, tries integer, queue text, lane smallint, kind text, payload jsonb, headers jsonb,
                lease interval, expires_at timestamptz, submitted_at timestamptz)
@@ -223,7 +223,7 @@ returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries 
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select * from fencepost._job_claim(p_ids, p_owner, p_lease, true) $$;
 
--- What every claim is told: who asks, and for how long.
+-- Check the arguments of every claim: the owner and the lease duration.
 create or replace function fencepost._job_check_claim(p_owner text, p_lease interval) returns void
 language plpgsql volatile
 as $$
@@ -245,9 +245,9 @@ begin
   return least(p_limit, fencepost._rate_room(p_queue, p_now, false));
 end $$;
 
--- The jobs of one lane that are due, oldest first, locked; with p_dispatched also those whose entries lie in a Redis that
--- cannot be reached; none that was due before p_since, if that is there. keyed tells whether one of them has a concurrency
--- key. Served by job_waiting_pending and job_waiting_dispatched.
+-- The due jobs of one priority, oldest first, locked; with p_dispatched also those whose entries are in a
+-- Redis that cannot be reached; none that was due before p_since, if given. keyed tells whether one of them
+-- has a concurrency key. Served by job_waiting_pending and job_waiting_dispatched.
 create or replace function fencepost._job_due(
   p_queue text, p_lane integer, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz,
   out ids bigint[], out keyed boolean
@@ -275,7 +275,7 @@ begin
   end if;
 end $$;
 
--- Claim straight from here, without Redis: the due jobs of one lane.
+-- Claim directly, without Redis: the due jobs of one priority.
 create or replace function fencepost.job_claim_next(
   p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
 ) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
@@ -293,14 +293,14 @@ begin
   end if;
 end $$;
 
--- The same for every lane of a queue, p_limit in all: they share the places as _lane_parts says, and what one lane has no
--- jobs for goes to the others; p_turn counts the calls of one caller. One statement, so the locks of all their keys are
--- taken in one order.
+-- The same for every priority of a queue, p_limit in all: they share the places as in _lane_parts, and places
+-- that one has no jobs for go to the others; p_turn counts the calls of one caller. One statement, so the
+-- locks of all their keys are taken in one order.
 --
--- Until the next vacuum every claimed job leaves an entry in job_waiting_pending, before those that wait: at thirty thousand
--- jobs a second a minute's worth of them takes longer to pass than the claim itself. Who knows that nothing is left of
--- before a moment says so for each lane, p_since; as a hint, because a submission may commit late. So he looks at
--- everything once in a while.
+-- Until the next vacuum every claimed job leaves an entry in job_waiting_pending, before those that wait: at
+-- thirty thousand jobs a second, passing a minute's worth of them takes longer than the claim itself. A
+-- caller that knows that nothing is left before a time passes it for each priority, p_since; as a hint,
+-- because a submission may commit late. So the caller periodically omits it to scan everything.
 create or replace function fencepost.job_claim_lanes(
   p_queue text, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false,
   p_turn bigint default null, p_since timestamptz[] default null
@@ -322,7 +322,8 @@ begin
   if v_limit = 0 then
     return;
   end if;
-  -- Most queues use one lane. Whether a lane has any is soon seen; how many matters only where several share the places.
+  -- Most queues use one priority. Whether one has jobs is a cheap check; how many matters only where several
+  -- share places.
   v_due := fencepost._lanes_due(p_queue, 1, p_dispatched, v_now, p_since);
   if (select count(*) from unnest(v_due) d where d > 0) > 1 then
     v_parts := fencepost._lane_parts(v_limit, fencepost._lanes_due(p_queue, v_limit, p_dispatched, v_now, p_since),
@@ -340,7 +341,7 @@ begin
   if v_ids = '{}' then
     return;
   end if;
-  -- They are locked and due, and their queue is not paused: without keys and rates nothing can be left over.
+  -- They are locked and due, and their queue is not paused: without keys and rates none can be left over.
   if v_keyed or exists (select 1 from fencepost.job_rate) then
     return query select * from fencepost._job_claim(v_ids, p_owner, p_lease, true);
   else

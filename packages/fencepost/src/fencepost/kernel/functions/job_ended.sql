@@ -1,7 +1,7 @@
 -- What follows when jobs have ended, in the transaction that ended them.
 
--- Count the batches that wait for them, and wake whoever waits for their results. Both are rare, so both are asked first
--- whether there is any: two looks for each finishing statement, however many jobs it finished.
+-- Count the batches that wait for the jobs, and wake the sessions that wait for their results. Both are rare,
+-- so both are checked for first: two lookups for each finishing statement, however many jobs it finished.
 create or replace function fencepost._job_ended(p_ids bigint[], p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -14,7 +14,7 @@ begin
   end if;
 end $$;
 
--- A job ends once, so whoever was told need not be told again.
+-- A job ends once, so a notified waiter need not be notified again.
 create or replace function fencepost._result_tell(p_ids bigint[]) returns void
 language plpgsql volatile
 as $$
@@ -27,7 +27,7 @@ begin
   end loop;
 end $$;
 
--- What came of a job: no row when there is no such job.
+-- The outcome of a job: no row when there is no such job.
 create or replace function fencepost.job_outcome(p_id bigint)
 returns table (state text, final_status text, attempt bigint, tries integer, result jsonb, error text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -40,7 +40,7 @@ as $$
   from fencepost.job_waiting w where w.job_id = p_id
 $$;
 
--- Forget those who wait for results since before p_keep ago: they were ended before they could say so.
+-- Delete result waiters registered before p_keep ago: they ended without unregistering.
 create or replace function fencepost.result_prune(p_keep interval) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -54,9 +54,10 @@ begin
   return v_count;
 end $$;
 
--- Forget finished and cancelled jobs past the p_keep newest, at most p_limit; dead ones stay for a person. Walks the
--- newest p_keep entries of job_finished_by_time, so a loop calls it once a minute, not once a second. The jobs of one
--- batch end at one moment, so what is newer is a matter of the id too: sorted within each moment, as the index comes.
+-- Delete finished and cancelled jobs past the p_keep newest, at most p_limit; dead ones stay for an operator.
+-- Walks the newest p_keep entries of job_finished_by_time, so a loop calls it once a minute, not once a
+-- second. The jobs of one batch end at the same time, so ties are ordered by id: sorted within each time, as
+-- the index is.
 create or replace function fencepost.job_prune_excess(p_keep bigint, p_limit integer) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
@@ -70,7 +71,7 @@ begin
       using errcode = 'ZF100', detail = '{"field": "keep"}';
   end if;
   perform fencepost._check_limit(p_limit);
-  -- The newest that goes.
+  -- The newest job that is deleted.
   select f.finished_at, f.job_id into v_newest.finished_at, v_newest.job_id from fencepost.job_finished f where f.state <> 'dead'
   order by f.finished_at desc, f.job_id desc offset p_keep limit 1;
   with gone as (

@@ -1,6 +1,6 @@
 -- How a running job leaves its owner without being finished: given back, failed, buried, or lost.
 
--- Running to waiting: clears the owner and mints no attempt.
+-- Running to waiting: clears the owner and creates no attempt.
 create or replace function fencepost._job_put_back(
   p_running fencepost.job_running, p_run_at timestamptz, p_tries integer, p_error text, p_now timestamptz
 ) returns void
@@ -33,7 +33,8 @@ begin
     case when p_running.concurrency_key is not null then array[p_running.concurrency_key] end, p_now);
 end $$;
 
--- A job whose owner was lost ends here when a cancel was requested or no tries are left; null when it goes on.
+-- Ends a job whose owner was lost when a cancel was requested or no tries are left; null when the job
+-- continues.
 create or replace function fencepost._job_lost_end(p_running fencepost.job_running, p_now timestamptz) returns text
 language plpgsql volatile
 as $$
@@ -118,14 +119,14 @@ begin
   return v.state;
 end $$;
 
--- Give a job back unfinished, for a shutdown: the try is not counted. Answers the state it is in now: pending, or
+-- Give a job back unfinished, for a shutdown: the try is not counted. Returns the new state: pending, or
 -- cancelled when a cancel was requested.
 create or replace function fencepost.job_release(p_id bigint, p_attempt bigint, p_owner text, p_delay interval default null)
 returns text
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'release', null, p_delay) $$;
 
--- The handler failed: wait p_delay and try again, or dead when no tries are left. Answers the state it is in now.
+-- The handler failed: wait p_delay and try again, or dead when no tries are left. Returns the new state.
 create or replace function fencepost.job_retry(p_id bigint, p_attempt bigint, p_owner text, p_error text, p_delay interval)
 returns text
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -158,7 +159,7 @@ begin
   perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
   perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
-  -- All rows before the first of them counts in its batch: a finish of many does it in this order.
+  -- Locks all rows before the first of them is counted in its batch: a finish of many uses this order.
   perform 1 from fencepost.job_running r where r.job_id = any (p_ids) and r.owner = p_owner order by r.job_id for update;
   perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how = 'bury'));
   for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
@@ -172,7 +173,7 @@ begin
   end loop;
 end $$;
 
--- A lost owner's job goes back to waiting, or ends. Answers the new state.
+-- Puts a lost owner's job back to waiting, or ends it. Returns the new state.
 create or replace function fencepost._job_reclaim(p_running fencepost.job_running, p_now timestamptz) returns text
 language plpgsql volatile
 as $$
@@ -187,8 +188,8 @@ begin
   return coalesce(v_end, 'pending');
 end $$;
 
--- Put back what has been expired for p_grace, at most p_limit. A job whose old owner still has a fenced transaction
--- open is skipped. Served by job_running_by_expiry.
+-- Put back jobs that have been expired for p_grace, at most p_limit. A job whose old owner still has a fenced
+-- transaction open is skipped. Served by job_running_by_expiry.
 create or replace function fencepost.job_reclaim(p_limit integer, p_grace interval default '0')
 returns table (job_id bigint, attempt bigint, owner text, state text)
 language plpgsql volatile security definer
@@ -211,7 +212,8 @@ begin
   end loop;
 end $$;
 
--- Expired jobs that reclaim skips because a fenced transaction is still open: who blocks them must be evicted.
+-- Expired jobs that reclaim skips because a fenced transaction is still open: the blocking backend must be
+-- evicted.
 create or replace function fencepost.job_blocked(p_limit integer, p_grace interval default '0') returns setof bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
@@ -231,8 +233,8 @@ begin
                         for update skip locked) f;
 end $$;
 
--- Put one expired job back, waiting for whoever blocks it: job_evict ends him from another connection. Raises
--- not_owner while the lease is valid, and the reason when the job is not running.
+-- Put one expired job back, waiting for the backend that blocks it: job_evict terminates that from another
+-- connection. Raises not_owner while the lease is valid, and the reason when the job is not running.
 create or replace function fencepost.job_reclaim_one(p_id bigint, p_grace interval default '0') returns text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -251,9 +253,9 @@ begin
   return fencepost._job_reclaim(v_running, v_now);
 end $$;
 
--- End whoever keeps the backend p_waiter from reclaiming the job. Nothing happens unless the job's lease has been
--- expired for p_grace, by the database's clock, at this moment.
--- p_seen spares whoever was no blocker yet at an earlier call; _evict says why.
+-- Terminate the backends that keep the backend p_waiter from reclaiming the job. Does nothing unless the
+-- job's lease has been expired for p_grace, by the database's clock, at this moment. p_seen spares a backend
+-- that was no blocker yet at an earlier call; _evict says why.
 create or replace function fencepost.job_evict(
   p_id bigint, p_waiter integer, p_grace interval, p_seen integer[] default null
 ) returns setof integer

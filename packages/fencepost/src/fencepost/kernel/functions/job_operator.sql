@@ -1,5 +1,5 @@
--- What an operator does. He holds no attempt, so his writes are guarded by the state he saw: if it has changed, he is
--- told what it is now, and decides again.
+-- The calls of an operator. An operator holds no attempt, so a write is guarded by the state that the
+-- operator saw: if it has changed, the answer is the current state, and the operator decides again.
 
 create or replace function fencepost._job_refuse_operator(p_id bigint, p_expected text, p_actor text, p_op text) returns void
 language plpgsql volatile
@@ -15,8 +15,9 @@ begin
     'job', p_id::text, jsonb_build_object('expected', p_expected, 'actor', p_actor, 'op', p_op), v_seen);
 end $$;
 
--- Cancel. A waiting job is cancelled at once. A running one is asked to stop: its finish is refused from now on, unless
--- it has passed its fence; released, failed or lost, it ends as cancelled. Answers cancelled or requested.
+-- Cancel. A waiting job is cancelled at once. A running one is asked to stop: its finish is refused from now
+-- on, unless it has passed its fence; released, failed or lost, it ends as cancelled. Returns cancelled or
+-- requested.
 create or replace function fencepost.job_cancel(p_id bigint, p_actor text, p_expected text default null) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -30,7 +31,8 @@ begin
     perform fencepost._check_word('expected', p_expected, array['pending', 'dispatched', 'running']);
   end if;
   loop
-    -- Waiting before running: a claim moves the row that way. If it does so while we look, we find it running.
+    -- Waiting before running: a claim moves the row that way. If it does so between the two reads, we find it
+    -- running.
     select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id
       and (p_expected is null or p_expected = case when w.dispatched_at is null then 'pending' else 'dispatched' end) for update;
     v_now := fencepost.clock();
@@ -46,8 +48,8 @@ begin
     set cancel_requested_at = coalesce(r.cancel_requested_at, v_now), cancel_requested_by = coalesce(r.cancel_requested_by, p_actor)
     where r.job_id = p_id and coalesce(p_expected, 'running') = 'running';
     exit when found;
-    -- Taken over while we waited for it: that is another row. Or put back: an operator who expects no state is not refused
-    -- for the one it has now.
+    -- Taken over while we waited for it: that is another row. Or put back: an operator who expects no state
+    -- is not refused for the current one.
     continue when coalesce(p_expected, 'running') = 'running' and exists (select 1 from fencepost.job_running r where r.job_id = p_id);
     continue when p_expected is null and exists (select 1 from fencepost.job_waiting w where w.job_id = p_id);
     perform fencepost._job_refuse_operator(p_id, p_expected, p_actor, 'cancel');
@@ -56,9 +58,9 @@ begin
   return 'requested';
 end $$;
 
--- Run a dead or cancelled job again: its tries begin anew, its attempt goes on growing. A unique key that another live
--- job holds by now refuses it as duplicate. The callback of an open batch waits for it again. Locks the finished row, then
--- that batch, found by job_batch_callback_key.
+-- Run a dead or cancelled job again: its tries restart, its attempt keeps growing. A unique key that another
+-- live job holds by now refuses it as duplicate. The callback of an open batch waits for it again. Locks the
+-- finished row, then that batch, found by job_batch_callback_key.
 create or replace function fencepost.job_replay(p_id bigint, p_actor text, p_expected text default 'dead') returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -84,11 +86,13 @@ begin
         (select jsonb_build_object('job_id', u.job_id) from fencepost.job_unique u where u.unique_key = v_job.unique_key));
     end if;
   end if;
-  -- Whoever completes the batch comes before, or finds the waiting row after us: else nobody would make it due.
+  -- The batch's completion comes before, or finds the waiting row after us: otherwise nothing would make it
+  -- due.
   select * into v_batch from fencepost.job_batch b where b.callback_job_id = p_id for share;
   with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)
   insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key)
-  -- Above the floor: what ended before a backup was made may have run again in the time that its restore lost.
+  -- Above the floor: a job that ended before a backup was made may have run again in the time that the
+  -- restore lost.
   select g.job_id, v_job.queue, v_job.lane,
          case when v_batch.batch_id is not null and v_batch.completed_at is null then fencepost._batch_never() else v_now end,
          greatest(g.attempt, (select f.floor from fencepost.token_floor f)), 0, v_job.concurrency_key from gone g;
@@ -97,7 +101,7 @@ begin
   perform fencepost._wake('job:' || v_job.queue);
 end $$;
 
--- A dead job that nobody will replay: it ends as cancelled and leaves the dead letters.
+-- Discard a dead job that will not be replayed: it ends as cancelled and leaves the dead letters.
 create or replace function fencepost.job_discard(p_id bigint, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -115,8 +119,9 @@ begin
     jsonb_build_object('from', 'dead', 'final_status', v_dead.final_status));
 end $$;
 
--- A finished job says something else from now on, because what it did was done again elsewhere and that counts now. Its state,
--- its attempt and its time stay; p_event tells who did it, and what it said before. Locks in order of id.
+-- Replace the outcome of a finished job, because its work was repeated elsewhere and that result counts now.
+-- Its state, its attempt and its time stay; p_event records the actor and the previous outcome. Locks in
+-- order of id.
 create or replace function fencepost._job_restate(
   p_ids bigint[], p_statuses text[], p_results jsonb[], p_event text, p_actor text, p_detail jsonb
 ) returns void
@@ -141,7 +146,7 @@ begin
   end loop;
 end $$;
 
--- Pause a queue: nothing of it is dispatched or claimed; what runs goes on. Idempotent.
+-- Pause a queue: none of its jobs is dispatched or claimed; running ones continue. Idempotent.
 create or replace function fencepost.queue_pause(p_queue text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -155,7 +160,8 @@ begin
   perform fencepost._event(v_now, 'queue', p_queue, 'paused', p_actor, null, null);
 end $$;
 
--- Resume a queue: what waits is dispatched and claimed again, and whoever sleeps on it is woken. Idempotent.
+-- Resume a queue: waiting jobs are dispatched and claimed again, and loops that sleep on it are woken.
+-- Idempotent.
 create or replace function fencepost.queue_resume(p_queue text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -184,7 +190,7 @@ begin
                            jsonb_build_object('waiting_max', p_waiting_max));
 end $$;
 
--- Count what waits in the queues that have a bound. A loop calls it; submissions read the count.
+-- Count the waiting jobs of the queues that have a bound. A loop calls it; submissions read the count.
 create or replace function fencepost.queue_count() returns void
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -193,8 +199,8 @@ as $$
   where q.waiting_max is not null
 $$;
 
--- Forget finished and cancelled jobs older than p_keep, at most p_limit; dead ones stay for a person. Served by
--- job_finished_by_time.
+-- Delete finished and cancelled jobs older than p_keep, at most p_limit; dead ones stay for an operator.
+-- Served by job_finished_by_time.
 create or replace function fencepost.job_prune(p_keep interval, p_limit integer, p_dead boolean default false) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

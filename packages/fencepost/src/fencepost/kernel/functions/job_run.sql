@@ -1,6 +1,7 @@
--- What the owner of a running job does: renew, report progress, fence, finish. All of it is fenced by the attempt.
+-- The calls of a running job's owner: renew, report progress, fence, finish. All of them are fenced by the
+-- attempt.
 
--- The row of a job as it is now, wherever it is, for refusals and for people.
+-- The current row of a job, in whichever table it is, for refusals and for operators.
 create or replace function fencepost._job_seen(p_id bigint) returns jsonb
 language sql stable
 as $$
@@ -17,8 +18,8 @@ as $$
     '{}'::jsonb)
 $$;
 
--- Why p_owner with p_attempt (null: any) may not act on the job. One statement, so one snapshot of all three tables;
--- called after the write found nothing, so never older than the refusal.
+-- Why p_owner with p_attempt (null: any) may not act on the job. One statement, so one snapshot of all three
+-- tables; called after the write found nothing, so never older than the refusal.
 create or replace function fencepost._job_explain(p_id bigint, p_attempt bigint, p_owner text, p_now timestamptz)
 returns table (refusal text, attempt bigint)
 language sql stable
@@ -44,15 +45,16 @@ as $$
   left join fencepost.job_finished f on f.job_id = asked.job_id
 $$;
 
--- The jobs that this transaction has fenced, as ,id:attempt,id:attempt, in a setting that is local to it and undone
--- with the savepoint that undoes the fence. Whoever forges it gains nothing: attempt and owner are checked all the same,
--- and only the clock is spared.
+-- The jobs that this transaction has fenced, as ,id:attempt,id:attempt, in a setting that is local to it and
+-- undone with the savepoint that undoes the fence. Forging it gains nothing: attempt and owner are still
+-- checked, and only the expiry check is skipped.
 create or replace function fencepost._job_is_fenced(p_id bigint, p_attempt bigint) returns boolean
 language sql stable
 as $$ select position(',' || p_id || ':' || p_attempt || ',' in coalesce(current_setting('fencepost.fenced', true), '')) > 0 $$;
 
--- The fence of a job: from here to the end of the transaction nobody takes it over, and job_finish in the same
--- transaction does not ask the clock again. Takes FOR KEY SHARE: renewals pass. Raises the reason otherwise.
+-- The fence of a job: from here to the end of the transaction no takeover succeeds, and job_finish in the
+-- same transaction does not check the clock again. Takes FOR KEY SHARE: renewals pass. Raises the reason
+-- otherwise.
 create or replace function fencepost.job_fence(p_id bigint, p_attempt bigint, p_owner text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -74,9 +76,9 @@ begin
   perform fencepost._bound_idle_time(v_running.lease);
 end $$;
 
--- Finish many, in order of id, by one statement: running rows out, finished rows in. Answers the ids that were
--- finished. Pinned to one walk over the index, merged with the arrays: stale statistics once made it a scan, and a
--- search of the index for each job takes a quarter longer.
+-- Finish many, in order of id, by one statement: deletes running rows and inserts finished rows. Returns the
+-- ids that were finished. Pinned to one walk over the index, merged with the arrays: stale statistics once
+-- made it a scan, and a search of the index for each job takes a quarter longer.
 create or replace function fencepost._job_finish(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[], p_results jsonb[]
 ) returns bigint[]
@@ -109,7 +111,8 @@ begin
     insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
     select g.job_id, 'finished', g.status, g.queue, g.attempt, g.tries, g.owner, g.claimed_at, v_now, g.result from gone g
   )
-  -- A key as often as slots of it came free: each of them calls somebody. In order, because the calls lock rows.
+  -- A key as often as slots of it became free: each slot wakes one waiter. In order, because waking locks
+  -- rows.
   select coalesce(array_agg(g.job_id), '{}'),
          array_agg(g.concurrency_key order by g.concurrency_key) filter (where g.concurrency_key is not null)
   into v_done, v_keys from gone g;
@@ -117,8 +120,8 @@ begin
   return v_done;
 end $$;
 
--- After jobs have ended for good: their unique keys are free, each slot calls who waits for it, and so do their batches.
--- Searches as everybody else does: the settings of whoever calls it would hold here too.
+-- After jobs have ended for good: frees their unique keys, wakes the next waiter of each freed slot, and
+-- counts their batches. Sets its own plan settings: those of the calling function would apply here too.
 create or replace function fencepost._job_left(p_ids bigint[], p_keys text[], p_now timestamptz) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_nestloop = on
@@ -131,7 +134,7 @@ begin
   perform fencepost._job_ended(p_ids, p_now);
 end $$;
 
--- A slot of p_key came free: the job that has waited longest for it is due now.
+-- A slot of p_key became free: the job that has waited longest for it is due now.
 create or replace function fencepost._job_call_waiting(p_key text, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -148,8 +151,9 @@ begin
   end if;
 end $$;
 
--- Finish one job. The finishing write holds exactly when job, attempt, owner and running state match, and the lease has
--- not expired or this transaction has passed the fence. Otherwise raises the reason, with the row that was seen.
+-- Finish one job. The finishing write succeeds exactly when job, attempt, owner and running state match, and
+-- the lease has not expired or this transaction has passed the fence. Otherwise raises the reason, with the
+-- row that was seen.
 create or replace function fencepost.job_finish(
   p_id bigint, p_attempt bigint, p_owner text, p_final_status text default 'ok', p_result jsonb default null
 ) returns void
@@ -183,7 +187,7 @@ begin
   return query select n.job_id, n.refusal from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'finish') n;
 end $$;
 
--- Explain, count and record what a plural form did not do.
+-- Explain, count and record the refusals of a plural form.
 create or replace function fencepost._job_note_refused(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_done bigint[], p_op text
 ) returns table (job_id bigint, refusal text)
@@ -198,8 +202,8 @@ begin
            from unnest(p_ids, p_attempts) a (job_id, attempt)
            cross join lateral fencepost._job_explain(a.job_id, a.attempt, p_owner, v_now) e
            where a.job_id <> all (p_done) order by a.job_id loop
-    -- A renewal that meets its own attempt's finish has lost nothing, and every worker sends some: it is answered, not
-    -- recorded.
+    -- A renewal that meets its own attempt's finish has lost nothing, and every worker sends some: it is
+    -- answered, not recorded.
     if p_op <> 'renew' or not (v.refusal = 'in_flight' or v.refusal = 'already_finished' and exists (
         select 1 from fencepost.job_finished f where f.job_id = v.job_id and f.attempt = v.attempt and f.state = 'finished')) then
       perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner,
@@ -210,9 +214,9 @@ begin
   end loop;
 end $$;
 
--- Renew the leases of all jobs of one owner by one statement; answers for each. A row that is locked at this moment
--- (an open finish has deleted it, or a takeover holds it) is answered as in_flight and not waited for: one open
--- finish must not block the heartbeat of the others. cancel_requested tells the worker to stop.
+-- Renew the leases of all jobs of one owner by one statement; answers for each. A row that is locked at this
+-- moment (an open finish has deleted it, or a takeover holds it) is answered as in_flight and not waited for:
+-- one open finish must not block the heartbeat of the others. cancel_requested tells the worker to stop.
 create or replace function fencepost.job_renew_many(p_ids bigint[], p_attempts bigint[], p_owner text)
 returns table (job_id bigint, expires_at timestamptz, cancel_requested boolean, refusal text)
 language plpgsql volatile security definer
@@ -236,7 +240,7 @@ begin
                   join fencepost.job_running r on r.job_id = a.job_id and r.attempt = a.attempt and r.owner = p_owner
                   order by r.job_id for no key update of r skip locked);
   v_now := fencepost.clock();
-  -- Locked by us, so owner and attempt hold; only the clock has moved.
+  -- Locked by us, so owner and attempt hold; only the clock has advanced.
   with renewed as (
     update fencepost.job_running r set renewed_at = v_now, expires_at = v_now + r.lease
     where r.job_id = any (v_free) and r.expires_at > v_now
@@ -276,7 +280,7 @@ begin
   returning r.expires_at, r.cancel_requested_at is not null;
 end $$;
 
--- Report progress: a small document that people see. Fenced like every other write of the owner.
+-- Report progress: a small document for operators. Fenced like every other write of the owner.
 create or replace function fencepost.job_progress(p_id bigint, p_attempt bigint, p_owner text, p_progress jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

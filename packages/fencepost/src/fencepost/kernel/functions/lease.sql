@@ -8,7 +8,7 @@
 -- would block the holder's own heartbeat; comparing tokens without the lock lets the takeover slip between the
 -- check and the write.
 
--- One row as JSON, for refusals: what was seen, with the moment it was judged at.
+-- One row as JSON, for refusals: the row that was seen, with the time at which it was judged.
 create or replace function fencepost._lease_seen(p_lease fencepost.lease, p_now timestamptz) returns jsonb
 language sql immutable
 as $$
@@ -27,8 +27,8 @@ begin
   perform fencepost._check_duration('ttl', p_ttl, interval '1 day');
 end $$;
 
--- Acquire or renew, and never raise: outcome is acquired, renewed or a reason. Looks before it locks, because a
--- losing UPSERT would still lock the hot row.
+-- Acquire or renew, and never raise: outcome is acquired, renewed or a reason. Reads before it locks, because
+-- a losing UPSERT would still lock the hot row.
 create or replace function fencepost._lease_try(
   p_resource text, p_owner text, p_ttl interval, out outcome text, out held fencepost.lease
 ) language plpgsql volatile
@@ -44,17 +44,18 @@ begin
     if not found then
       insert into fencepost.lease (resource, token, owner, ttl, acquired_at, renewed_at, expires_at)
       select p_resource, f.floor + 1, p_owner, p_ttl, v_now, v_now, v_now + p_ttl from fencepost.token_floor f
-      -- Any key, and not only the resource's: with one named, two first acquisitions at once end in a violation of the other.
+      -- On any key, not only the resource's: with one named, two concurrent first acquisitions end in a
+      -- violation of the other.
       on conflict do nothing
       returning * into held;
-      continue when not found; -- Somebody made the row in between: look again.
+      continue when not found; -- Another session inserted the row in between: read again.
       outcome := 'acquired';
       perform fencepost._event(v_now, 'lease', p_resource, 'acquired', p_owner, held.token, null);
       return;
     end if;
 
     if held.owner = p_owner and held.expires_at > v_now then
-      -- The token in the condition: if the row was taken over since we looked, this is no renewal.
+      -- The token in the condition: if the row was taken over since we read it, this is not a renewal.
       update fencepost.lease l set renewed_at = v_now, expires_at = v_now + p_ttl, ttl = p_ttl
       where l.resource = p_resource and l.token = held.token and l.owner = p_owner and l.expires_at > v_now
       returning * into held;
@@ -68,8 +69,8 @@ begin
       return;
     end if;
 
-    -- Free or expired. The lock waits for every fenced transaction of the old holder; meanwhile he may have
-    -- renewed, or another taker may have won, so the row and the clock are read again under it.
+    -- Free or expired. The lock waits for every fenced transaction of the old holder; meanwhile that holder
+    -- may have renewed, or another taker may have won, so the row and the clock are read again under it.
     select * into held from fencepost.lease l where l.resource = p_resource for update;
     v_now := fencepost.clock();
     continue when held.owner is not null and held.expires_at > v_now;
@@ -87,7 +88,8 @@ begin
   end loop;
 end $$;
 
--- Acquire the resource, or renew it when p_owner holds it already. Raises not_owner while somebody else does.
+-- Acquire the resource, or renew it when p_owner holds it already. Raises not_owner while another owner holds
+-- it.
 -- The owner's name must carry a boot id: a restart under the same name would renew the dead process's token.
 create or replace function fencepost.lease_acquire(p_resource text, p_owner text, p_ttl interval)
 returns table (resource text, owner text, token bigint, acquired boolean, acquired_at timestamptz,
@@ -132,7 +134,7 @@ begin
   end loop;
 end $$;
 
--- Why p_owner with p_token may not act on the row, or null when he may.
+-- Why p_owner with p_token may not act on the row, or null when it may.
 create or replace function fencepost._lease_verdict(
   p_lease fencepost.lease, p_token bigint, p_owner text, p_now timestamptz
 ) returns text
@@ -217,7 +219,7 @@ begin
                  order by a.resource;
     return;
   end if;
-  -- Some cannot be renewed: each is asked for its reason. Renewing the others once more does no harm.
+  -- Some cannot be renewed: each is checked for its reason. Renewing the others once more does no harm.
   for v_asked in select a.resource, a.token from unnest(p_resources, p_tokens) a (resource, token)
                  order by a.resource loop
     select * into v from fencepost._lease_renew_try(v_asked.resource, p_owner, v_asked.token, p_ttl);
@@ -231,7 +233,7 @@ begin
 end $$;
 
 -- Release: fenced by the token, which stays. The next acquisition waits for fences that are still open. An
--- expired lease can be released too: it says that the holder is gone, and nobody took over.
+-- expired lease can be released too: that records that the holder is gone, and that no takeover happened.
 create or replace function fencepost._lease_release_try(
   p_resource text, p_owner text, p_token bigint, out held fencepost.lease, out refusal text
 )
@@ -253,7 +255,7 @@ begin
   end if;
 end $$;
 
--- Let go of a lease. Fenced by owner and token; the token stays where it is, so the next one is higher.
+-- Release a lease. Fenced by owner and token; the token stays, so the next one is higher.
 create or replace function fencepost.lease_release(p_resource text, p_owner text, p_token bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -269,7 +271,7 @@ begin
   end if;
 end $$;
 
--- Release many, each under its token, in order of name; answers for each. For a holder that leaves.
+-- Release many, each under its token, in order of name; answers for each. For a holder that shuts down.
 create or replace function fencepost.lease_release_many(p_resources text[], p_owner text, p_tokens bigint[])
 returns table (resource text, token bigint, refusal text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -295,9 +297,9 @@ begin
   end loop;
 end $$;
 
--- The fence: from here to the end of the transaction nobody takes the resource over. Checks token and expiry
--- and raises the reason otherwise. Expiry is judged after the lock was granted, at this moment; what keeps a
--- late write out is the token and the lock, not the clock.
+-- The fence: from here to the end of the transaction no takeover succeeds. Checks token and expiry
+-- and raises the reason otherwise. Expiry is judged after the lock was granted, at this moment; the token and
+-- the lock prevent a late write, not the clock.
 create or replace function fencepost.lease_fence(p_resource text, p_token bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -322,10 +324,10 @@ begin
   perform fencepost._bound_idle_time(v_held.ttl);
 end $$;
 
--- End whoever keeps the backend p_waiter from taking the resource over: a holder that was stopped inside COPY
--- or with an unread result survives every timeout. Nothing happens unless the lease has been expired for
--- p_grace, by the database's clock, at this moment, and p_waiter belongs to the calling role.
--- p_seen spares whoever was no blocker yet at an earlier call; _evict says why.
+-- Terminate the backends that keep the backend p_waiter from taking the resource over: a holder that was
+-- stopped inside COPY or with an unread result survives every timeout. Does nothing unless the lease has been
+-- expired for p_grace, by the database's clock, at this moment, and p_waiter belongs to the calling role.
+-- p_seen spares a backend that was no blocker yet at an earlier call; _evict says why.
 create or replace function fencepost.lease_evict(
   p_resource text, p_waiter integer, p_grace interval, p_seen integer[] default null
 ) returns setof integer

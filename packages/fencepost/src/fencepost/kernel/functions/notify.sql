@@ -1,8 +1,8 @@
 -- Wake-ups, coalesced. NOTIFY takes a global lock at commit and costs two thirds of the throughput when every
--- transaction does it. So a loop says that it sleeps before it waits, and only then does a writer notify.
--- A writer that began before the loop fell asleep may miss it: polling underneath is what promises progress.
+-- transaction does it. So a loop registers as sleeping before it waits, and a writer notifies only then.
+-- A writer that began before the loop registered may miss it: polling guarantees progress.
 
--- The loop found nothing and is about to wait on p_topic.
+-- Registers that the loop found nothing and is about to wait on p_topic.
 create or replace function fencepost.sleep_on(p_topic text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -12,12 +12,12 @@ begin
   on conflict (topic) do nothing;
 end $$;
 
--- The loop is awake: nobody needs to notify it.
+-- Registers that the loop is awake: writers need not notify it.
 create or replace function fencepost.wake_up(p_topic text) returns void
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ delete from fencepost.sleeper s where s.topic = p_topic $$;
 
--- Wake whoever sleeps on p_topic when this transaction commits. One index look-up when nobody does.
+-- Wake the loops that sleep on p_topic when this transaction commits. One index lookup when there are none.
 create or replace function fencepost._wake(p_topic text) returns void
 language plpgsql volatile
 as $$

@@ -1,15 +1,17 @@
 -- The outbox: a message is written in the caller's transaction and delivered at least once, in order for one key.
 --
--- Order. A lower id can commit later, and SKIP LOCKED alone lets a later message overtake. So a keyed put takes a
--- transaction-scoped advisory lock on (channel, key) before its id, and only the first message of a key is ready.
--- Settling it makes the next one ready. If a put for the key is under way at that moment (its lock is taken),
--- nobody can know whether it will commit: the key is noted in outbox_unpromoted, and the next take promotes it.
+-- Order. A lower id can commit later, and SKIP LOCKED alone lets a later message overtake. So a keyed put
+-- takes a transaction-scoped advisory lock on (channel, key) before its id, and only the first message of a
+-- key is ready. Settling it makes the next one ready. If a put for the key is in progress at that moment (its
+-- lock is taken), it is unknown whether it will commit: the key is noted in outbox_unpromoted, and the next
+-- take promotes it.
 --
 -- Two ways to deliver. hold: rows stay locked while a fast send runs, then hold and settlement are one commit. take:
 -- a leased take with a token for slow sends; every later write of that delivery carries the token.
 
--- A channel with a colon in its name (orders:acme) belongs to a service, which keeps rows beside its messages: whoever
--- else put, took or settled one there would leave the two apart. Its functions call the ones that begin with _outbox.
+-- A channel with a colon in its name (orders:acme) belongs to a service, which keeps rows beside its
+-- messages: a put, take or settlement by another caller would make the two inconsistent. Its functions call
+-- the ones that begin with _outbox.
 
 create or replace function fencepost._outbox_check_channel(p_channel text) returns void
 language plpgsql volatile
@@ -34,14 +36,14 @@ as $$
                        'taken_until', p_message.taken_until, 'attempts', p_message.attempts) end
 $$;
 
--- Whether this transaction sees what was committed a moment ago. One that keeps its snapshot cannot know whether a key
--- has a head by now: its message is not ready, and the key is noted for the next take.
+-- Whether this transaction sees recent commits. A transaction that keeps its snapshot cannot know whether a
+-- key has a head by now: its message is not ready, and the key is noted for the next take.
 create or replace function fencepost._sees_newest() returns boolean
 language sql stable
 as $$ select current_setting('transaction_isolation') in ('read committed', 'read uncommitted') $$;
 
--- Put one message. Writes nothing but rows of its own, so it works at any isolation level. Blocks while another
--- transaction with an open put for the same key is under way: that is what order means.
+-- Put one message. Writes only its own rows, so it works at any isolation level. Blocks while another
+-- transaction with an open put for the same key is in progress: ordering requires it.
 create or replace function fencepost.outbox_put(
   p_channel text, p_key text, p_payload jsonb, p_headers jsonb default '{}', p_not_before timestamptz default null
 ) returns bigint
@@ -131,9 +133,9 @@ begin
   perform fencepost._wake('outbox:' || p_channel);
 end $$;
 
--- Make the first message of a key ready, if the key's lock and the message are free; otherwise note the key for the next
--- take, and answer false. A note that is there already is locked all the same: a take that is about to remove it has
--- locked it too, does not see what this transaction has done, and would strand what stands behind it.
+-- Make the first message of a key ready, if the key's lock and the message are free; otherwise note the key
+-- for the next take, and return false. An existing note is locked too: a take that is about to remove it has
+-- also locked it, does not see what this transaction has done, and would strand the messages behind it.
 create or replace function fencepost._outbox_promote(p_channel text, p_key text) returns boolean
 language plpgsql volatile
 as $$
@@ -142,13 +144,14 @@ declare
   v_ready boolean;
 begin
   if pg_try_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, p_key)) then
-    -- The key as a range, and in the order: with an equality the planner may walk the primary key to the first match.
+    -- The key as a range, and in the order: with an equality the planner may walk the primary key to the
+    -- first match.
     select n.id, n.ready into v_first, v_ready from fencepost.outbox n
     where n.channel = p_channel and n.key >= p_key and n.key <= p_key order by n.key, n.id limit 1;
     if v_ready is not false then
       return true;
     end if;
-    -- Not waited for: whoever has the message locked may be waiting for the note.
+    -- Not waited for: the session that has the message locked may be waiting for the note.
     update fencepost.outbox o set ready = true
     where o.id = (select l.id from fencepost.outbox l where l.id = v_first for update skip locked);
     if found then
@@ -160,7 +163,7 @@ begin
   return false;
 end $$;
 
--- Promote what was noted, as far as the keys' locks are free by now.
+-- Promote the noted keys whose locks are free by now.
 create or replace function fencepost._outbox_promote_noted(p_channel text) returns void
 language plpgsql volatile
 as $$
@@ -177,8 +180,8 @@ begin
   end loop;
 end $$;
 
--- Hold: the due messages of a channel, locked for this transaction. Settle them in it; a crash gives them back.
--- Served by outbox_due. An idle holder is ended after half of p_patience.
+-- Hold: the due messages of a channel, locked for this transaction. Settle them in it; a crash gives them
+-- back. Served by outbox_due. An idle holder is terminated after half of p_patience.
 create or replace function fencepost.outbox_hold(p_channel text, p_limit integer, p_patience interval default '30 seconds')
 returns table (id bigint, key text, payload jsonb, headers jsonb, attempts integer, take bigint, created_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -232,7 +235,7 @@ begin
   v_now := fencepost.clock();
   if p_unknown then
     v_ids := array(select o.id from fencepost.outbox o
-      -- Ready: a person may have called a message unknown that stands behind the head of its key.
+      -- Ready: an operator may have set a message to unknown that is behind the head of its key.
       where o.channel = p_channel and o.state = 'unknown' and o.not_before <= v_now and o.ready
         and (o.taken_until is null or o.taken_until <= v_now)
       order by o.not_before, o.id limit p_limit for update skip locked);
@@ -254,9 +257,9 @@ begin
   from taken t order by t.id;
 end $$;
 
--- Why p_owner with p_take may not settle the message, or null when he may. A take whose time is over but which
--- nobody took since may still be settled: what is known of a delivery is worth more than the clock. Nobody's name (a
--- hold) settles only what can be held: a message that waits for a person, a reconciler or its turn is not his.
+-- Why p_owner with p_take may not settle the message, or null when it may. A take that has expired but was
+-- not replaced may still be settled: a known delivery outcome is worth more than the clock. A null owner (a
+-- hold) settles only what can be held: not a message that waits for an operator, a reconciler or its turn.
 create or replace function fencepost._outbox_verdict(p_message fencepost.outbox, p_take bigint, p_owner text) returns text
 language sql immutable
 as $$

@@ -1,18 +1,20 @@
--- How a delivery ends. Every settlement is fenced by its take: a late sender cannot settle the next one's delivery.
+-- How a delivery ends. Every settlement is fenced by its take: a late sender cannot settle its successor's
+-- delivery.
 --
 --   outcome   the message                                   its key
 --   sent      moves to outbox_settled                       freed
---   dead      moves to outbox_settled (a definite no)       freed
+--   dead      moves to outbox_settled (a definite failure)  freed
 --   failed    waits p_delay, then is due again              held: order is kept
---   queued    due again after p_delay, attempt forgiven     held
+--   queued    due again after p_delay, attempt not counted  held
 --   unknown   waits p_delay, then to be reconciled          held
---   parked    waits for a person                            held
+--   parked    waits for an operator                         held
 
 create or replace function fencepost._outbox_check_outcome(p_outcome text, p_error text, p_result jsonb) returns void
 language plpgsql volatile
 as $$
 begin
-  -- Asked in place, because a batch asks a hundred times: the checks are called to say what is wrong.
+  -- Checked inline, because a batch checks a hundred times: the check functions are called only to raise the
+  -- error.
   if p_outcome is null or p_outcome not in ('sent', 'dead', 'failed', 'queued', 'unknown', 'parked') then
     perform fencepost._check_word('outcome', p_outcome, array['sent', 'dead', 'failed', 'queued', 'unknown', 'parked']);
   end if;
@@ -33,7 +35,7 @@ language plpgsql volatile
 as $$
 declare
   v_now      timestamptz := fencepost.clock();
-  -- A take counted its attempt; a hold (nobody's name on the row) counts it here.
+  -- A take counted its attempt; a hold (no owner on the row) counts it here.
   v_attempts integer := p_message.attempts + case when p_message.state in ('queued', 'failed') then 1 else 0 end;
 begin
   if p_outcome in ('sent', 'dead') then
@@ -132,7 +134,8 @@ begin
   perform fencepost._outbox_check_outcome(a.outcome, a.error, a.result)
     from unnest(p_outcomes, p_errors, p_results) a (outcome, error, result);
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
-  -- All rows first, in order of id: what follows goes by kind, and would meet a renewal of the same batch crosswise.
+  -- All rows first, in order of id: the writes below go by kind, and could deadlock with a renewal of the
+  -- same batch.
   perform 1 from fencepost.outbox o where o.id = any (p_ids) order by o.id for update;
   -- The common case, plain messages that were sent, in one statement.
   with asked as materialized (
@@ -173,9 +176,9 @@ begin
   end loop;
 end $$;
 
--- Deliveries whose taker went silent: p_outcome says what that means for this channel. queued: send again (at least
--- once). unknown: ask first. The take grows, so that the silent taker's late settlement is refused.
--- Served by outbox_taken.
+-- Deliveries whose taker stopped responding: p_outcome says what that means for this channel. queued: send
+-- again (at least once). unknown: reconcile first. The take grows, so that a late settlement of the old taker
+-- is refused. Served by outbox_taken.
 create or replace function fencepost.outbox_expire(p_channel text, p_outcome text, p_limit integer, p_grace interval default '0')
 returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -208,7 +211,7 @@ begin
   end loop;
 end $$;
 
--- A person decides about a message that waits for him: guarded by the state he saw.
+-- An operator decides about a message that waits for one: guarded by the state that the operator saw.
 create or replace function fencepost.outbox_resolve(
   p_id bigint, p_expected text, p_outcome text, p_actor text, p_note text, p_result jsonb default null
 ) returns void
@@ -242,7 +245,7 @@ begin
   perform fencepost._outbox_apply(v_message, p_outcome, p_note, null, p_result);
 end $$;
 
--- Forget settled messages older than p_keep, at most p_limit. Served by outbox_settled_by_time.
+-- Delete settled messages older than p_keep, at most p_limit. Served by outbox_settled_by_time.
 create or replace function fencepost.outbox_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

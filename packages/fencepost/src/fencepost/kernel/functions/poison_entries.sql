@@ -1,6 +1,7 @@
--- Streams hold no truth, but what was found wrong in one is worth remembering.
+-- Streams are not the source of truth, but invalid entries in them are recorded.
 
--- An entry that names no job, or names it wrongly: written down before it is acknowledged, so that nothing vanishes.
+-- Record an entry that names no job, or names it wrongly, before it is acknowledged, so that no entry
+-- disappears.
 create or replace function fencepost.stream_poison(p_stream text, p_entry_id text, p_reason text, p_fields jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,10 +1,11 @@
--- The bound of a queue. Workers count its waiting jobs every few seconds, and a submission reads the count. When no worker
--- has counted for a while, nobody takes jobs away either: then each submission counts for itself, up to the bound. That is
--- slower, which is what a full queue asks for, and writes nothing, so that a long transaction keeps nobody else waiting.
+-- The bound of a queue. Workers count its waiting jobs every few seconds, and a submission reads the count.
+-- When no worker has counted for a while, no worker takes jobs either: then each submission counts for
+-- itself, up to the bound. That is slower, which is acceptable for a full queue, and writes nothing, so that
+-- a long transaction blocks no other.
 --
--- So it is a brake, no invariant. A count is as old as the last sweep, and does not see what other transactions have not
--- committed: between two counts every submission that fits beside the count alone is let in, and together they may pass
--- the bound. One submission never passes it by itself.
+-- So the bound is a brake, not an invariant. A count is as old as the last sweep, and does not include
+-- uncommitted jobs of other transactions: between two counts every submission that fits beside the count
+-- alone is admitted, and together they may pass the bound. One submission never passes it by itself.
 
 -- How many jobs of a queue wait, not counting past p_limit. Served by the two indexes over waiting rows.
 create or replace function fencepost._queue_waiting(p_queue text, p_limit bigint) returns bigint
@@ -17,8 +18,8 @@ as $$
                              and w.queue = p_queue and w.dispatched_at is not null limit p_limit) dispatched))
 $$;
 
--- Raise when a queue has no room for so many more. Jobs whose unique key is taken are counted too: whether it is, is not
--- known before they are written.
+-- Raise when a queue has no room for p_count more. Jobs whose unique key is taken are counted too: that is
+-- not known before they are written.
 create or replace function fencepost._queue_check_room(p_queue text, p_count integer) returns void
 language plpgsql volatile
 as $$

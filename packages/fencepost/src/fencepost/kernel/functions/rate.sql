@@ -1,16 +1,17 @@
 -- Rates: how fast jobs may start, by token buckets that all workers share.
 --
--- A token is taken at the claim, in its transaction: no claim, no token. A job that finds none waits, and its tries are
--- not touched. Two names are looked at, queue:NAME and kind:NAME, and a job takes a token of each or of neither.
+-- A token is taken at the claim, in its transaction: no claim, no token. A job that finds none waits, and its
+-- tries do not change. Two names are checked, queue:NAME and kind:NAME, and a job takes a token of each or of
+-- neither.
 --
---   queue:NAME  All jobs of a queue. Dispatch looks at the bucket and drives no more than it could serve, so the backlog
---               keeps its order and a changed rate counts at once.
---   kind:NAME   Each key of a kind, which jobs of other keys must not wait for. A job without a token is promised a turn
---               and comes back then; who comes later lines up behind it.
+--   queue:NAME  All jobs of a queue. Dispatch reads the bucket and dispatches no more than it could serve, so
+--               the backlog keeps its order and a changed rate applies at once.
+--   kind:NAME   Each key of a kind; jobs of other keys must not wait for it. A job without a token is
+--               promised a time and comes back then; later jobs queue behind it.
 --
 -- Locks: buckets in order of (name, key), after the waiting rows and before the concurrency keys.
 
--- Say how fast jobs of each kind may start; null for as fast as can be. A worker does so when it starts.
+-- Set how fast jobs of each kind may start; null for no limit. A worker does so when it starts.
 create or replace function fencepost.rate_declare(p_kinds text[], p_per_second double precision[], p_bursts double precision[])
 returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -64,7 +65,7 @@ begin
   perform fencepost._wake('job:' || p_queue);
 end $$;
 
--- The waiting jobs among p_ids that a rate concerns. Served by the primary keys.
+-- The waiting jobs among p_ids to which a rate applies. Served by the primary keys.
 create or replace function fencepost._rate_limited(p_ids bigint[]) returns bigint[]
 language sql stable
 as $$
@@ -72,7 +73,7 @@ as $$
   where j.job_id = any (p_ids) and exists (select 1 from fencepost.job_rate r where r.name in ('queue:' || j.queue, 'kind:' || j.kind))
 $$;
 
--- Lock the buckets that the jobs will ask, in order; make those that are missing, full.
+-- Lock the buckets that the jobs need, in order; create missing ones, full.
 create or replace function fencepost._rate_lock(p_ids bigint[]) returns void
 language plpgsql volatile
 as $$
@@ -85,7 +86,8 @@ begin
     select distinct r.name, case when r.name like 'kind:%' then coalesce(j.headers ->> 'rate_key', '') else '' end as key
     from fencepost.job j join fencepost.job_rate r on r.name in ('queue:' || j.queue, 'kind:' || j.kind)
     where j.job_id = any (p_ids) order by 1, 2) b;
-  -- The update that never happens locks what is there already: nobody may prune a bucket between its making and its use.
+  -- The update that never happens locks existing rows: no bucket may be pruned between its creation and its
+  -- use.
   insert into fencepost.job_bucket as k (name, key, tokens, refilled_at)
   select b.name, b.key, r.burst, v_now from unnest(v_names, v_keys) b (name, key) join fencepost.job_rate r on r.name = b.name
   order by b.name, b.key
@@ -101,8 +103,8 @@ as $$
   select least(p_burst, p_tokens + p_per_second * greatest(0, extract(epoch from p_now - p_refilled_at)::double precision))
 $$;
 
--- Take a token for a job, or say that it may not start. back_at is the turn that it is promised; null when the queue's own
--- rate refused it, for then dispatch brings it back. The buckets are locked.
+-- Take a token for a job, or answer that it may not start. back_at is the time that it is promised; null when
+-- the queue's own rate refused it, because then dispatch brings it back. The buckets are locked.
 create or replace function fencepost._rate_take(
   p_job fencepost.job, p_waiting fencepost.job_waiting, p_now timestamptz, out granted boolean, out back_at timestamptz
 ) language plpgsql volatile
@@ -121,14 +123,14 @@ begin
     where (r.name = 'kind:' || p_job.kind and k.key = coalesce(p_job.headers ->> 'rate_key', ''))
        or (r.name = 'queue:' || p_job.queue and k.key = '')
   loop
-    -- A newcomer does not take the token that somebody who lined up was promised.
+    -- A new job does not take a token that was promised to a waiting one.
     if v_bucket.tokens >= 1 and (p_waiting.deferred_at is not null or v_bucket.promised_until <= p_now
                                  or v_bucket.name like 'queue:%') then
       continue;
     end if;
     granted := false;
     if v_bucket.name like 'kind:%' then
-      -- Not further ahead than two minutes: then it asks again, for by then the rate may be another one.
+      -- At most two minutes ahead: then the job asks again, because the rate may have changed by then.
       back_at := least(p_now + interval '2 minutes',
         greatest(p_now + make_interval(secs => greatest(0, 1 - v_bucket.tokens) / v_bucket.per_second),
                  v_bucket.promised_until + make_interval(secs => 1 / v_bucket.per_second)));
@@ -145,8 +147,8 @@ begin
   end if;
 end $$;
 
--- How many jobs of a queue its rate lets start at this moment, without those that are on their way; null when it has no
--- rate. Takes nothing: the claim does.
+-- How many jobs of a queue its rate lets start at this moment, without those already dispatched; null when it
+-- has no rate. Takes no token: the claim does.
 create or replace function fencepost._rate_room(p_queue text, p_now timestamptz, p_without_dispatched boolean) returns integer
 language sql stable
 as $$
@@ -159,7 +161,7 @@ as $$
   where r.name = 'queue:' || p_queue
 $$;
 
--- When dispatch should look again at a queue whose rate leaves no room; null when there is room, or no rate.
+-- When dispatch should check again a queue whose rate leaves no room; null when there is room, or no rate.
 create or replace function fencepost._rate_ready_at(p_queue text, p_now timestamptz) returns timestamptz
 language sql stable
 as $$
@@ -167,7 +169,7 @@ as $$
   where r.name = 'queue:' || p_queue and fencepost._rate_room(p_queue, p_now, true) = 0
 $$;
 
--- Forget buckets of keys that have been idle so long that they are full again, at most p_limit.
+-- Delete buckets of keys that have been idle so long that they are full again, at most p_limit.
 create or replace function fencepost.rate_prune(p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

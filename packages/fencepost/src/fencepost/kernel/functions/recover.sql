@@ -1,13 +1,16 @@
--- After a restore from a backup, or a failover that lost commits: time went back here, and nowhere else. Whoever was active in
--- the lost time may hold tokens, attempts, takes and ids that would be handed out a second time, to somebody else.
+-- After a restore from a backup, or a failover that lost commits: the database went back in time, and nothing
+-- else did. Clients that were active in the lost time may hold tokens, attempts, takes and ids that would be
+-- issued a second time, to another client.
 --
--- So every number that fences jumps over all that can have been handed out, every lease is free, every running job waits again,
--- and what lies in Redis means nothing any more: it is driven anew, and an old entry finds no job that it may start.
+-- So every fencing number jumps past all that can have been issued, every lease is freed, every running job
+-- waits again, and the entries in Redis are void: the jobs are dispatched again, and an old entry finds no
+-- job that it may start.
 --
--- A component of its own may have a function _recover_NAME(actor), which runs before this, in the same transaction.
+-- A component may have its own function _recover_NAME(actor), which runs before this, in the same
+-- transaction.
 
--- How far the numbers jump. More than was ever handed out in the time between a backup and its restore, and small enough for
--- thousands of jumps to stay exact in JSON, whose numbers are exact below 2^53.
+-- How far the numbers jump. More than is ever issued in the time between a backup and its restore, and small
+-- enough for thousands of jumps to stay exact in JSON, whose numbers are exact below 2^53.
 create or replace function fencepost._recover_jump() returns bigint
 language sql immutable parallel safe
 as $$ select 1000000000000 $$;
@@ -21,8 +24,8 @@ begin
   perform setval(v_sequence, coalesce(pg_sequence_last_value(v_sequence), 0) + fencepost._recover_jump());
 end $$;
 
--- Put every running job back, and let the attempts of all that live go on above p_floor. A job that ran when the time stood
--- still is not to blame: that try is not counted.
+-- Put every running job back, and let the attempts of all live jobs continue above p_floor. A job that was
+-- running at the restored moment did not fail: that try is not counted.
 create or replace function fencepost._recover_jobs(p_floor bigint, p_now timestamptz) returns bigint
 language plpgsql volatile
 as $$
@@ -39,7 +42,7 @@ begin
   return v_count;
 end $$;
 
--- Takes are over: who looks after a channel treats its messages like those of a relay that went silent.
+-- End all takes: the channel's relay treats the messages like those of a relay that stopped responding.
 create or replace function fencepost._recover_outbox(p_floor bigint, p_now timestamptz) returns bigint
 language plpgsql volatile
 as $$
@@ -53,7 +56,8 @@ begin
   return v_count;
 end $$;
 
--- Raise everything; answers what was found. May be repeated: every time is another jump. Only the owner of the schema may.
+-- Raise all numbers; returns what was found. May be repeated: each call is another jump. Only the schema's
+-- owner may call it.
 create or replace function fencepost._recover(p_actor text) returns jsonb
 language plpgsql volatile
 as $$
@@ -65,7 +69,7 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('actor', p_actor, 256);
-  -- Nobody acquires, claims or takes while the numbers jump.
+  -- No acquisition, claim or take happens while the numbers jump.
   lock table fencepost.lease, fencepost.job_waiting, fencepost.job_running, fencepost.outbox in share row exclusive mode;
   select greatest(f.floor, (select max(l.token) from fencepost.lease l), (select max(w.attempt) from fencepost.job_waiting w),
                   (select max(r.attempt) from fencepost.job_running r), (select max(o.take) from fencepost.outbox o))
@@ -73,8 +77,8 @@ begin
   into v_floor from fencepost.token_floor f for update;
   update fencepost.token_floor f set floor = v_floor;
   select count(*) into v_leases from fencepost.lease l where l.owner is not null;
-  -- The token too, and not only the owner: it is what an open fence has locked, so this waits until every fenced write has
-  -- ended. Without it such a write could still commit when the tokens have jumped.
+  -- The token too, not only the owner: an open fence has locked it, so this waits until every fenced write
+  -- has ended. Without it such a write could still commit after the tokens have jumped.
   update fencepost.lease l set token = v_floor, owner = null;
   v_found := jsonb_build_object('floor', v_floor, 'leases', v_leases, 'jobs', fencepost._recover_jobs(v_floor, v_now),
                                 'messages', fencepost._recover_outbox(v_floor, v_now));

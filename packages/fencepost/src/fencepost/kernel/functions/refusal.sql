@@ -38,8 +38,8 @@ begin
   values (fencepost.clock(), p_reason, p_noun, p_subject, p_actor, p_attempted, coalesce(p_seen, '{}'));
 end $$;
 
--- The record of a refusal that was raised: the raise rolled back whatever its own transaction could have
--- written, so the client writes it afterwards, on a connection of its own. It counts nothing.
+-- Record a refusal that was raised: the raise rolled back everything that its own transaction could have
+-- written, so the client writes it afterwards, on its own connection. It counts nothing.
 create or replace function fencepost.refusal_record(
   p_reason text, p_noun text, p_subject text, p_actor text, p_attempted jsonb, p_seen jsonb
 ) returns void
@@ -58,8 +58,8 @@ begin
   values (fencepost.clock(), p_reason, p_noun, p_subject, p_actor, coalesce(p_attempted, '{}'), coalesce(p_seen, '{}'));
 end $$;
 
--- How often each reason was given since the schema was made. A definer function, because a sequence's value is
--- not for the application role to read or to set.
+-- How often each reason was given since the schema was created. A definer function, because the application
+-- role may not read or set a sequence's value.
 create or replace function fencepost.refusal_counts() returns table (reason text, refused bigint)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -67,7 +67,7 @@ as $$
   from fencepost.refusal_reason r
 $$;
 
--- Write one rare transition down.
+-- Record one rare transition.
 create or replace function fencepost._event(
   p_at timestamptz, p_noun text, p_subject text, p_event text, p_actor text, p_token bigint, p_detail jsonb
 ) returns void
@@ -77,22 +77,22 @@ as $$
   values (p_at, p_noun, p_subject, p_event, p_actor, p_token, coalesce(p_detail, '{}'))
 $$;
 
--- Which of these jobs are dead, as subjects of history. Locks them in order of id: whoever prunes such a job meanwhile leaves
--- it alone, or has come before us, and then it is not dead but gone.
+-- Which of these jobs are dead, as subjects of history. Locks them in order of id: a concurrent pruning of
+-- such a job skips it, or has come before us, and then the job is not dead but gone.
 create or replace function fencepost._history_dead(p_subjects text[]) returns text[]
 language plpgsql volatile
 as $$
 begin
   return array(
     select f.job_id::text from fencepost.job_finished f
-    -- Whoever records a refusal names its subject as he likes.
+    -- A recorded refusal may have any subject.
     where f.job_id = any (array(select s::bigint from unnest(p_subjects) s where s ~ '^[1-9][0-9]{0,17}$')) and f.state = 'dead'
     order by f.job_id for share);
 end $$;
 
--- Forget events and recorded refusals older than p_keep, but not those of dead jobs, which stay with the job. Looks at no more
--- than p_limit of each, and answers how many it has dealt with: what is spared is not looked at again. Served by the
--- indexes over age.
+-- Delete events and recorded refusals older than p_keep, but not those of dead jobs, which stay with the job.
+-- Reads at most p_limit of each, and returns how many it has processed: spared rows are not read again.
+-- Served by the indexes over age.
 create or replace function fencepost.history_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -127,7 +127,8 @@ begin
   return v_count + cardinality(v_rows);
 end $$;
 
--- Jobs are gone: their history is as any other. Served by event_spared and refusal_spared, in which there is little.
+-- Jobs were deleted: their history is no longer spared. Served by event_spared and refusal_spared, which are
+-- small.
 create or replace function fencepost._history_release(p_ids bigint[]) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off

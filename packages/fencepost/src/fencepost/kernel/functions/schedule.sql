@@ -1,9 +1,9 @@
 -- Schedules: one job for each tick, on any number of nodes.
 --
--- The scheduler reads the expressions, because calendars and time zones are no business of a database. It proposes the
--- ticks that have come and the one that comes next; here they are taken once: the row of the schedule is locked, the
--- proposal must start at the tick that is stored, and (schedule, tick) is a key. The tick, its job and the next tick are
--- one transaction.
+-- The scheduler reads the expressions, because calendars and time zones do not belong in the database. It
+-- proposes the ticks that are due and the next one; here they are taken once: the row of the schedule is
+-- locked, the proposal must start at the tick that is stored, and (schedule, tick) is a key. The tick, its
+-- job and the next tick are one transaction.
 
 -- Declare a schedule, or declare it again: a worker does so when it starts. The next tick is kept unless the expression
 -- or its zone has changed; a pause is kept.
@@ -39,7 +39,8 @@ begin
       declared_at = v_now;
 end $$;
 
--- Forget the schedules of these kinds that are not among p_names: whoever serves the kinds no longer declares them.
+-- Delete the schedules of these kinds that are not among p_names: the code that serves the kinds no longer
+-- declares them.
 create or replace function fencepost.schedule_retire(p_kinds text[], p_names text[], p_actor text) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -54,7 +55,7 @@ begin
   end loop;
 end $$;
 
--- The schedules whose ticks come next, soonest first, and what time it is. Served by job_schedule_due.
+-- The schedules with the next ticks, soonest first, and the current time. Served by job_schedule_due.
 create or replace function fencepost.schedule_next(p_limit integer)
 returns table (name text, expression text, zone text, missed text, grace interval, next_tick timestamptz, paused boolean,
                now timestamptz)
@@ -69,8 +70,8 @@ begin
                from fencepost.job_schedule s order by s.next_tick limit p_limit;
 end $$;
 
--- Take the ticks that have come. Nothing happens, and nothing is answered, when somebody else takes them or has taken
--- them: the stored next tick is then another one. A paused schedule moves on without submitting.
+-- Take the ticks that are due. Does nothing, and returns nothing, when another node takes them or has taken
+-- them: the stored next tick is then another one. A paused schedule advances without submitting.
 create or replace function fencepost.schedule_fire(
   p_name text, p_expected timestamptz, p_ticks timestamptz[], p_next_tick timestamptz
 ) returns table (tick timestamptz, job_id bigint, created boolean)
@@ -106,7 +107,7 @@ begin
   update fencepost.job_schedule s set next_tick = p_next_tick where s.name = p_name;
 end $$;
 
--- Pause a schedule: its ticks pass without a job, and are not made up for. Idempotent.
+-- Pause a schedule: its ticks pass without a job, and are not caught up. Idempotent.
 create or replace function fencepost.schedule_pause(p_name text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -123,7 +124,7 @@ begin
   perform fencepost._event(v_now, 'schedule', p_name, 'paused', p_actor, null, null);
 end $$;
 
--- Resume a schedule: from its next tick on there are jobs again. Idempotent.
+-- Resume a schedule: its jobs are submitted again from its next tick on. Idempotent.
 create or replace function fencepost.schedule_resume(p_name text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -137,7 +138,8 @@ begin
   perform fencepost._event(fencepost.clock(), 'schedule', p_name, 'resumed', p_actor, null, null);
 end $$;
 
--- Forget ticks that were fired before p_keep ago, at most p_limit. None of them can come again: a schedule goes forward.
+-- Delete ticks that were fired before p_keep ago, at most p_limit. None of them can recur: a schedule only
+-- advances.
 create or replace function fencepost.schedule_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,4 +1,4 @@
--- The ground of every function: the clock, and the checks of arguments.
+-- Used by every function: the clock, and the checks of arguments.
 
 -- The clock. Everything that compares times reads it here, once into a variable, and again after it has
 -- waited for a lock. now() is the start of the transaction: a lease would look valid long after its end. Inside
@@ -9,8 +9,8 @@ create or replace function fencepost.clock() returns timestamptz
 language sql volatile parallel safe
 as $$ select clock_timestamp() $$;
 
--- What judges a row needs the newest version of it. Under REPEATABLE READ or SERIALIZABLE the snapshot is
--- older than the lock, so the answer would be about the past: say so at once. Functions that only add a row
+-- A function that judges a row needs its newest version. Under REPEATABLE READ or SERIALIZABLE the snapshot
+-- is older than the lock, so the answer would be outdated: this raises at once. Functions that only add a row
 -- (outbox_put, job_submit) do not call this and work at any level.
 create or replace function fencepost._require_read_committed() returns void
 language plpgsql volatile
@@ -43,15 +43,15 @@ create or replace function fencepost._check_json(p_field text, p_value jsonb, p_
 language plpgsql immutable
 as $$
 begin
-  -- pg_column_size of a value that was not stored yet is its size in memory: no text is made to measure it.
+  -- pg_column_size of a value that was not stored yet is its size in memory: no text is built to measure it.
   if pg_column_size(p_value) > p_bytes_max then
     raise exception '% has % bytes; at most % are allowed.', p_field, pg_column_size(p_value), p_bytes_max
       using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
   end if;
 end $$;
 
--- Many of them: one look for all, and only what is wrong is looked at one by one. A function for each element costs more
--- than what the hot functions do with it. p_optional lets nulls pass.
+-- Many of them: one check for all, and only invalid ones are checked one by one. A function call for each
+-- element costs more than the work of the hot functions on it. p_optional allows nulls.
 create or replace function fencepost._check_texts(p_field text, p_values text[], p_bytes_max integer, p_optional boolean default false)
 returns void
 language plpgsql immutable
@@ -71,7 +71,7 @@ begin
   end if;
 end $$;
 
--- A duration: longer than nothing, not longer than p_max.
+-- A duration: longer than zero, not longer than p_max.
 create or replace function fencepost._check_duration(p_field text, p_value interval, p_max interval) returns void
 language plpgsql immutable
 as $$
@@ -82,8 +82,8 @@ begin
   end if;
 end $$;
 
--- A time to wait, or to wait beyond an end: nothing or more. Null is no wait: every comparison with it is null, and a
--- negative one lies before the end, so that either would let a valid lease be taken away.
+-- A delay or a grace: zero or more. Null is invalid: every comparison with it is null, and a negative one
+-- lies before the end, so that either would let a valid lease be taken over.
 create or replace function fencepost._check_wait(p_field text, p_value interval, p_max interval) returns void
 language plpgsql immutable
 as $$
@@ -94,7 +94,7 @@ begin
   end if;
 end $$;
 
--- A moment, or null: infinity would never come.
+-- A time, or null: infinity would never come.
 create or replace function fencepost._check_moment(p_field text, p_value timestamptz) returns void
 language plpgsql immutable
 as $$
@@ -105,7 +105,8 @@ begin
   end if;
 end $$;
 
--- A token, an attempt or a take: present. Null equals nothing and differs from nothing, so a fence cannot judge it.
+-- A token, an attempt or a take: present. Null equals nothing and differs from nothing, so a fence cannot
+-- compare it.
 create or replace function fencepost._check_token(p_field text, p_value bigint) returns void
 language plpgsql immutable
 as $$
@@ -115,7 +116,7 @@ begin
   end if;
 end $$;
 
--- An array of tokens or ids: present, and so is each of its elements.
+-- An array of tokens or ids: present, without null elements.
 create or replace function fencepost._check_tokens(p_field text, p_values bigint[]) returns void
 language plpgsql immutable
 as $$
@@ -126,7 +127,7 @@ begin
   end if;
 end $$;
 
--- How many at most: null would mean all.
+-- A limit: null would mean all.
 create or replace function fencepost._check_limit(p_limit integer) returns void
 language plpgsql immutable
 as $$
@@ -137,7 +138,7 @@ begin
   end if;
 end $$;
 
--- Before which moment a pruning forgets. Its two arguments are checked on the way: null would keep all, or forget all.
+-- The time before which a pruning deletes. Also checks both arguments: null would keep all, or delete all.
 create or replace function fencepost._prune_before(p_keep interval, p_limit integer, p_max interval default interval '100 years')
 returns timestamptz
 language plpgsql volatile
@@ -171,8 +172,9 @@ begin
   end if;
 end $$;
 
--- A paused holder must not block a takeover for ever: inside a fenced transaction an idle session is ended
--- after half its lease. Local to the transaction, and undone with the savepoint that undoes the fence.
+-- A paused holder must not block a takeover for ever: inside a fenced transaction an idle session is
+-- terminated after half its lease. Local to the transaction, and undone with the savepoint that undoes the
+-- fence.
 create or replace function fencepost._bound_idle_time(p_lease interval) returns void
 language plpgsql volatile
 as $$

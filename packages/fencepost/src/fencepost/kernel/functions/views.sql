@@ -1,4 +1,4 @@
--- What people and programs may read. The application and the console see state through these views only.
+-- The readable state. The application and the console read state through these views only.
 
 create or replace view fencepost.jobs as
   select j.job_id, j.queue, j.kind, j.lane, s.state, s.final_status, s.attempt, s.tries, j.tries_max, s.owner, s.run_at,
