@@ -46,6 +46,11 @@ class LoadGenerator:
         """Ends after the current batch: a batch is asked for as a whole."""
         self._stopping.set()
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a batch may still be asked for."""
+        return self._thread.is_alive()
+
     def join(self) -> None:
         self._thread.join()
 
