@@ -23,6 +23,8 @@ from typing import Any, LiteralString
 from fencepost.errors import SettingsError
 
 GROUP = "fencepost.plugins"
+OWN_COMPONENTS = ("kernel", "flows")
+"""The library brings them itself: no plugin may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +55,37 @@ class Plugin:
     """
 
 
-@cache
+@dataclass(frozen=True, slots=True)
+class _Found:
+    plugins: Mapping[str, Plugin]
+    broken: Mapping[str, str]
+
+
 def plugins() -> Mapping[str, Plugin]:
-    """Every installed plugin by name, sorted by name."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    return {name: _load_plugin(name, found[name].load()) for name in sorted(found)}
+    """Every plugin that is installed and can be loaded, by name, in order of the names."""
+    return _find().plugins
+
+
+def broken_plugins() -> Mapping[str, str]:
+    """Plugins that are installed and cannot be loaded, each with the reason.
+
+    Commands go on without them and say so; a migration is refused, because their schema is not known.
+    """
+    return _find().broken
+
+
+@cache
+def _find() -> _Found:
+    found: dict[str, Plugin] = {}
+    broken: dict[str, str] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            found[point.name] = _checked(point.name, point.load(), found)
+        except Exception as error:
+            # Whatever a stranger's module raises: the other plugins work all the same.
+            origin = point.dist.name if point.dist else "an unknown distribution"
+            broken[point.name] = f"{type(error).__name__}: {error} Repair or uninstall {origin}."
+    return _Found(found, broken)
 
 
 def load(reference: str) -> Any:
@@ -67,10 +95,14 @@ def load(reference: str) -> Any:
     return getattr(loaded, attribute) if attribute else loaded
 
 
-def _load_plugin(name: str, value: object) -> Plugin:
+def _checked(name: str, value: object, others: Mapping[str, Plugin]) -> Plugin:
+    """The value, if it is a plugin of this name that takes nothing that another one has."""
     if not isinstance(value, Plugin) or value.name != name:
-        raise SettingsError(
-            f"The entry point {name!r} of {GROUP} does not name a fencepost.plugin.Plugin called {name!r}. "
-            "Correct the distribution that declares it, or uninstall it."
-        )
+        raise SettingsError(f"The entry point does not name a fencepost.plugin.Plugin called {name!r}.")
+    taken = {*OWN_COMPONENTS, *(component for other in others.values() for component in other.schemas)}
+    if both := sorted(taken & value.schemas.keys()):
+        raise SettingsError(f"It brings the component {both[0]!r}, which another one brings already.")
+    taken = {command for other in others.values() for command in other.commands}
+    if both := sorted(taken & value.commands.keys()):
+        raise SettingsError(f"It brings the command {both[0]!r}, which another one brings already.")
     return value

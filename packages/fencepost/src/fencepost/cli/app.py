@@ -16,7 +16,8 @@ import typer
 from fencepost.cli import doctor, explain, flows, jobs, migrate, recover, status, up, worker
 from fencepost.cli.exit_codes import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
-from fencepost.plugin import Plugin, load, plugins
+from fencepost.errors import SettingsError
+from fencepost.plugin import Plugin, broken_plugins, load, plugins
 
 app = typer.Typer(
     name="fencepost",
@@ -58,17 +59,38 @@ app.add_typer(flows.app, name="flows")
 
 
 def add_commands_of(plugin: Plugin) -> None:
-    """Register a plugin's commands: each is a function, or a typer application with subcommands."""
-    for name, reference in plugin.commands.items():
-        command = load(reference)
+    """The commands that a plugin brings, each a function or an application with commands of its own."""
+    loaded = {name: load(reference) for name, reference in plugin.commands.items()}
+    for name, command in loaded.items():
+        if name in OWN_COMMANDS:
+            raise SettingsError(f"It brings the command {name!r}, which the library has itself.")
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
 
 
-for _plugin in plugins().values():
-    add_commands_of(_plugin)
+OWN_COMMANDS = frozenset(
+    [
+        *(str(command.name) for command in app.registered_commands),
+        *(str(group.name) for group in app.registered_groups),
+    ]
+)
+
+
+def _add_plugins() -> None:
+    """One plugin that is broken does not take the other commands away."""
+    left_out = dict(broken_plugins())
+    for name, plugin in plugins().items():
+        try:
+            add_commands_of(plugin)
+        except Exception as error:
+            left_out[name] = f"{type(error).__name__}: {error}"
+    for name, why in left_out.items():
+        remark(f"fencepost: without the plugin {name}: {why}")
+
+
+_add_plugins()
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from fencepost.cli.probes.postgres import probe_postgres
 from fencepost.cli.probes.programs import probe_programs
 from fencepost.cli.probes.redis import probe_redis
 from fencepost.cli.probes.servers import probe_binaries, probe_python
-from fencepost.plugin import load, plugins
+from fencepost.plugin import broken_plugins, load, plugins
 from fencepost.settings import Settings
 
 
@@ -32,6 +32,10 @@ def probe_plugins(machine: Machine) -> list[Finding]:
     """The installed plugins, and the findings of each about what it needs."""
     found = plugins().values()
     listed = [Finding("plugins", plugin.name, FindingState.OK, plugin.about) for plugin in found]
+    listed += [
+        Finding("plugins", name, FindingState.LACKING, "cannot be loaded", why, required=True)
+        for name, why in broken_plugins().items()
+    ]
     probed = [finding for plugin in found if plugin.doctor for finding in load(plugin.doctor)(machine)]
     return [*listed, *probed]
 

@@ -33,8 +33,9 @@ from fencepost.errors import (
     SchemaTooNew,
     SchemaTooOld,
     ServerUnavailable,
+    SettingsError,
 )
-from fencepost.plugin import plugins
+from fencepost.plugin import broken_plugins, plugins
 
 # Two processes that migrate one database take turns on this advisory lock.
 _TURN = 0x66656E6365
@@ -116,6 +117,11 @@ def components(only: Collection[str] = ()) -> tuple[Component, ...]:
     """
     folders = component_folders()
     if not only:
+        for name, why in broken_plugins().items():
+            raise SettingsError(
+                f"The plugin {name!r} cannot be loaded, so its schema is not known. {why} "
+                "Or name what to migrate with `--only`."
+            )
         return tuple(component(name) for name in folders)
     wanted = {KERNEL}
     for name in only:
