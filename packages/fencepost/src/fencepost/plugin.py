@@ -84,7 +84,9 @@ def _find() -> _Found:
         except Exception as error:
             # Whatever a stranger's module raises: the other plugins work all the same.
             origin = point.dist.name if point.dist else "an unknown distribution"
-            broken[point.name] = f"{type(error).__name__}: {error} Repair or uninstall {origin}."
+            broken[point.name] = (
+                f"{type(error).__name__}: {str(error).rstrip(chr(46))}. Repair or uninstall {origin}."
+            )
     return _Found(found, broken)
 
 
