@@ -163,6 +163,13 @@ def test_a_service_reads_its_own_names_and_paths(config: Path, monkeypatch: pyte
     assert "s3cret" not in repr(settings)
 
 
+def test_a_section_of_a_plugin_that_is_not_installed_here_is_left_to_other_hosts(config: Path) -> None:
+    config.write_text("coupons:\n  keep_days: 3\nlog: {level: debug}\n")
+    assert Settings.load({}, config).log_level == "debug"
+    config.write_text("databse:\n  url: postgresql://db/shop\n")
+    assert "unknown key 'databse.url'" in user_error({}, config)
+
+
 def test_one_file_serves_every_service(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("fencepost.settings")
     monkeypatch.setattr(module, "StreamSettings", StreamSettings, raising=False)

@@ -185,7 +185,24 @@ def _unknown_keys(path: Path, in_file: Mapping[str, Any], mine: set[str]) -> lis
     if not unknown:
         return []
     known = mine.union(*(_declared_by(reader) for reader in readers()))
-    return [_unknown_key(path, key, known) for key in unknown if not _is_known(key, known)]
+    sections = {_section(declared) for declared in known}
+    return [
+        _unknown_key(path, key, known)
+        for key in unknown
+        if not _is_known(key, known) and not _is_of_another_host(_section(key), sections)
+    ]
+
+
+def _section(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _is_of_another_host(section: str, sections: set[str]) -> bool:
+    """Whether a whole section may belong to a plugin that other hosts of this file have, and this one has not.
+
+    A section that is nearly one of ours is a misspelling all the same.
+    """
+    return section not in sections and not get_close_matches(section, sections, n=1)
 
 
 def _declared_by(reader: str) -> set[str]:
