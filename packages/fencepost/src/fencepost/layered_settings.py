@@ -198,7 +198,7 @@ def _section(key: str) -> str:
 
 
 def _is_of_another_host(section: str, sections: set[str]) -> bool:
-    """Whether a whole section may belong to a plugin that other hosts of this file have, and this one has not.
+    """Whether a section may belong to a plugin that only other hosts of this file have installed.
 
     A section that is nearly one of ours is a misspelling all the same.
     """
