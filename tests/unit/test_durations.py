@@ -53,9 +53,9 @@ def fp() -> Fencepost:
         ("timeout", math.nan),
         ("timeout", timedelta(seconds=-1)),
         ("concurrency_limit", 0),
-        ("lane", "fast"),
-        ("lane", 4),
-        ("lane", -1),
+        ("priority", "fast"),
+        ("priority", 4),
+        ("priority", -1),
         ("run_in", "moon"),
     ],
 )

@@ -29,13 +29,15 @@ def fp() -> Fencepost:
 
 
 def test_a_submission_is_a_value_with_everything_in_it(fp: Fencepost) -> None:
-    @fp.job("work", tries=3, lease=5, lane="low", unique="{n}", concurrency_key="u{n}", concurrency_limit=2)
+    @fp.job(
+        "work", tries=3, lease=5, priority="low", unique="{n}", concurrency_key="u{n}", concurrency_limit=2
+    )
     async def one(job: Job, n: int, m: str = "x") -> None: ...
 
     when = datetime(2030, 1, 1, tzinfo=UTC)
     job = one.options(run_at=when, headers={"tenant": "acme"}).submission(7)
     assert (job.queue, job.kind, job.payload) == ("work", "one", {"n": 7, "m": "x"})
-    assert (job.options.lane, job.options.tries, job.options.lease_seconds, job.options.run_at) == (
+    assert (job.options.priority, job.options.tries, job.options.lease_seconds, job.options.run_at) == (
         2,
         3,
         5,
@@ -51,10 +53,10 @@ def test_options_do_not_change_the_handler(fp: Fencepost) -> None:
     async def one(job: Job) -> None: ...
 
     later = one.options(delay=5, headers={"a": 1})
-    both = later.options(lane="urgent", headers={"b": 2})
+    both = later.options(priority="urgent", headers={"b": 2})
     assert (one.declared.delay_seconds, dict(one.declared.headers)) == (None, {})
     changed = both.declared
-    assert (changed.delay_seconds, changed.lane, dict(changed.headers)) == (5, 0, {"a": 1, "b": 2})
+    assert (changed.delay_seconds, changed.priority, dict(changed.headers)) == (5, 0, {"a": 1, "b": 2})
     at = later.options(run_at=datetime(2030, 1, 1, tzinfo=UTC))
     assert at.declared.delay_seconds is None, "the last word about the time counts alone"
 

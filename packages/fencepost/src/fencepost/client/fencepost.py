@@ -23,7 +23,7 @@ from fencepost.errors import Refusal
 from fencepost.instrumentation import CallObserver
 from fencepost.jobs.cron import every
 from fencepost.jobs.handler import Function, Handler, Handlers
-from fencepost.jobs.options import JobOptions, Lane, Place, lane_number
+from fencepost.jobs.options import JobOptions, Place, Priority, priority_number
 from fencepost.jobs.payload_schema import Key
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.scheduler import Schedule, Schedules
@@ -153,7 +153,7 @@ class Fencepost:
         tries: int = 5,
         lease: Duration | None = None,
         timeout: Duration | None = None,
-        lane: Lane | int = "normal",
+        priority: Priority | int = "normal",
         retry: RetryPolicy | None = None,
         run_in: Place | None = None,
         unique: Key | None = None,
@@ -170,7 +170,7 @@ class Fencepost:
             tries=tries,
             lease_seconds=optional_seconds_of("lease", lease) or self.job_settings.lease_seconds,
             timeout_seconds=optional_seconds_of("timeout", timeout),
-            lane=lane_number(lane),
+            priority=priority_number(priority),
             retry=retry or exponential(),
             run_in=run_in,
             unique=unique,

@@ -78,9 +78,9 @@ class DirectPath:
         await self._redis.set(
             payload_ref(job_id), envelope(submission.payload), ex=self._settings.payload_ttl_seconds
         )
-        stream = stream_of(self._settings.stream_key, submission.queue, submission.options.lane)
+        stream = stream_of(self._settings.stream_key, submission.queue, submission.options.priority)
         return await self._streams.dispatch(
-            stream, submission.options.lane, [job_id], self._settings.stream_maxlen
+            stream, submission.options.priority, [job_id], self._settings.stream_maxlen
         )
 
     async def _record(self, submission: Submission, job_id: int, sent: Dispatched) -> None:

@@ -19,7 +19,7 @@ from typing import (
 
 from fencepost.durations import Duration
 from fencepost.errors import InvalidInput
-from fencepost.jobs.options import JobOptions, Lane, Place
+from fencepost.jobs.options import JobOptions, Place, Priority
 from fencepost.jobs.payload_schema import PayloadSchema, key_of, shape_of
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
@@ -51,11 +51,11 @@ class Handler(Generic[P]):
         *,
         run_at: datetime | None = None,
         delay: Duration | None = None,
-        lane: Lane | int | None = None,
+        priority: Priority | int | None = None,
         headers: Mapping[str, Json] | None = None,
     ) -> Handler[P]:
         """The same handler with other options for the jobs that are submitted through it."""
-        changed = self.declared.changed(run_at=run_at, delay=delay, lane=lane, headers=headers)
+        changed = self.declared.changed(run_at=run_at, delay=delay, priority=priority, headers=headers)
         return replace(self, declared=changed)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:

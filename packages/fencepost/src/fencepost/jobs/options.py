@@ -14,9 +14,9 @@ from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.kernel.call import Json
 from fencepost.kernel.job import SubmitOptions
 from fencepost.kernel.rate import Limit
-from fencepost.redis_streams.stream_names import LANES
+from fencepost.redis_streams.stream_names import PRIORITIES
 
-Lane = Literal["urgent", "normal", "low", "bulk"]
+Priority = Literal["urgent", "normal", "low", "bulk"]
 Place = Literal["loop", "thread", "process"]
 
 
@@ -49,7 +49,7 @@ class JobOptions(SubmitOptions):
         *,
         run_at: datetime | None = None,
         delay: Duration | None = None,
-        lane: Lane | int | None = None,
+        priority: Priority | int | None = None,
         headers: Mapping[str, Json] | None = None,
     ) -> JobOptions:
         """The options of one submission. A new time replaces the old one."""
@@ -59,15 +59,17 @@ class JobOptions(SubmitOptions):
             self,
             run_at=run_at if is_timed else self.run_at,
             delay_seconds=delay_seconds if is_timed else self.delay_seconds,
-            lane=self.lane if lane is None else lane_number(lane),
+            priority=self.priority if priority is None else priority_number(priority),
             headers={**self.headers, **(headers or {})},
         )
 
 
-def lane_number(lane: Lane | int) -> int:
+def priority_number(priority: Priority | int) -> int:
     """The number of a priority. Priorities have names in the API and numbers in the database."""
-    if isinstance(lane, int):
-        return lane
-    if lane not in LANES:
-        raise InvalidInput(f"lane is {lane!r}; it must be one of {', '.join(LANES)}.", field="lane")
-    return LANES.index(lane)
+    if isinstance(priority, int):
+        return priority
+    if priority not in PRIORITIES:
+        raise InvalidInput(
+            f"priority is {priority!r}; it must be one of {', '.join(PRIORITIES)}.", field="priority"
+        )
+    return PRIORITIES.index(priority)

@@ -73,7 +73,7 @@ def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
             text("queue", job.queue),
             text("kind", job.kind),
             document("payload", job.payload),
-            options.lane,
+            options.priority,
             options.tries,
             duration("lease", options.lease_seconds),
             optional_text("unique_key", job.unique_key),

@@ -22,7 +22,7 @@ from fencepost.kernel.call import (
     text,
 )
 
-LANE_COUNT = 4
+PRIORITY_COUNT = 4
 TRIES_MAX = 1000
 LEASE_SECONDS_MAX = 86_400.0
 
@@ -57,7 +57,7 @@ class Driven:
 class SubmitOptions:
     """How a job waits and is claimed. What differs between the jobs of a handler is in `Submission`."""
 
-    lane: int = 1
+    priority: int = 1
     run_at: datetime | None = None
     delay_seconds: float | None = None
     """From now, on the database's clock."""
@@ -66,8 +66,10 @@ class SubmitOptions:
     concurrency_limit: int = 1
 
     def __post_init__(self) -> None:
-        if self.lane not in range(LANE_COUNT):
-            raise InvalidInput(f"lane is {self.lane!r}; it must lie between 0 and 3.", field="lane")
+        if self.priority not in range(PRIORITY_COUNT):
+            raise InvalidInput(
+                f"priority is {self.priority!r}; it must lie between 0 and 3.", field="priority"
+            )
         _check_number("tries", self.tries, TRIES_MAX)
         _check_number("concurrency_limit", self.concurrency_limit, None)
         if not 0 < self.lease_seconds <= LEASE_SECONDS_MAX:
@@ -138,7 +140,7 @@ def submit(
             text("queue", queue),
             text("kind", kind),
             document("payload", payload),
-            options.lane,
+            options.priority,
             options.run_at,
             optional_duration("delay", options.delay_seconds),
             options.tries,
@@ -171,7 +173,7 @@ def submit_many(
             text("queue", queue),
             text("kind", kind),
             [document("payload", payload) for payload in payloads],
-            options.lane,
+            options.priority,
             options.run_at,
             optional_duration("delay", options.delay_seconds),
             options.tries,
@@ -187,22 +189,27 @@ def submit_many(
     )
 
 
-def dispatch(queue: str, lane: int, limit: int, *, patience_seconds: float = 30) -> Call[list[Dispatchable]]:
-    """The due jobs of a lane, locked for this transaction: write their entries, then record them in it."""
+def dispatch(
+    queue: str, priority: int, limit: int, *, patience_seconds: float = 30
+) -> Call[list[Dispatchable]]:
+    """The due jobs of one priority, locked for this transaction: write entries, then record them in it."""
     return Call(
         "select job_id, attempt, dispatches"
         " from fencepost.job_dispatch(%s::text, %s::integer, %s::integer, %s::interval)",
-        (text("queue", queue), lane, limit, duration("patience", patience_seconds)),
+        (text("queue", queue), priority, limit, duration("patience", patience_seconds)),
         each(Dispatchable),
     )
 
 
-def dispatch_lanes(queue: str, limit: int, *, patience_seconds: float = 30) -> Call[dict[int, list[int]]]:
-    """The due jobs of every lane that has some, at most `limit` of each, locked as by `dispatch`."""
+def dispatch_by_priority(
+    queue: str, limit: int, *, patience_seconds: float = 30
+) -> Call[dict[int, list[int]]]:
+    """The due jobs of every priority that has some, at most `limit` of each, locked as by `dispatch`."""
     return Call(
-        "select lane, job_id from fencepost.job_dispatch_lanes(%s::text, %s::integer, %s::interval)",
+        "select priority, job_id"
+        " from fencepost.job_dispatch_by_priority(%s::text, %s::integer, %s::interval)",
         (text("queue", queue), limit, duration("patience", patience_seconds)),
-        _by_lane,
+        _by_priority,
     )
 
 
@@ -225,7 +232,7 @@ def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) ->
 
 
 def driven(
-    queue: str, lane: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
+    queue: str, priority: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
 ) -> Call[list[Driven]]:
     """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
     return Call(
@@ -233,7 +240,7 @@ def driven(
         "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
         (
             text("queue", queue),
-            lane,
+            priority,
             duration("age", age_seconds),
             after and after.dispatched_at,
             after and after.job_id,
@@ -264,8 +271,8 @@ def seconds_until_due(queue: str) -> Call[float | None]:
     )
 
 
-def _by_lane(rows: Sequence[Row]) -> dict[int, list[int]]:
+def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for lane, job_id in rows:
-        found.setdefault(lane, []).append(job_id)
+    for priority, job_id in rows:
+        found.setdefault(priority, []).append(job_id)
     return found
