@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bench.bench_server import migrated_database, server_facts
 from bench.console_fixture_data import FixtureData, fill
 from bench.report import Goal, Report, Row, machine
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run as call
 from fencepost_server.console import account_calls

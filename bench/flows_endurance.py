@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import flows_env as stage
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.flows import Flow, IterableSource

@@ -16,7 +16,7 @@ import msgspec
 import psycopg
 
 from bench.bench_server import migrated_database
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.flows import Flow, Tumbling
 from fencepost.flows.graph import Stream

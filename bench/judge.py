@@ -22,7 +22,7 @@ from shutil import which
 
 from bench.bench_server import migrated_database
 from bench.report import Cell, Goal, Report, Row, machine
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.metrics import Metrics
 from fencepost_judge.compiling import compile_sources
 from fencepost_judge.language import Language, find_language, libraries, read_specs, site_roots
@@ -237,5 +237,5 @@ async def _judged(fp: Fencepost, judging: Judging, count: int) -> None:
         for _ in range(count)
     ]
     for job_id in jobs:
-        result = await fp.result(job_id, within=600)
+        result = await fp.jobs.result(job_id, within=600)
         assert result["verdict"] == "AC", result

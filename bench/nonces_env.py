@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from bench.pgbench import Pgbench
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.settings import Settings
 from fencepost_nonces.node import Node

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.outbox.http_client import HttpClient, Request
 from fencepost.outbox.settings import OutboxSettings

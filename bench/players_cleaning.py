@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from bench.report import Row
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import idempotency
 from fencepost.retention import Retention, RetentionMetrics

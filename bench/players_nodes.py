@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from threading import Barrier
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.settings import Settings
 from fencepost_players.mutations.errors import MutationError
 from fencepost_players.mutations.settings import MutationSettings

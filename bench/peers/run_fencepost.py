@@ -15,7 +15,7 @@ from handlers import WRITE, AsyncHandlers
 from redis.asyncio import Redis
 from runner import PeerTask, by_batches, play, run_until_told
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
@@ -56,7 +56,7 @@ class Us:
             reclaim_grace_seconds=min(15, order.lease_seconds / 3),
             concurrency=4000,
         )
-        worker = fp.worker(settings)
+        worker = fp.jobs.worker(settings)
         # As `fencepost worker` does.
         freeze_collected_objects()
         async with fp:
@@ -117,7 +117,10 @@ class OurClient:
             async with self._fp.transaction() as tx:
                 await tx.run(
                     kernel_job.submit_many(
-                        QUEUE, kind, [payload] * size, lease_seconds=self._order.lease_seconds
+                        QUEUE,
+                        kind,
+                        [payload] * size,
+                        kernel_job.SubmitOptions(lease_seconds=self._order.lease_seconds),
                     )
                 )
 

@@ -54,7 +54,12 @@ JOB_ID = 1
 
 
 def _submit_job(connection: Connection, lease_seconds: float) -> None:
-    assert run(connection, job.submit("print", "page", {}, lease_seconds=lease_seconds)).job_id == JOB_ID
+    assert (
+        run(
+            connection, job.submit("print", "page", {}, job.SubmitOptions(lease_seconds=lease_seconds))
+        ).job_id
+        == JOB_ID
+    )
 
 
 def _hold_job(url: str, posture: str, _lease_seconds: float) -> Child:

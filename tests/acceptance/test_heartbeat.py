@@ -37,7 +37,9 @@ def impatient(shop: Shop) -> Generator[Connection]:
 
 def claim_jobs(connection: Connection, count: int) -> list[int]:
     payloads = [{"page": page} for page in range(count)]
-    submitted = run(connection, job.submit_many("print", "page", payloads, lease_seconds=60))
+    submitted = run(
+        connection, job.submit_many("print", "page", payloads, job.SubmitOptions(lease_seconds=60))
+    )
     ids = [each.job_id for each in submitted]
     assert [answer.outcome for answer in run(connection, job.claim_many(ids, "me"))] == ["claimed"] * count
     return ids

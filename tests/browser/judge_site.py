@@ -12,7 +12,7 @@ import httpx
 import psycopg
 from fastapi import APIRouter
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run

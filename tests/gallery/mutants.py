@@ -49,7 +49,7 @@ def _effect_beside_the_finish() -> Iterator[AbstractContextManager[Any]]:
                 pass
 
         for kind in jobs.KINDS:
-            fp.job("default", kind=kind, attempts=1000, lease=lease_seconds)(beside)
+            fp.job("default", kind=kind, tries=1000, lease=lease_seconds)(beside)
 
     yield mock.patch.object(jobs, "declare", declare)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.flows import CheckpointAwareSink, CheckpointId, Flow, IdempotentRecord
 from fencepost.flows.graph import Stream
 from fencepost.flows.settings import FlowSettings
@@ -151,4 +151,4 @@ async def work(
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with Fencepost(url, redis_url=redis_url) as fp:
-        await fp.flow_worker(flow_into(sinks, Place(*place), source, groups), SETTINGS).run(stop)
+        await fp.flows.worker(flow_into(sinks, Place(*place), source, groups), SETTINGS).run(stop)

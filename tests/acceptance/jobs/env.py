@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.jobs.settings import JobSettings
@@ -124,8 +124,7 @@ class JobsEnv:
                     "default",
                     kind,
                     [{"key": key, "fail": fail, "linger": linger} for key in keys],
-                    tries_max=1000,
-                    lease_seconds=self.lease_seconds,
+                    kernel_job.SubmitOptions(tries=1000, lease_seconds=self.lease_seconds),
                 ),
             )
             return [answer.job_id for answer in answers]
@@ -173,7 +172,7 @@ class JobsEnv:
         """A worker in this process."""
         async with Fencepost(self.database.url, redis_url=self.redis_url if redis else None) as fp:
             worker_processes.declare(fp)
-            worker = fp.worker(JobSettings(**(worker_processes.SETTINGS | changes)))
+            worker = fp.jobs.worker(JobSettings(**(worker_processes.SETTINGS | changes)))
             task = asyncio.create_task(worker.run())
             try:
                 yield fp

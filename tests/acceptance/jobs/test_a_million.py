@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.jobs.dispatcher import Dispatcher
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import RedisHealth

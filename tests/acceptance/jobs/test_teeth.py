@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.testing import Child, Clock
 from tests.acceptance.jobs import mutants, worker_processes
 from tests.acceptance.jobs.env import GROUP, STREAM, JobsEnv

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import FencepostError, Refusal
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Retry, Verdict
@@ -45,7 +45,7 @@ async def work(url: str, redis_url: str | None, changes: dict[str, Any], mutant:
         fp = Fencepost(url, redis_url=redis_url)
         declare(fp)
         async with fp:
-            worker = fp.worker(JobSettings(**(SETTINGS | changes)))
+            worker = fp.jobs.worker(JobSettings(**(SETTINGS | changes)))
             _on_line("stop", worker.stop)
             say("working")
             await worker.run()
@@ -55,20 +55,20 @@ async def work(url: str, redis_url: str | None, changes: dict[str, Any], mutant:
 def declare(fp: Fencepost) -> None:
     """The handlers. `fail` is how many tries fail, `linger` how long the work takes in seconds."""
 
-    @fp.job("default", kind="own", attempts=1000, lease=LEASE_SECONDS, retry=at_once)
+    @fp.job("default", kind="own", tries=1000, lease=LEASE_SECONDS, retry=at_once)
     async def own(job: Job, key: str, fail: int = 0, linger: float = 0) -> None:
         await asyncio.sleep(linger)
         stumble(job, fail)
         async with job.finish({"key": key}) as tx:
             await tx.execute(EFFECT, (key, job.id, job.attempt, job.owner))
 
-    @fp.job("default", kind="bare", attempts=1000, lease=LEASE_SECONDS, retry=at_once)
+    @fp.job("default", kind="bare", tries=1000, lease=LEASE_SECONDS, retry=at_once)
     async def bare(job: Job, key: str, fail: int = 0, linger: float = 0) -> dict[str, str]:
         await asyncio.sleep(linger)
         stumble(job, fail)
         return {"key": key}
 
-    @fp.job("default", kind="thread", attempts=1000, lease=LEASE_SECONDS, retry=at_once)
+    @fp.job("default", kind="thread", tries=1000, lease=LEASE_SECONDS, retry=at_once)
     def thread(job: Job, key: str, fail: int = 0, linger: float = 0) -> None:
         threading.Event().wait(linger)
         stumble(job, fail)
@@ -91,7 +91,7 @@ async def zombie(url: str, redis_url: str, bare: bool) -> None:
     fp = Fencepost(url, redis_url=redis_url)
     told = threading.Event()
 
-    @fp.job("default", kind="own", attempts=1000, lease=LEASE_SECONDS)
+    @fp.job("default", kind="own", tries=1000, lease=LEASE_SECONDS)
     def own(job: Job, key: str, fail: int = 0, linger: float = 0) -> dict[str, str]:
         say(f"holding {job.attempt}")
         told.wait()
@@ -112,7 +112,7 @@ async def zombie(url: str, redis_url: str, bare: bool) -> None:
     async with fp:
         # It does not reclaim its own job when it wakes: that is for others to do, or not.
         changes: dict[str, Any] = {"concurrency": 1, "worker_id": "zombie", "reclaim_interval_seconds": 3600}
-        worker = fp.worker(JobSettings(**(SETTINGS | changes)))
+        worker = fp.jobs.worker(JobSettings(**(SETTINGS | changes)))
         _on_line("go on", told.set, "stop", worker.stop)
         await worker.run()
     say("stopped")

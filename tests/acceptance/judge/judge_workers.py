@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.logs import configure_logging
 from fencepost_judge.service import Judging

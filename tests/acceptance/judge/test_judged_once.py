@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch, NotFound, StaleAttempt
 from fencepost.testing import Child, Clock

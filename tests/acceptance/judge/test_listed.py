@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Child, Clock

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.app import Fencepost
 from fencepost.cli.app import run
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import NotFound, StaleAttempt
 from fencepost.testing import Clock

@@ -14,7 +14,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import Backpressure, FencepostError, Refusal
 from fencepost_nonces.errors import SignerElsewhere
 from fencepost_nonces.node import Node

@@ -12,17 +12,17 @@ NOBODY_LISTENS = "redis://127.0.0.1:1/0"
 async def main() -> None:
     fp = Fencepost(os.environ["DATABASE_URL"], redis_url=NOBODY_LISTENS)
 
-    @fp.job("mail", attempts=1)
+    @fp.job("mail", tries=1)
     async def send(job: Job) -> None:
         raise ValueError("no such address")
 
     async with fp:
         await be_refused(fp)
-        submitted = await fp.submit(send.submission())
-        worker = fp.worker()
+        submitted = await fp.jobs.submit(send.submission())
+        worker = fp.jobs.worker()
         working = asyncio.create_task(worker.run())
         try:
-            await fp.result(submitted, within=60)
+            await fp.jobs.result(submitted, within=60)
         except JobFailed:
             sys.stderr.write("the job has failed\n")
         worker.stop()

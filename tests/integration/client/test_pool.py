@@ -165,7 +165,7 @@ async def test_a_cancel_that_comes_together_with_a_connection_is_not_lost(
         submitted = await fp.run(job.submit("q", "kind", {}))
         others = asyncio.all_tasks()
         async with fp.transaction():
-            waiting = asyncio.create_task(fp.result(submitted, within=600))
+            waiting = asyncio.create_task(fp.jobs.result(submitted, within=600))
             await asyncio.to_thread(Deadline(60, "the task waits").wait, lambda: is_waited_for(fp))
             # Until Python 3.12 wait_for has a task of its own for what it waits for: its end is the moment.
             answer = asyncio.all_tasks() - others - {waiting}

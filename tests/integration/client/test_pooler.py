@@ -121,7 +121,7 @@ async def test_jobs_heartbeats_and_the_record_leave_nothing_on_a_backend(
     async with fp:
         async with fp.transaction() as tx:
             await send.submit_many(tx, [{"number": number} for number in range(30)])
-        worker = fp.worker()
+        worker = fp.jobs.worker()
         working = asyncio.create_task(worker.run())
         with database.connect_admin() as admin:
             await until("all but one have ended", lambda: ended(admin) == 29)

@@ -13,7 +13,7 @@ import httpx
 import psycopg
 from argon2 import PasswordHasher
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow, IterableSource, ListSink, dead_letters, flow_store
 from fencepost.flows.plan import FlowPlan
 from fencepost.flows.record import Failure
 from fencepost.kernel import lease, schedule
 from fencepost.kernel.drivers import run
+from fencepost.kernel.job import Submission, SubmitOptions
 from fencepost_orders import operator_calls
 from fencepost_orders.order_calls import Outcome
 from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
@@ -145,16 +146,9 @@ class PopulatedSystem(Watchers):
             zone="UTC",
             missed="skip",
             grace_seconds=60,
-            queue=self.name,
-            kind=self.name,
-            payload={},
-            priority=1,
-            tries_max=3,
-            lease_seconds=30,
-            unique_key=None,
-            concurrency_key=None,
-            concurrency_limit=None,
-            headers={},
+            job=Submission(
+                queue=self.name, kind=self.name, payload={}, options=SubmitOptions(tries=3, lease_seconds=30)
+            ),
         )
         with self._database.connect() as connection:
             run(connection, schedule.declare(declared, datetime(2130, 1, 1, tzinfo=UTC)))

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_server.console.http_service import make_context, make_router
 from fencepost_server.console.login import OPEN_PATHS
 from fencepost_server.console.role import Role

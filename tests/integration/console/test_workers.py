@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.jobs.job import Job
@@ -37,7 +37,7 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: ConsoleEnv) -> None
             @fp.job(queue="mail")
             async def nothing(job: Job) -> None: ...
 
-            fleet = [fp.worker(SETTINGS) for _ in range(3)]
+            fleet = [fp.jobs.worker(SETTINGS) for _ in range(3)]
             working = [asyncio.create_task(worker.run()) for worker in fleet]
             everybody = sorted((worker.owner, 0, True) for worker in fleet)
             await until("all three are seen", lambda: workers(stage.database) == everybody)

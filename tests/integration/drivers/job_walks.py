@@ -13,13 +13,9 @@ def walk_job(ask: Ask) -> None:
             "work",
             "kind",
             DOCUMENT,
-            priority=2,
-            run_at=LONG_AGO,
-            tries_max=3,
-            lease_seconds=1.5,
+            job.SubmitOptions(priority=2, run_at=LONG_AGO, tries=3, lease_seconds=1.5, concurrency_limit=2),
             unique_key=AWKWARD,
             concurrency_key="tenant,1",
-            concurrency_limit=2,
             headers={"trace": AWKWARD},
         )
     )
@@ -31,13 +27,15 @@ def walk_job(ask: Ask) -> None:
             [DOCUMENT, "text", [None], {}],
             unique_keys=[AWKWARD, None, 'a"b', "NULL"],
             concurrency_keys=[None, "x{}", None, None],
-            concurrency_limit=1,
             headers=[{}, {"trace": AWKWARD}, {}, {}],
         )
     )
     assert [s.created for s in several] == [False, True, True, True]
     assert several[0].job_id == one.job_id
-    plain = [s.job_id for s in ask(job.submit_many("work", "kind", list(range(7)), lease_seconds=60))]
+    plain = [
+        s.job_id
+        for s in ask(job.submit_many("work", "kind", list(range(7)), job.SubmitOptions(lease_seconds=60)))
+    ]
     assert is_moment(ask(job.next_due("work")))
 
     _walk_dispatch(ask, plain)
@@ -161,16 +159,13 @@ def walk_schedule(ask: Ask) -> None:
         zone="Europe/Vienna",
         missed="all",
         grace_seconds=1.5,
-        queue="scheduled",
-        kind="kind,with,commas",
-        payload=DOCUMENT,
-        priority=2,
-        tries_max=3,
-        lease_seconds=60,
-        unique_key=None,
-        concurrency_key=None,
-        concurrency_limit=None,
-        headers={"from": AWKWARD},
+        job=job.Submission(
+            queue="scheduled",
+            kind="kind,with,commas",
+            payload=DOCUMENT,
+            options=job.SubmitOptions(priority=2, tries=3, lease_seconds=60),
+            headers={"from": AWKWARD},
+        ),
     )
     ask(schedule.declare(declared, now - timedelta(hours=1)))
     (due,) = ask(schedule.upcoming(10))

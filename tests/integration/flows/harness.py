@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 
 import redis
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.metrics import FlowMetrics

@@ -132,10 +132,10 @@ async def test_the_house_offers_a_worker(harness: FlowHarness) -> None:
     for n in range(9):
         harness.redis.xadd("in", {"data": str(n)})
     stop = asyncio.Event()
-    running = asyncio.create_task(harness.fp.flow_worker(totals()).run(stop))
+    running = asyncio.create_task(harness.fp.flows.worker(totals()).run(stop))
     await harness.until(lambda: sum(row[1] for row in harness.rows("select * from total")) == 9)
     stop.set()
     await running
 
     # A second one shares the metrics: a registry refuses a name that it has.
-    assert harness.fp.flow_worker(totals()).program.flow.name == "seen"
+    assert harness.fp.flows.worker(totals()).program.flow.name == "seen"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.flows import Flow, FlowError, IterableSource, StartRefused
 from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.kafka import KafkaSink

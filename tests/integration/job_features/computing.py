@@ -25,14 +25,14 @@ def who(job: Job) -> int:
     return os.getpid()
 
 
-@fp.job("compute", run_in="process", timeout=0.5, attempts=1)
+@fp.job("compute", run_in="process", timeout=0.5, tries=1)
 def for_ever(job: Job, note: str) -> None:
     Path(note).write_text(str(os.getpid()))
     while True:
         pass
 
 
-@fp.job("compute", run_in="process", attempts=1)
+@fp.job("compute", run_in="process", tries=1)
 def for_ever_without_timeout(job: Job, note: str) -> None:
     Path(note).write_text(str(os.getpid()))
     while True:
@@ -44,7 +44,7 @@ def soon(tries: int, error: Exception) -> Verdict:
     return Retry(0 if isinstance(error, ZeroDivisionError) else 3600)
 
 
-@fp.job("compute", run_in="process", retry=soon, attempts=3)
+@fp.job("compute", run_in="process", retry=soon, tries=3)
 def divide(job: Job, by: int) -> float:
     return 1 / by if job.tries < 3 else 0.0
 
@@ -54,12 +54,12 @@ def give_up(job: Job) -> None:
     raise PermanentError("of no use")
 
 
-@fp.job("compute", run_in="process", attempts=2, retry=lambda tries, error: Retry(0))
+@fp.job("compute", run_in="process", tries=2, retry=lambda tries, error: Retry(0))
 def crash(job: Job) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-@fp.job("compute", run_in="process", attempts=1)
+@fp.job("compute", run_in="process", tries=1)
 def leave(job: Job) -> None:
     sys.exit(3)
 

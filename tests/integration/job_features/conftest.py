@@ -71,7 +71,7 @@ def working() -> Working:
 
     @asynccontextmanager
     async def work(fp: Fencepost, **changes: Any) -> AsyncGenerator[None]:
-        worker = fp.worker(quick(**changes))
+        worker = fp.jobs.worker(quick(**changes))
         running = asyncio.create_task(worker.run())
         try:
             yield

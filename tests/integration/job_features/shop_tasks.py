@@ -15,7 +15,7 @@ async def send(job: Job, to: str = "all") -> str:
     return f"sent to {to}"
 
 
-@fp.job("reports", attempts=2)
+@fp.job("reports", tries=2)
 def report(job: Job, n: int) -> int:
     if n == 3:
         raise PermanentError("three is not possible")

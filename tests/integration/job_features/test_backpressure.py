@@ -30,14 +30,14 @@ async def test_a_full_queue_refuses_with_its_figures_and_writes_nothing(
     async with fp.transaction() as tx:
         await one.submit_many(tx, [{"n": n} for n in range(3)])
     with pytest.raises(Backpressure, match="queue work has 3 waiting jobs; at most 3 may wait"):
-        await fp.submit(one.submission(3))
+        await fp.jobs.submit(one.submission(3))
     assert probes.value("select count(*) from fencepost.job") == 3
 
 
 async def test_many_at_once_have_room_all_or_none(fp: Fencepost, probes: Probes) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 3, "test"))
-    await fp.submit(one.submission(0))
+    await fp.jobs.submit(one.submission(0))
     with pytest.raises(
         Backpressure, match="has 1 waiting jobs, and 3 more were submitted at once; at most 3"
     ):
@@ -53,9 +53,9 @@ async def test_the_bound_holds_although_no_worker_counts(fp: Fencepost) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 5, "test"))
     for n in range(5):
-        await fp.submit(one.submission(n))
+        await fp.jobs.submit(one.submission(n))
     with pytest.raises(Backpressure):
-        await fp.submit(one.submission(5))
+        await fp.jobs.submit(one.submission(5))
 
 
 async def test_between_counts_a_submission_reads_the_count_and_nothing_else(
@@ -66,29 +66,29 @@ async def test_between_counts_a_submission_reads_the_count_and_nothing_else(
     await fp.run(queue.bound("work", 2, "test"))
     await fp.run(queue.count())
     for n in range(4):
-        await fp.submit(one.submission(n))
+        await fp.jobs.submit(one.submission(n))
     clock.advance(31)
     with pytest.raises(Backpressure):
-        await fp.submit(one.submission(4))
+        await fp.jobs.submit(one.submission(4))
 
 
 async def test_dispatched_jobs_wait_too(fp: Fencepost) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 2, "test"))
-    first = await fp.submit(one.submission(1))
-    await fp.submit(one.submission(2))
+    first = await fp.jobs.submit(one.submission(1))
+    await fp.jobs.submit(one.submission(2))
     await fp.run(kernel_job.dispatched([first.job_id], ["1-0"], "life"))
     with pytest.raises(Backpressure):
-        await fp.submit(one.submission(3))
+        await fp.jobs.submit(one.submission(3))
 
 
 async def test_whoever_can_wait_is_let_in_when_there_is_room(fp: Fencepost, probes: Probes) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 1, "test"))
-    first = await fp.submit(one.submission(1))
+    first = await fp.jobs.submit(one.submission(1))
     with pytest.raises(Backpressure):
-        await fp.submit(one.submission(2), within=0.1)
-    waiting = asyncio.create_task(fp.submit(one.submission(2), within=60))
+        await fp.jobs.submit(one.submission(2), within=0.1)
+    waiting = asyncio.create_task(fp.jobs.submit(one.submission(2), within=60))
     await fp.run(kernel_job.cancel(first.job_id, "test"))
     assert (await waiting).created
 
@@ -97,9 +97,9 @@ async def test_a_worker_makes_room(fp: Fencepost, working: Working) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 2, "test"))
     async with working(fp):
-        jobs = [await fp.submit(one.submission(n), within=60) for n in range(12)]
+        jobs = [await fp.jobs.submit(one.submission(n), within=60) for n in range(12)]
         for job in jobs:
-            await fp.result(job, within=60)
+            await fp.jobs.result(job, within=60)
 
 
 def test_the_sync_form_waits_alike(database: Database) -> None:
@@ -107,9 +107,9 @@ def test_the_sync_form_waits_alike(database: Database) -> None:
     one = declare(house)
     with house.sync() as fp, ThreadPoolExecutor(1) as threads:
         fp.run(queue.bound("work", 1, "test"))
-        first = fp.submit(one.submission(1))
+        first = fp.jobs.submit(one.submission(1))
         with pytest.raises(Backpressure):
-            fp.submit(one.submission(2))
-        waiting = threads.submit(fp.submit, one.submission(2), within=60)
+            fp.jobs.submit(one.submission(2))
+        waiting = threads.submit(fp.jobs.submit, one.submission(2), within=60)
         fp.run(kernel_job.cancel(first.job_id, "test"))
         assert waiting.result(30).created

@@ -24,7 +24,7 @@ async def submitted(fp: Fencepost, count: int, *, made: bool = True) -> tuple[li
         jobs = await tx.run(kernel_job.submit_many("work", "one", [{"n": n} for n in range(count)]))
         callback = await tx.run(kernel_job.submit("work", "all", {}))
         if made:
-            await fp.batch(tx, jobs, then=callback, name="photos")
+            await fp.jobs.batch(tx, jobs, then=callback, name="photos")
     return [job.job_id for job in jobs], callback.job_id
 
 
@@ -156,14 +156,14 @@ async def test_a_job_that_was_there_already_is_not_waited_for(fp: Fencepost, pro
         await one.submit(tx, n=1)
     async with fp.transaction() as tx:
         jobs = await one.submit_many(tx, [{"n": 1}, {"n": 2}])
-        await fp.batch(tx, jobs)
+        await fp.jobs.batch(tx, jobs)
     assert probes.value("select size from fencepost.batches") == 1
 
 
 async def test_the_callback_must_be_a_new_job(fp: Fencepost) -> None:
     async with fp.transaction() as tx:
         with pytest.raises(InvalidInput, match="must be a new one"):
-            fp.batch(tx, [], then=Submitted(7, created=False))
+            fp.jobs.batch(tx, [], then=Submitted(7, created=False))
 
 
 async def test_only_waiting_jobs_make_a_batch(fp: Fencepost) -> None:
@@ -280,8 +280,8 @@ async def test_a_worker_runs_the_jobs_and_then_the_callback(anywhere: Fencepost,
         async with fp.transaction() as tx:
             jobs = await one.submit_many(tx, [{"n": n} for n in range(5)])
             after = await everything.submit(tx, album=77)
-            batch_id = await fp.batch(tx, jobs, then=after)
-        told = await fp.result(after, within=60)
+            batch_id = await fp.jobs.batch(tx, jobs, then=after)
+        told = await fp.jobs.result(after, within=60)
     assert sorted(order[:5]) == [0, 1, 2, 3, 4]
     assert order[5:] == [77]
     assert told == {"batch_id": batch_id, "finished": 4, "dead": 1, "cancelled": 0}
@@ -296,7 +296,7 @@ def test_a_batch_on_a_sync_connection(database: Database, probes: Probes) -> Non
     with psycopg.connect(database.url) as connection:
         jobs = one.submit_many(connection, [{"n": 1}, {"n": 2}])
         after = one.submit(connection, n=3)
-        batch_id = fp.batch(connection, jobs, then=after)
+        batch_id = fp.jobs.batch(connection, jobs, then=after)
     assert probes.rows("select batch_id, size, callback_job_id from fencepost.batches") == [
         (batch_id, 2, after.job_id)
     ]

@@ -43,7 +43,12 @@ def test_dead_letters_are_grouped_by_queue_kind_and_cause(
     die(sync_fp, "ValueError: page 2")
     die(sync_fp, "smtplib.SMTPException: no", kind="mail")
     die(sync_fp, "no colon here", queue="other")
-    [lost] = [job.job_id for job in sync_fp.run(kernel_job.submit_many("work", "one", [None], tries_max=1))]
+    [lost] = [
+        job.job_id
+        for job in sync_fp.run(
+            kernel_job.submit_many("work", "one", [None], kernel_job.SubmitOptions(tries=1))
+        )
+    ]
     sync_fp.run(kernel_job.claim(lost, OWNER))
     clock.advance(3600)
     sync_fp.run(kernel_job.reclaim(10))
@@ -172,7 +177,7 @@ def test_a_page_of_jobs_is_driven_by_its_state(sync_fp: SyncFencepost, clock: Cl
 
 
 def test_a_waiting_job_can_be_hurried_and_no_other(sync_fp: SyncFencepost, probes: Probes) -> None:
-    job = sync_fp.run(kernel_job.submit("work", "one", {}, delay_seconds=3600))
+    job = sync_fp.run(kernel_job.submit("work", "one", {}, kernel_job.SubmitOptions(delay_seconds=3600)))
     sync_fp.run(job_queries.hurry(job.job_id, "alice"))
     running = sync_fp.run(kernel_job.claim(job.job_id, OWNER))
     assert probes.events("job", job.job_id) == [("hurried", "alice")]
@@ -201,4 +206,4 @@ async def test_a_replayed_job_runs_when_its_cause_is_gone(
         mended = True
         await fp.run(dead_letter.settle([job.job_id], "replay", "alice"))
         await probes.until_state(job.job_id, "finished")
-        assert await fp.result(job) == "done"
+        assert await fp.jobs.result(job) == "done"

@@ -62,7 +62,7 @@ def test_the_envelope_is_what_readers_of_the_stream_know() -> None:
 
 
 async def test_row_payload_and_entry_are_written(direct: Fencepost, probes: Probes, redis: Any) -> None:
-    job = await direct.submit(declare(direct).submission("hello"))
+    job = await direct.jobs.submit(declare(direct).submission("hello"))
     ref = f"task:payload:{job.job_id}"
     assert json.loads(redis.get(ref)) == json.loads(envelope({"text": "hello"}))
     assert 3500 < redis.ttl(ref) <= 3600
@@ -78,8 +78,8 @@ async def test_a_worker_runs_it_once_and_leaves_no_payload_behind(
 ) -> None:
     one = declare(direct)
     async with working(direct, outbox_enabled=False):
-        jobs = [await direct.submit(one.submission("hello")) for _ in range(10)]
-        assert [await direct.result(job, within=60) for job in jobs] == ["HELLO"] * 10
+        jobs = [await direct.jobs.submit(one.submission("hello")) for _ in range(10)]
+        assert [await direct.jobs.result(job, within=60) for job in jobs] == ["HELLO"] * 10
         # The worker's own dispatcher may have been faster: then the direct path's entry comes second.
         await probes.until("no payload and no entry is left", lambda: is_empty(redis))
     assert probes.column("select distinct attempt from fencepost.jobs") == [1]
@@ -98,7 +98,7 @@ async def test_a_payload_that_was_written_after_its_job_was_finished_goes_with_i
     monkeypatch.setattr(Redis, "set", set_late)
     one = declare(direct)
     async with working(direct, outbox_enabled=False):
-        await direct.submit(one.submission("hello"))
+        await direct.jobs.submit(one.submission("hello"))
         await probes.until("no payload and no entry is left", lambda: is_empty(redis))
     assert probes.column("select attempt from fencepost.jobs") == [1]
 
@@ -111,7 +111,7 @@ async def test_a_failed_entry_takes_the_payload_back_and_answers_an_error(
 
     monkeypatch.setattr(Streams, "dispatch", fail)
     with pytest.raises(ServerUnavailable, match=r"Redis did not take job .*OUTBOX_ENABLED=true"):
-        await direct.submit(declare(direct).submission("hello"))
+        await direct.jobs.submit(declare(direct).submission("hello"))
     assert redis.keys("task:payload:*") == []
     assert probes.column("select state from fencepost.jobs") == ["cancelled"], (
         "an error means: it does not run"
@@ -122,7 +122,7 @@ async def test_without_redis_the_submission_fails(database: Database, probes: Pr
     settings = quick(outbox_enabled=False)
     async with Fencepost(database.url, redis_url="redis://127.0.0.1:1/0", job_settings=settings) as fp:
         with pytest.raises(ServerUnavailable):
-            await fp.submit(declare(fp).submission("hello"))
+            await fp.jobs.submit(declare(fp).submission("hello"))
     assert probes.column("select state from fencepost.jobs") == ["cancelled"]
 
 
@@ -136,7 +136,7 @@ async def test_a_job_that_somebody_drives_already_was_submitted(
         raise RedisConnectionError("gone")
 
     monkeypatch.setattr(Streams, "dispatch", fail)
-    job = await direct.submit(declare(direct).submission("hello"))
+    job = await direct.jobs.submit(declare(direct).submission("hello"))
     assert probes.state(job.job_id) == "dispatched"
 
 
@@ -151,10 +151,10 @@ async def test_what_a_full_stream_does_not_take_is_submitted_and_runs_once(
     one = declare(direct)
     with monkeypatch.context() as patch:
         patch.setattr(Streams, "dispatch", full)
-        job = await direct.submit(one.submission("hello"))
+        job = await direct.jobs.submit(one.submission("hello"))
     assert probes.state(job.job_id) == "pending"
     async with working(direct):
-        assert await direct.result(job, within=60) == "HELLO"
+        assert await direct.jobs.result(job, within=60) == "HELLO"
     assert probes.column("select attempt from fencepost.jobs") == [1]
 
 
@@ -168,7 +168,7 @@ async def test_an_entry_that_could_not_be_recorded_is_no_failure(
         " create function fencepost.job_dispatched(bigint[], text[], text) returns bigint language plpgsql"
         " as $$ begin raise exception 'no room on the device' using errcode = '53100'; end $$",
     )
-    job = await direct.submit(one.submission("hello"))
+    job = await direct.jobs.submit(one.submission("hello"))
     assert probes.state(job.job_id) == "pending"
     assert redis.xlen("deepoj:jobs") == 1
     as_admin(
@@ -176,7 +176,7 @@ async def test_an_entry_that_could_not_be_recorded_is_no_failure(
         "drop function fencepost.job_dispatched; alter function fencepost.kept rename to job_dispatched",
     )
     async with working(direct):
-        assert await direct.result(job, within=60) == "HELLO"
+        assert await direct.jobs.result(job, within=60) == "HELLO"
     assert probes.column("select attempt from fencepost.jobs") == [1]
 
 
@@ -189,17 +189,17 @@ async def test_a_job_that_could_not_be_taken_back_is_no_plain_error(
 
     monkeypatch.setattr(Streams, "dispatch", fail)
     with pytest.raises(IndeterminateCommit, match="it may run"):
-        await direct.submit(declare(direct).submission("hello"))
+        await direct.jobs.submit(declare(direct).submission("hello"))
     assert probes.column("select state from fencepost.jobs") == ["pending"]
 
 
 async def test_a_delayed_job_is_left_to_the_outbox(direct: Fencepost, probes: Probes, redis: Any) -> None:
-    await direct.submit(declare(direct).options(delay_seconds=60).submission("hello"))
+    await direct.jobs.submit(declare(direct).options(delay=60).submission("hello"))
     assert probes.column("select state from fencepost.jobs") == ["pending"]
     assert redis.keys("*") == []
 
 
 async def test_with_the_outbox_nothing_is_written_to_redis(fp: Fencepost, probes: Probes, redis: Any) -> None:
-    await fp.submit(declare(fp).submission("hello"))
+    await fp.jobs.submit(declare(fp).submission("hello"))
     assert probes.column("select status from fencepost.outbox_events") == ["pending"]
     assert redis.keys("*") == []

@@ -125,7 +125,7 @@ def test_an_actor_is_named_even_if_nobody_names_him(fencepost: Fencepost, send: 
 def test_retry_hurries_what_waits_and_revives_what_is_dead(
     fencepost: Fencepost, send: Send, probes: Probes
 ) -> None:
-    delayed = send(kernel_job.submit("mail", "send", {}, delay_seconds=3600)).job_id
+    delayed = send(kernel_job.submit("mail", "send", {}, kernel_job.SubmitOptions(delay_seconds=3600))).job_id
     [dead] = bury(send, submit(send), "ValueError: no")
     [running] = submit(send)
     send(kernel_job.claim(running, OWNER))
@@ -225,16 +225,7 @@ def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send
         zone="Europe/Berlin",
         missed="once",
         grace_seconds=60,
-        queue="reports",
-        kind="report",
-        payload={},
-        priority=1,
-        tries_max=5,
-        lease_seconds=60,
-        unique_key=None,
-        concurrency_key=None,
-        concurrency_limit=None,
-        headers={},
+        job=kernel_job.Submission(queue="reports", kind="report", payload={}),
     )
     send(schedule.declare(nightly, send(schedule.clock())))
     told = fencepost("schedules", "--pause", "nightly", "--actor", "alice")

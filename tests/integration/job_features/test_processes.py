@@ -57,8 +57,8 @@ async def test_results_come_back_and_processes_are_used_again(fp: Fencepost, wor
         async with fp.transaction() as tx:
             squares = await computing.square.submit_many(tx, [{"n": n} for n in range(10)])
             asked = [await computing.who.submit(tx) for _ in range(6)]
-        assert [await fp.result(job, within=60) for job in squares] == [n * n for n in range(10)]
-        pids = {await fp.result(job, within=60) for job in asked}
+        assert [await fp.jobs.result(job, within=60) for job in squares] == [n * n for n in range(10)]
+        pids = {await fp.jobs.result(job, within=60) for job in asked}
     assert 1 <= len(pids) <= 2
     assert os.getpid() not in pids
     assert not any(map(is_alive, pids)), "a worker that has ended leaves no process"
@@ -72,7 +72,7 @@ async def test_a_handler_whose_time_is_over_is_killed(
             async with fp.transaction() as tx:
                 job = await computing.for_ever.submit(tx, note=str(note))
             with pytest.raises(JobFailed, match="TimeoutError"):
-                await fp.result(job, within=60)
+                await fp.jobs.result(job, within=60)
             await signals.wait("process.killed")
             assert not is_alive(await pid_in(note, probes)), "it had begun, and is gone"
 
@@ -104,9 +104,9 @@ async def test_the_policy_sees_the_exception_itself(fp: Fencepost, probes: Probe
         async with fp.transaction() as tx:
             again = await computing.divide.submit(tx, by=0)
             never = await computing.give_up.submit(tx)
-        assert await fp.result(again, within=60) == 0.0
+        assert await fp.jobs.result(again, within=60) == 0.0
         with pytest.raises(JobFailed, match="PermanentError: of no use"):
-            await fp.result(never, within=60)
+            await fp.jobs.result(never, within=60)
     errors = "select detail ->> 'error' from fencepost.events where event = 'failed' order by event_id"
     assert probes.column(errors) == ["ZeroDivisionError: division by zero"] * 2
 
@@ -121,10 +121,10 @@ async def test_a_process_that_dies_is_a_failed_try_and_no_more(
         with pytest.raises(
             JobFailed, match=f"ProcessDied: the process ended with -{signal.SIGSEGV:d}"
         ) as died:
-            await fp.result(crashing, within=60)
+            await fp.jobs.result(crashing, within=60)
         assert died.value.tries == 2
         with pytest.raises(JobFailed, match="SystemExit: 3"):
-            await fp.result(leaving, within=60)
+            await fp.jobs.result(leaving, within=60)
 
 
 async def test_a_process_writes_under_the_fence(fp: Fencepost, probes: Probes, working: Working) -> None:
@@ -132,7 +132,7 @@ async def test_a_process_writes_under_the_fence(fp: Fencepost, probes: Probes, w
     async with working(fp):
         async with fp.transaction() as tx:
             job = await computing.write.submit(tx, text="hello")
-        assert await fp.result(job, within=60) == {"text": "hello"}
+        assert await fp.jobs.result(job, within=60) == {"text": "hello"}
         async with fp.transaction() as tx:
             late = await computing.zombie.submit(tx, admin_url=probes.database.admin_url)
         await probes.until(
@@ -149,12 +149,12 @@ async def test_a_process_knows_its_trace_and_finds_a_renamed_handler(fp: Fencepo
         async with fp.transaction() as tx:
             traced = await computing.traced.options(headers={"trace_id": "abc"}).submit(tx)
             renamed = await computing.another_name.submit(tx)
-        assert await fp.result(traced, within=60) == {
+        assert await fp.jobs.result(traced, within=60) == {
             "job_id": traced.job_id,
             "attempt": 1,
             "trace_id": "abc",
         }
-        assert await fp.result(renamed, within=60) == "found"
+        assert await fp.jobs.result(renamed, within=60) == "found"
 
 
 def working_alone(url: str) -> None:
@@ -164,7 +164,7 @@ def working_alone(url: str) -> None:
         async with Fencepost(url, job_settings=quick()) as fp:
             for handler in computing.fp.handlers:
                 fp.handlers.add(handler)
-            await fp.worker().run()
+            await fp.jobs.worker().run()
 
     asyncio.run(work())
 

@@ -190,9 +190,9 @@ async def test_what_the_code_no_longer_limits_is_free(database: Database, probes
     async def free_mail(job: Job) -> None: ...
 
     async with before, after:
-        await declare(before, before.handlers, before.schedules, "test")
+        await declare(before, before.handlers, before.schedules.declared, "test")
         assert probes.rows("select name, per_second, burst from fencepost.rates") == [("kind:mail", 1, 5)]
-        await declare(after, after.handlers, after.schedules, "test")
+        await declare(after, after.handlers, after.schedules.declared, "test")
         assert probes.rows("select name from fencepost.rates") == []
 
 

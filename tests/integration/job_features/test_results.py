@@ -30,7 +30,7 @@ async def end(fp: Fencepost, job: kernel_job.Running, result: object) -> None:
 async def test_the_result_of_a_job_that_has_finished_is_there_at_once(fp: Fencepost) -> None:
     job = await running(fp)
     await end(fp, job, {"pages": 3})
-    assert await fp.result(job.job_id, within=0) == {"pages": 3}
+    assert await fp.jobs.result(job.job_id, within=0) == {"pages": 3}
 
 
 async def test_whoever_waits_is_told_when_the_job_ends(
@@ -40,7 +40,7 @@ async def test_whoever_waits_is_told_when_the_job_ends(
     monkeypatch.setattr("fencepost.jobs.job_results.FIRST_POLL_SECONDS", 1000)
     monkeypatch.setattr("fencepost.jobs.job_results.POLL_SECONDS_MAX", 1000)
     job = await running(fp)
-    waiting = [asyncio.create_task(fp.result(job.job_id, within=2000)) for _ in range(3)]
+    waiting = [asyncio.create_task(fp.jobs.result(job.job_id, within=2000)) for _ in range(3)]
     await probes.until("they listen", lambda: probes.value(SLEEPERS) == 1 and bool(probes.rows(LISTENING)))
     await end(fp, job, 7)
     assert await asyncio.wait_for(asyncio.gather(*waiting), 60) == [7, 7, 7]
@@ -59,7 +59,7 @@ async def test_a_job_that_ends_before_anybody_says_that_he_waits_leaves_nobody_t
         return await run(call)
 
     monkeypatch.setattr(fp, "run", run_late)
-    assert await fp.result(job.job_id, within=60) == 7
+    assert await fp.jobs.result(job.job_id, within=60) == 7
     assert probes.value(SLEEPERS) == 0
 
 
@@ -71,7 +71,7 @@ async def test_a_notification_that_was_missed_costs_a_poll(fp: Fencepost, probes
         "create or replace function fencepost._result_tell(p_ids bigint[]) returns void language sql as ''"
     )
     job = await running(fp)
-    waiting = asyncio.create_task(fp.result(job.job_id, within=60))
+    waiting = asyncio.create_task(fp.jobs.result(job.job_id, within=60))
     await probes.until("it waits", lambda: probes.value(SLEEPERS) == 1)
     await end(fp, job, 7)
     assert await waiting == 7
@@ -80,7 +80,7 @@ async def test_a_notification_that_was_missed_costs_a_poll(fp: Fencepost, probes
 async def test_a_job_that_does_not_end_in_time_goes_on(fp: Fencepost, probes: Probes) -> None:
     job = await running(fp)
     with pytest.raises(TimeoutError, match=f"job {job.job_id} had not ended after 0.1 s; it is running"):
-        await fp.result(job.job_id, within=0.1)
+        await fp.jobs.result(job.job_id, within=0.1)
     assert probes.value(SLEEPERS) == 0
     assert probes.state(job.job_id) == "running"
 
@@ -89,7 +89,7 @@ async def test_a_dead_job_raises_its_error(fp: Fencepost) -> None:
     job = await running(fp)
     await fp.run(kernel_job.bury(job.job_id, job.attempt, OWNER, "ValueError: no such page"))
     with pytest.raises(JobFailed, match="ValueError: no such page") as failed:
-        await fp.result(job.job_id)
+        await fp.jobs.result(job.job_id)
     assert (failed.value.job_id, failed.value.final_status, failed.value.tries) == (job.job_id, "failed", 1)
 
 
@@ -97,9 +97,9 @@ async def test_a_cancelled_job_and_one_that_never_was(fp: Fencepost) -> None:
     job = await fp.run(kernel_job.submit("work", "one", {}))
     await fp.run(kernel_job.cancel(job.job_id, "alice"))
     with pytest.raises(Cancelled):
-        await fp.result(job)
+        await fp.jobs.result(job)
     with pytest.raises(NotFound):
-        await fp.result(999_999)
+        await fp.jobs.result(999_999)
 
 
 async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) -> None:
@@ -109,7 +109,7 @@ async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) ->
     async def double(job: Job, n: int) -> int:
         return 2 * n
 
-    @fp.job("work", attempts=1)
+    @fp.job("work", tries=1)
     async def fail(job: Job) -> None:
         raise PermanentError("on purpose")
 
@@ -117,9 +117,11 @@ async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) ->
         async with fp.transaction() as tx:
             jobs = await double.submit_many(tx, [{"n": n} for n in range(20)])
             failing = await fail.submit(tx)
-        assert await asyncio.gather(*(fp.result(job, within=60) for job in jobs)) == list(range(0, 40, 2))
+        assert await asyncio.gather(*(fp.jobs.result(job, within=60) for job in jobs)) == list(
+            range(0, 40, 2)
+        )
         with pytest.raises(JobFailed, match="PermanentError: on purpose"):
-            await fp.result(failing, within=60)
+            await fp.jobs.result(failing, within=60)
 
 
 def test_the_sync_form_waits_and_raises_alike(
@@ -130,15 +132,15 @@ def test_the_sync_form_waits_and_raises_alike(
     client = Fencepost(database.url, settings=listening(database))
     with client.sync() as fp, ThreadPoolExecutor(1) as threads:
         job = fp.run(kernel_job.claim(fp.run(kernel_job.submit("work", "one", {})).job_id, OWNER))
-        waiting = threads.submit(fp.result, job.job_id, within=2000)
+        waiting = threads.submit(fp.jobs.result, job.job_id, within=2000)
         asyncio.run(probes.until("it listens", lambda: probes.value(SLEEPERS) == 1))
         fp.run(kernel_job.finish(kernel_job.Finish(job.job_id, job.attempt, "ok", [1, 2]), OWNER))
         assert waiting.result(20) == [1, 2]
         with pytest.raises(NotFound):
-            fp.result(999_999)
+            fp.jobs.result(999_999)
         other = fp.run(kernel_job.submit("work", "one", {}))
         with pytest.raises(TimeoutError, match="it is pending"):
-            fp.result(other, within=0)
+            fp.jobs.result(other, within=0)
 
 
 async def test_waiters_that_were_killed_are_forgotten(fp: Fencepost, probes: Probes) -> None:

@@ -39,7 +39,7 @@ def reporting(fp: Fencepost, **terms: Any) -> None:
 
 
 async def declared(fp: Fencepost) -> Scheduler:
-    await declare(fp, fp.handlers, fp.schedules, "test")
+    await declare(fp, fp.handlers, fp.schedules.declared, "test")
     return Scheduler(fp)
 
 

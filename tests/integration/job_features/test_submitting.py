@@ -38,8 +38,8 @@ async def test_a_job_waits_for_its_time_on_the_databases_clock(
     clock.freeze(moment)
     async with fp.transaction() as tx:
         await one.options(run_at=moment + timedelta(hours=2)).submit(tx, n=1)
-        await one.options(delay_seconds=90).submit(tx, n=2)
-        await one.options(delay_seconds=30).submit_many(tx, [{"n": 3}, {"n": 4}])
+        await one.options(delay=90).submit(tx, n=2)
+        await one.options(delay=30).submit_many(tx, [{"n": 3}, {"n": 4}])
     due = probes.rows("select payload -> 'n', run_at from fencepost.jobs order by 1")
     assert [(n, (at - moment).total_seconds()) for n, at in due] == [(1, 7200), (2, 90), (3, 30), (4, 30)]
 
@@ -51,7 +51,7 @@ async def test_a_time_without_a_zone_and_two_times_at_once_are_refused(fp: Fence
     with pytest.raises(InvalidInput, match="no time zone"):
         one.options(run_at=datetime(2030, 1, 1))  # noqa: DTZ001 -- this is what is refused
     with pytest.raises(InvalidInput, match="give one"):
-        one.options(run_at=datetime.now(UTC), delay_seconds=3)
+        one.options(run_at=datetime.now(UTC), delay=3)
 
 
 async def test_priorities_have_names(fp: Fencepost, probes: Probes) -> None:
@@ -93,7 +93,7 @@ async def test_a_concurrency_key_lets_so_many_run(fp: Fencepost, probes: Probes,
     async with working(fp):
         async with fp.transaction() as tx:
             jobs = await one.submit_many(tx, [{"user": 1}] * 10)
-        await asyncio.gather(*(fp.result(job, within=60) for job in jobs))
+        await asyncio.gather(*(fp.jobs.result(job, within=60) for job in jobs))
     assert most == 2
 
 
@@ -135,7 +135,7 @@ async def test_arguments_come_back_as_the_types_that_went_in(fp: Fencepost, work
     async with working(fp):
         async with fp.transaction() as tx:
             job = await one.submit(tx, at=when, point=Point(x=1, y=2), names={"a", "b"})
-        await fp.result(job)
+        await fp.jobs.result(job)
     assert seen == [when, Point(x=1, y=2), {"a", "b"}]
 
 

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.jobs.job import Job
 from fencepost_server.web.app import make_app
 from fencepost_server.web.http_service import HttpService
@@ -55,8 +55,8 @@ async def test_a_request_its_job_and_the_job_of_its_job_are_one_trace(
 ) -> None:
     async with shop(fp) as client, working(fp):
         job_id = (await client.post("/buy", headers={"traceparent": PARENT})).json()["job_id"]
-        last = await fp.result(job_id, within=60)
-        assert await fp.result(last, within=60) == TRACE
+        last = await fp.jobs.result(job_id, within=60)
+        assert await fp.jobs.result(last, within=60) == TRACE
 
     # FastAPI may add spans of its own below the request's.
     by_name = {one.name: one for one in spans.get_finished_spans()}
@@ -91,4 +91,4 @@ def _line(parents: dict[int, int], one: int) -> list[int]:
 async def test_without_opentelemetry_the_id_goes_the_same_way(fp: Fencepost, working: Working) -> None:
     async with shop(fp) as client, working(fp):
         job_id = (await client.post("/buy", headers={"traceparent": PARENT})).json()["job_id"]
-        assert await fp.result(await fp.result(job_id, within=60), within=60) == TRACE
+        assert await fp.jobs.result(await fp.jobs.result(job_id, within=60), within=60) == TRACE

@@ -69,9 +69,9 @@ def end(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) ->
     return process.returncode, err
 
 
-def submit(database: Database, kind: str, queue: str, payload: Any, **terms: Any) -> int:
+def submit(database: Database, kind: str, queue: str, payload: Any) -> int:
     with database.connect() as connection:
-        return run(connection, kernel_job.submit(queue, kind, payload, **terms)).job_id
+        return run(connection, kernel_job.submit(queue, kind, payload)).job_id
 
 
 def is_alive(pid: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, LiteralString, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.database import SERVICE
 from fencepost.embedded.deadline import Deadline
@@ -142,7 +142,7 @@ class JobHarness:
     @asynccontextmanager
     async def working(self, settings: JobSettings | None = None) -> AsyncGenerator[Worker]:
         """A worker that runs inside the block."""
-        worker = self.fp.worker(settings or quick())
+        worker = self.fp.jobs.worker(settings or quick())
         task = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -17,7 +17,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(harness: Job
 
     async with harness.fp.transaction() as tx:
         submitted = await block.submit(tx)
-    other = harness.fp.worker(quick())
+    other = harness.fp.jobs.worker(quick())
     async with harness.working():
         with harness.database.connect() as reclaimer:
             await harness.until_state(submitted.job_id, "running", "finished")
@@ -160,7 +160,7 @@ async def test_a_claim_whose_answer_comes_after_its_lease_frees_its_place(harnes
 
     async with harness.fp.transaction() as tx:
         jobs = [(await nothing.submit(tx)).job_id for _ in range(3)]
-    worker = harness.fp.worker(quick(concurrency=1))
+    worker = harness.fp.jobs.worker(quick(concurrency=1))
 
     def stall_and_stop_what_comes() -> None:
         time.sleep(0.7)

@@ -216,4 +216,4 @@ async def test_a_takeover_that_comes_to_nothing_leaves_the_place_free(
 
 async def test_a_worker_without_handlers_is_refused(harness: JobHarness) -> None:
     with pytest.raises(InvalidInput, match="needs a handler"):
-        harness.fp.worker(quick())
+        harness.fp.jobs.worker(quick())

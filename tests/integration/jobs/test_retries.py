@@ -61,7 +61,7 @@ async def test_an_old_entry_does_not_cut_the_delay_short(harness: JobHarness) ->
 
 
 async def test_past_its_tries_a_job_is_dead_with_its_cause_and_history(harness: JobHarness) -> None:
-    @harness.fp.job("default", attempts=3, retry=lambda _tries, _error: Retry(0))
+    @harness.fp.job("default", tries=3, retry=lambda _tries, _error: Retry(0))
     async def fail(job: Job) -> None:
         raise ValueError(f"no {job.tries}")
 
@@ -91,7 +91,7 @@ async def test_what_cannot_succeed_is_dead_at_once(harness: JobHarness) -> None:
 
 
 async def test_a_handler_past_its_time_is_stopped_and_tried_again(harness: JobHarness) -> None:
-    @harness.fp.job("default", attempts=2, timeout=0.05, retry=lambda _tries, _error: Retry(0))
+    @harness.fp.job("default", tries=2, timeout=0.05, retry=lambda _tries, _error: Retry(0))
     async def slow(job: Job) -> None:
         await asyncio.Event().wait()
 
@@ -108,7 +108,7 @@ async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothin
     refusals: list[str] = []
     let_go, wrote = threading.Event(), threading.Event()
 
-    @harness.fp.job("default", attempts=1, timeout=0.1)
+    @harness.fp.job("default", tries=1, timeout=0.1)
     def stuck(job: Job) -> None:
         let_go.wait(60)
         try:
@@ -209,7 +209,7 @@ async def test_a_result_that_is_too_large_harms_nobody_else(harness: JobHarness)
 async def test_a_job_that_kills_its_workers_ends_too(harness: JobHarness, clock: Clock) -> None:
     """Its tries are counted at the claim: nobody lives to report the failure."""
 
-    @harness.fp.job("default", attempts=3, lease=60)
+    @harness.fp.job("default", tries=3, lease=60)
     async def never_runs(job: Job) -> None: ...
 
     async with harness.fp.transaction() as tx:

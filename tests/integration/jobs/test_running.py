@@ -89,7 +89,7 @@ async def test_the_handlers_own_writes_commit_with_the_finish(harness: JobHarnes
 
 
 async def test_a_block_that_fails_takes_its_writes_and_the_finish_with_it(harness: JobHarness) -> None:
-    @harness.fp.job("default", attempts=1)
+    @harness.fp.job("default", tries=1)
     async def fail(job: Job) -> None:
         async with job.finish() as tx:
             await tx.execute("insert into effect (job_id) values (%s)", (job.id,))

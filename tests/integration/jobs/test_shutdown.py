@@ -23,7 +23,7 @@ async def test_what_runs_may_end_and_nothing_new_begins(harness: JobHarness) -> 
 
     async with harness.fp.transaction() as tx:
         first = await slow.submit(tx)
-    worker = harness.fp.worker(quick())
+    worker = harness.fp.jobs.worker(quick())
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(began.wait(), 60)
     worker.stop()
@@ -93,7 +93,7 @@ async def test_a_stop_does_not_lose_a_claim_that_is_on_its_way(harness: JobHarne
 
     async with harness.fp.transaction() as tx:
         submitted = await quick_one.submit(tx)
-    worker = harness.fp.worker(quick())
+    worker = harness.fp.jobs.worker(quick())
     with at_crash_point("jobs.claim.after_commit", worker.stop):
         await asyncio.wait_for(worker.run(), 60)
     assert harness.job(submitted.job_id).state == "finished"
@@ -107,7 +107,7 @@ async def test_entries_that_were_read_and_not_claimed_are_given_back(harness: Jo
 
     async with harness.fp.transaction() as tx:
         submitted = await nothing.submit(tx)
-    worker = harness.fp.worker(quick(reclaim_grace_seconds=3600))
+    worker = harness.fp.jobs.worker(quick(reclaim_grace_seconds=3600))
 
     def stop_and_break() -> None:
         if not harness.redis.xpending_range("deepoj:jobs", "deepoj:workers", "-", "+", 1):
@@ -141,7 +141,7 @@ async def test_a_stop_interrupts_a_wait_for_entries(harness: JobHarness) -> None
     async def nothing(job: Job) -> None: ...
 
     with Signals() as signals:
-        worker = harness.fp.worker(quick())
+        worker = harness.fp.jobs.worker(quick())
         running = asyncio.create_task(worker.run())
         await signals.wait("dispatch.ticked", count=3)
         began = time.monotonic()
@@ -161,7 +161,7 @@ async def test_a_cancelled_worker_leaves_in_order_too(harness: JobHarness) -> No
 
     async with harness.fp.transaction() as tx:
         submitted = await endless.submit(tx)
-    running = asyncio.create_task(harness.fp.worker(quick(drain_seconds=0)).run())
+    running = asyncio.create_task(harness.fp.jobs.worker(quick(drain_seconds=0)).run())
     await asyncio.wait_for(began.wait(), 60)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

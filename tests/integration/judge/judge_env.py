@@ -11,7 +11,7 @@ import httpx
 from argon2 import PasswordHasher
 from fastapi import APIRouter
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost_judge import accounts
 from fencepost_judge.access import OWN_AUTH_PATHS

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotOwner, ServerUnavailable
 from fencepost.metrics import Metrics

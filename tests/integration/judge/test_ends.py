@@ -177,7 +177,7 @@ async def worked(office: JudgeEnv, judging: Judging, verdict: str) -> AsyncGener
 
     stub: Any = SimpleNamespace(languages={"python": None}, judge=judge)
     judging._judge = stub  # pyright: ignore[reportPrivateUsage]
-    worker = office.fp.worker(BRISK, queues=[QUEUE])
+    worker = office.fp.jobs.worker(BRISK, queues=[QUEUE])
     working = asyncio.create_task(worker.run())
     try:
         yield

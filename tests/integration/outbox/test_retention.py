@@ -64,7 +64,7 @@ async def in_a_worker(fp: Fencepost) -> AsyncGenerator[None]:
     @fp.job("letters")
     async def letter(job: Job) -> None: ...
 
-    worker = fp.worker()
+    worker = fp.jobs.worker()
     running = asyncio.create_task(worker.run())
     yield
     worker.stop()
@@ -75,7 +75,7 @@ async def in_a_worker(fp: Fencepost) -> AsyncGenerator[None]:
 async def in_a_worker_of_flows(fp: Fencepost) -> AsyncGenerator[None]:
     flow = Flow("post").source(OutboxChannel("in")).sink(OutboxSink("out"))
     stop = asyncio.Event()
-    running = asyncio.create_task(fp.flow_worker(flow).run(stop))
+    running = asyncio.create_task(fp.flows.worker(flow).run(stop))
     yield
     stop.set()
     await running

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
@@ -64,7 +64,7 @@ async def test_a_request_reaches_the_sink_and_what_follows_it_under_one_id(
         Fencepost(database.url, redis_url=redis_url, job_settings=quick()) as fp,
         shop(fp) as client,
     ):
-        worker = fp.worker(quick())
+        worker = fp.jobs.worker(quick())
         working = asyncio.create_task(worker.run())
         await client.post("/buy", headers={"traceparent": PARENT})
         async with harness.running(harness.worker(copying())):

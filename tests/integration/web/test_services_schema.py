@@ -24,7 +24,7 @@ async def run_orders(fp: Fencepost) -> None:
 async def run_a_flow(fp: Fencepost) -> None:
     stop = asyncio.Event()
     stop.set()
-    await fp.flow_worker(Flow("post").source(OutboxChannel("in")).sink(OutboxSink("out"))).run(stop)
+    await fp.flows.worker(Flow("post").source(OutboxChannel("in")).sink(OutboxSink("out"))).run(stop)
 
 
 async def run_players(fp: Fencepost) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
 from fencepost_judge.access import OWN_AUTH_PATHS

@@ -30,14 +30,19 @@ def fp() -> Fencepost:
 
 def test_a_submission_is_a_value_with_everything_in_it(fp: Fencepost) -> None:
     @fp.job(
-        "work", attempts=3, lease=5, priority="low", unique="{n}", concurrency_key="u{n}", concurrency_limit=2
+        "work", tries=3, lease=5, priority="low", unique="{n}", concurrency_key="u{n}", concurrency_limit=2
     )
     async def one(job: Job, n: int, m: str = "x") -> None: ...
 
     when = datetime(2030, 1, 1, tzinfo=UTC)
     job = one.options(run_at=when, headers={"tenant": "acme"}).submission(7)
     assert (job.queue, job.kind, job.payload) == ("work", "one", {"n": 7, "m": "x"})
-    assert (job.priority, job.tries_max, job.lease_seconds, job.run_at) == (2, 3, 5, when)
+    assert (job.options.priority, job.options.tries, job.options.lease_seconds, job.options.run_at) == (
+        2,
+        3,
+        5,
+        when,
+    )
     assert (job.unique_key, job.concurrency_key, job.concurrency_limit) == ("one:7", "u7", 2)
     assert job.headers["tenant"] == "acme"
     assert "rate_key" not in job.headers
@@ -47,12 +52,13 @@ def test_options_do_not_change_the_handler(fp: Fencepost) -> None:
     @fp.job("work")
     async def one(job: Job) -> None: ...
 
-    later = one.options(delay_seconds=5, headers={"a": 1})
+    later = one.options(delay=5, headers={"a": 1})
     both = later.options(priority="urgent", headers={"b": 2})
-    assert (one.delay_seconds, dict(one.headers)) == (None, {})
-    assert (both.delay_seconds, both.priority, dict(both.headers)) == (5, 0, {"a": 1, "b": 2})
+    assert (one.declared.delay_seconds, dict(one.declared.headers)) == (None, {})
+    changed = both.declared
+    assert (changed.delay_seconds, changed.priority, dict(changed.headers)) == (5, 0, {"a": 1, "b": 2})
     at = later.options(run_at=datetime(2030, 1, 1, tzinfo=UTC))
-    assert at.delay_seconds is None, "the last word about the time counts alone"
+    assert at.declared.delay_seconds is None, "the last word about the time counts alone"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_a_schedule_that_cannot_fire_is_refused_when_it_is_declared(fp: Fencepos
     with pytest.raises(InvalidInput, match="give this one another name"):
         fp.every(30, arguments={"n": 2})(one)
     fp.every(30, name="twice", arguments={"n": 2})(one)
-    assert [schedule.name for schedule in fp.schedules] == ["one", "twice"]
+    assert [schedule.name for schedule in fp.schedules.declared] == ["one", "twice"]
     assert len(Schedules()) == 0
 
 
@@ -172,4 +178,4 @@ def test_three_beats_fit_into_the_shortest_lease(fp: Fencepost) -> None:
     @fp.job("work", lease=6)
     async def short(job: Job) -> None: ...
 
-    assert fp.worker()._settings.heartbeat_seconds == 2  # pyright: ignore[reportPrivateUsage]
+    assert fp.jobs.worker()._settings.heartbeat_seconds == 2  # pyright: ignore[reportPrivateUsage]

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
+from fencepost.database import AsyncDatabase
 from fencepost.jobs.executor import HeldJob
 from fencepost.jobs.handler import Handler, Handlers
-from fencepost.jobs.job import AsyncDatabase, Job
+from fencepost.jobs.job import Job
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.options import JobOptions
 from fencepost.jobs.redis_health import RedisHealth
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
@@ -34,7 +36,7 @@ def held(job_id: int = 7, attempt: int = 1, *, payload: Any = None, lease: float
 
 
 def handler_of(function: Callable[..., Any], **options: Any) -> Handler[...]:
-    handler: Handler[...] = Handler(function, "default", "work", **options)
+    handler: Handler[...] = Handler(function, "default", "work", JobOptions(**options))
     Handlers().add(handler)
     return handler
 

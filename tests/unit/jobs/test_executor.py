@@ -107,7 +107,7 @@ def _silent_policy(_tries: int, _error: Exception) -> Any:
 
 @pytest.mark.parametrize("policy", [_broken_policy, _silent_policy])
 async def test_a_retry_policy_that_fails_gets_the_default(policy: Any) -> None:
-    left = await leave_of(raising(ValueError()), policy=policy)
+    left = await leave_of(raising(ValueError()), retry=policy)
     assert left.how == "retry"
     assert left.delay_seconds == pytest.approx(1, rel=0.2)
 
@@ -116,12 +116,12 @@ async def test_a_retry_policy_that_fails_gets_the_default(policy: Any) -> None:
     ("asked", "given"), [(-5.0, 0.0), (float("nan"), 31_536_000.0), (1e300, 31_536_000.0)]
 )
 async def test_a_delay_that_means_nothing_is_bounded(asked: float, given: float) -> None:
-    left = await leave_of(raising(ValueError()), policy=always(Retry(asked)))
+    left = await leave_of(raising(ValueError()), retry=always(Retry(asked)))
     assert left.delay_seconds == given
 
 
 async def test_a_policy_may_look_at_the_error() -> None:
-    left = await leave_of(raising(KeyError("x")), policy=always(Bury()))
+    left = await leave_of(raising(KeyError("x")), retry=always(Bury()))
     assert (left.how, left.error) == ("bury", "KeyError: 'x'")
 
 

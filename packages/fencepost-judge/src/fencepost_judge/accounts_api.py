@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_judge import accounts
 from fencepost_judge.authentication import Who
 from fencepost_judge.role import JudgeRole, RoleWord

@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import FencepostError, IndeterminateCommit, ServerUnavailable
 from fencepost.logs import get_logger
 from fencepost_judge import accounts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import NotFound
 from fencepost.jobs.job import Job
 from fencepost.kernel.call import (
@@ -56,7 +56,7 @@ class CustomRuns:
         self._fp = fp
         self._keep_seconds = settings.trial_keep_seconds
         self._judge = judge
-        declare = fp.job(queue, kind="judge_trial", attempts=TRIES, lease=LEASE_SECONDS)
+        declare = fp.job(queue, kind="judge_trial", tries=TRIES, lease=LEASE_SECONDS)
         self._job = declare(self._run)
 
     async def submit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import Refusal
 from fencepost.kernel.call import Call, document, duration, each, nothing, one, parsed, text
 from fencepost_judge.discovery import (

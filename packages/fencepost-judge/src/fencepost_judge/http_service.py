@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_judge import accounts
 from fencepost_judge.access import OWN_AUTH_PATHS
 from fencepost_judge.api import make_router

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import NotFound
 from fencepost_judge import rejudging
 from fencepost_judge.authentication import Who

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import NotRunning
 from fencepost.jobs.job import Job
 from fencepost.kernel import job as kernel_job

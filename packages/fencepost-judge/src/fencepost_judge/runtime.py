@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.logs import get_logger
 from fencepost_judge.data_cache import Cache
 from fencepost_judge.discovery import Directory

@@ -13,7 +13,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import Backpressure, InvalidInput, NotFound
 from fencepost.jobs.job import Job
@@ -78,7 +78,7 @@ class Judging:
         """Packages being imported and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
         self.trials = CustomRuns(fp, settings, QUEUE, self._sitting)
-        self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
+        self._job = fp.job(QUEUE, kind="judge_submission", tries=TRIES, lease=LEASE_SECONDS)(self._run)
 
     @property
     def languages(self) -> list[str]:
@@ -297,7 +297,7 @@ class Judging:
         # A submission needs one box at a time, an interactive one two: with a higher concurrency jobs would
         # only wait.
         fitting = self.fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
-        worker = self.fp.worker(fitting, queues=[QUEUE])
+        worker = self.fp.jobs.worker(fitting, queues=[QUEUE])
         async with self._listed(worker.owner, judge, report):
             working = asyncio.create_task(worker.run(), name="fencepost-judge")
             try:

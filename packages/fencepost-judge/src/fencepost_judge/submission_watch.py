@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import Backpressure, NotFound, ServerUnavailable
 from fencepost_judge import judge_calls
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import NotFound
 from fencepost_judge import contests
 from fencepost_judge.contests import Clarification, SeenContest

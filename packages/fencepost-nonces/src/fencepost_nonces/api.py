@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.errors import NotFound
 from fencepost_nonces import nonce_calls, queries
 from fencepost_nonces.model import (
@@ -30,7 +30,7 @@ SignerName = Annotated[str, Path(min_length=1, max_length=128)]
 Nonce = Annotated[int, Path(ge=0, le=2**63 - 1)]
 
 
-def make_router(fp: KernelClient, node: Node, forwarder: RequestForwarder | None) -> APIRouter:
+def make_router(fp: Fencepost, node: Node, forwarder: RequestForwarder | None) -> APIRouter:
     """Every route names chain and signer in its path, so that a proxy can route by them too."""
     router = APIRouter(prefix="/nonces", tags=["nonces"], route_class=route_class(forwarder))
     _add_reading(router, fp)
@@ -97,7 +97,7 @@ def _add_blocks_of_marks(router: APIRouter, node: Node) -> None:
         return Endings(endings=[Ended(nonce=line.nonce, refusal=line.refusal) for line in answers])
 
 
-def _add_reading(router: APIRouter, fp: KernelClient) -> None:
+def _add_reading(router: APIRouter, fp: Fencepost) -> None:
     @router.get("/nodes")
     async def nodes() -> list[dict[str, Any]]:
         """The nodes that are alive."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.kernel.migrate import require
 from fencepost.outbox.settings import OutboxSettings
 from fencepost_nonces import queries
@@ -29,7 +29,7 @@ from fencepost_server.web.http_service import HttpService
 
 
 def make_service(
-    fp: KernelClient, settings: NoncesSettings | None = None, keys: Keys | None = None
+    fp: Fencepost, settings: NoncesSettings | None = None, keys: Keys | None = None
 ) -> HttpService:
     """`keys` is for tests and for custom key stores; otherwise the settings name them."""
     settings = settings or NoncesSettings.load()
@@ -77,7 +77,7 @@ def make_service(
     return HttpService("nonces", router, running)
 
 
-def first_nonce_of(fp: KernelClient, chains: Chains) -> FirstNonce:
+def first_nonce_of(fp: Fencepost, chains: Chains) -> FirstNonce:
     """A signer that is new here starts at the chain's count of mined transactions, not of pending ones."""
 
     async def first_nonce(signer: Signer) -> int:

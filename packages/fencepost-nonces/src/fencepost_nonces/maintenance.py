@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.retention import BATCH, until_short
@@ -27,7 +27,7 @@ ASKED_AT_ONCE = 20
 class Maintenance:
     """One for a node. The next nonce depends on none of it, so all of it may be late."""
 
-    def __init__(self, fp: KernelClient, node: Node, chains: Chains, metrics: NonceMetrics) -> None:
+    def __init__(self, fp: Fencepost, node: Node, chains: Chains, metrics: NonceMetrics) -> None:
         self._fp = fp
         self._node = node
         self._chains = chains

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.errors import IndeterminateCommit, LeaseExpired, NotFound, NotOwner, Refusal
 from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.call import Call
@@ -42,7 +42,7 @@ class Node:
 
     def __init__(
         self,
-        fp: KernelClient,
+        fp: Fencepost,
         settings: NoncesSettings | None = None,
         metrics: NonceMetrics | None = None,
         *,

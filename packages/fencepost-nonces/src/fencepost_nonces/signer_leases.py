@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.errors import FencepostError, Refusal
 from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.lease import Lease
@@ -72,7 +72,7 @@ class SignerLeases:
 
     def __init__(
         self,
-        fp: KernelClient,
+        fp: Fencepost,
         settings: NoncesSettings,
         metrics: NonceMetrics,
         *,

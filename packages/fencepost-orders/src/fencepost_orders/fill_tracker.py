@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.outbox.delivery import CallRunner
+from fencepost.kernel.call import CallRunner
 from fencepost_orders import fill_calls
 from fencepost_orders.broker import BrokerAdapter, FoundOrder, LookupFinding, LookupScope
 from fencepost_orders.fill_calls import Followed, FollowPolicy, FollowUp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.outbox.settings import OutboxSettings
 from fencepost_orders.api import make_router
 from fencepost_orders.brokers import make_brokers

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fencepost.kernel.call import Call, Json, Row, nothing, optional_text, parsed, text
-from fencepost.outbox.delivery import CallRunner
+from fencepost.kernel.call import Call, CallRunner, Json, Row, nothing, optional_text, parsed, text
 from fencepost_orders.broker import BrokerAdapter, Code, FoundOrder, LookupFinding, OutgoingOrder
 from fencepost_orders.order_calls import Weather
 from fencepost_orders.outcome import weather_of

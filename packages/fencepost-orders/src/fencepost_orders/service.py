@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, NotFound, SettingsError
-from fencepost.jobs.submission import send
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection
@@ -20,7 +19,7 @@ from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.retention import until_short
-from fencepost.transaction import Transaction
+from fencepost.transaction import Transaction, send
 from fencepost_orders import fill_calls, operator_calls, order_calls
 from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker

@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from fencepost.app import Fencepost
 from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.job_commands import acting, somebody
+from fencepost.client import Fencepost
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.strict_yaml import Budget, load_yaml

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_players.api import make_router
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.service import Players

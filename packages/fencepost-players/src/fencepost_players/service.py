@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.kernel import migrate
 from fencepost.kernel.eviction import EvictionDelay
 from fencepost.loop import Loop

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import cast
 
-from fencepost.app import Fencepost
 from fencepost.cli.health import HealthPages
+from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput
 from fencepost.jobs.settings import JobSettings
 from fencepost.metrics import Metrics

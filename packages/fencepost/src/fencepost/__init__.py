@@ -38,7 +38,7 @@ from fencepost.errors import (
 )
 
 if typing.TYPE_CHECKING:
-    from fencepost.app import Fencepost, SyncFencepost
+    from fencepost.client import Fencepost, SyncFencepost
     from fencepost.jobs.handler import Handler
     from fencepost.jobs.job import Job
     from fencepost.jobs.job_results import JobFailed
@@ -99,7 +99,7 @@ _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
     "Claim": "fencepost.kernel.idempotency",
-    "Fencepost": "fencepost.app",
+    "Fencepost": "fencepost.client",
     "Handler": "fencepost.jobs.handler",
     "Job": "fencepost.jobs.job",
     "JobFailed": "fencepost.jobs.job_results",
@@ -107,7 +107,7 @@ _HOMES = {
     "PermanentError": "fencepost.jobs.retry_policy",
     "Rate": "fencepost.jobs.retry_policy",
     "Retry": "fencepost.jobs.retry_policy",
-    "SyncFencepost": "fencepost.app",
+    "SyncFencepost": "fencepost.client",
     "SyncTransaction": "fencepost.transaction",
     "Transaction": "fencepost.transaction",
     "digest": "fencepost.kernel.idempotency",

@@ -9,18 +9,17 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Self
 
 from prometheus_client import Counter, Gauge
 
 from fencepost.kernel import idempotency, outbox, refusal
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import Call, CallRunner
 from fencepost.logs import get_logger
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.signals import announce
 
-T = TypeVar("T")
 _log = get_logger(__name__)
 BATCH = 1000
 # Enough to matter, and few enough that stopping a process does not take long.
@@ -28,12 +27,8 @@ BATCHES_PER_TICK = 50
 TICK_SECONDS = 60.0
 
 
-class RunsCalls(Protocol):
-    async def run(self, call: Call[T]) -> T: ...
-
-
 async def until_short(
-    database: RunsCalls,
+    database: CallRunner,
     forget: Call[int],
     batch: int = BATCH,
     told: Callable[[int], object] = lambda forgotten: None,
@@ -70,7 +65,7 @@ class RetentionMetrics:
 class Retention:
     """Idempotency keys every few seconds; settled messages, events and recorded refusals every minute."""
 
-    def __init__(self, database: RunsCalls, settings: Settings, metrics: RetentionMetrics) -> None:
+    def __init__(self, database: CallRunner, settings: Settings, metrics: RetentionMetrics) -> None:
         self._database = database
         self._settings = settings
         self._metrics = metrics

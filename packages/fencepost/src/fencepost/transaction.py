@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, LiteralString, TypeVar
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, LiteralString, ParamSpec, Protocol, TypeVar, cast, overload
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -13,9 +14,13 @@ from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
 from fencepost.instrumentation import CallObserver, CallTimer
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
-from fencepost.kernel.drivers import run
+from fencepost.kernel.drivers import AsyncConnection, SyncConnection, run
+from fencepost.sync_form import Awaited, Blocking, Form, Operations, complete, operation, settled
 
+P = ParamSpec("P")
+O = TypeVar("O")  # noqa: E741 -- The object whose method it is.
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 BEGIN: LiteralString = "begin isolation level read committed"
 """Set explicitly, because the server's default may be another level."""
 
@@ -105,18 +110,43 @@ _NO_COMMIT = {
 }
 
 
-class Transaction:
-    """An open transaction. What is written through it commits with it, or not at all."""
+class _Transaction(Operations[Form]):
+    """What both forms of a transaction do."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], verdict: Verdict) -> None:
+    def __init__(self, connection: Any, verdict: Verdict) -> None:
         self._connection = connection
         self._verdict = verdict
+
+    @operation
+    async def claim(
+        self, scope: str, key: str, *, digest: str | None = None, response: Json = None
+    ) -> idempotency.Claim:
+        """Claim a request, as the first statement. Claimed: go on. Replayed: return `response`; no commit.
+
+        Every other outcome is raised: Duplicate, Mismatch, InFlight.
+        """
+        answer = await self._send(idempotency.claim(scope, key, digest=digest, response=response))
+        return self._verdict.judge_claim(answer, scope, key, digest)
+
+    async def _send(self, call: Call[T]) -> T:
+        with self._verdict.watch(call):
+            return await settled(cast("Any", run)(self._open_connection, call))
+
+    @property
+    def _open_connection(self) -> Any:
+        self._verdict.require_open()
+        return self._connection
+
+
+class Transaction(_Transaction[Awaited]):
+    """An open transaction. What is written through it commits with it, or not at all."""
+
+    is_blocking = False
 
     @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
         """The connection, for other features of psycopg: COPY, server-side cursors, pipelines."""
-        self._verdict.require_open()
-        return self._connection
+        return cast("psycopg.AsyncConnection[Any]", self._open_connection)
 
     async def execute(
         self, query: LiteralString, params: Sequence[Any] | None = None
@@ -126,18 +156,7 @@ class Transaction:
 
     async def run(self, call: Call[T]) -> T:
         """Make a kernel call. A refusal marks the transaction: it does not commit, even if it is caught."""
-        with self._verdict.watch(call):
-            return await run(self.connection, call)
-
-    async def claim(
-        self, scope: str, key: str, *, digest: str | None = None, response: Json = None
-    ) -> idempotency.Claim:
-        """Claim a request, as the first statement. Claimed: go on. Replayed: return `response`; no commit.
-
-        Every other outcome is raised: Duplicate, Mismatch, InFlight.
-        """
-        answer = await self.run(idempotency.claim(scope, key, digest=digest, response=response))
-        return self._verdict.judge_claim(answer, scope, key, digest)
+        return await self._send(call)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncGenerator[None]:
@@ -146,18 +165,15 @@ class Transaction:
             yield
 
 
-class SyncTransaction:
+class SyncTransaction(_Transaction[Blocking]):
     """`Transaction` for code without an event loop."""
 
-    def __init__(self, connection: psycopg.Connection[Any], verdict: Verdict) -> None:
-        self._connection = connection
-        self._verdict = verdict
+    is_blocking = True
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
         """The connection, for other features of psycopg: COPY, server-side cursors, pipelines."""
-        self._verdict.require_open()
-        return self._connection
+        return cast("psycopg.Connection[Any]", self._open_connection)
 
     def execute(self, query: LiteralString, params: Sequence[Any] | None = None) -> psycopg.Cursor[Any]:
         """Run a statement of your own."""
@@ -165,18 +181,7 @@ class SyncTransaction:
 
     def run(self, call: Call[T]) -> T:
         """Make a kernel call. A refusal marks the transaction: it does not commit, even if it is caught."""
-        with self._verdict.watch(call):
-            return run(self.connection, call)
-
-    def claim(
-        self, scope: str, key: str, *, digest: str | None = None, response: Json = None
-    ) -> idempotency.Claim:
-        """Claim a request, as the first statement. Claimed: go on. Replayed: return `response`; no commit.
-
-        Every other outcome is raised: Duplicate, Mismatch, InFlight.
-        """
-        answer = self.run(idempotency.claim(scope, key, digest=digest, response=response))
-        return self._verdict.judge_claim(answer, scope, key, digest)
+        return complete(self._send(call))
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
@@ -185,15 +190,20 @@ class SyncTransaction:
             yield
 
 
+AnyTransaction = TypeVar("AnyTransaction", Transaction, SyncTransaction)
+
+
 @asynccontextmanager
 async def open_transaction(
-    connection: psycopg.AsyncConnection[Any], observer: CallObserver
-) -> AsyncGenerator[Transaction]:
+    connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any],
+    observer: CallObserver,
+    kind: type[AnyTransaction],
+) -> AsyncGenerator[AnyTransaction]:
     """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
     verdict = Verdict(observer)
-    await connection.execute(BEGIN)
+    await _execute(connection, BEGIN)
     try:
-        yield Transaction(connection, verdict)
+        yield kind(connection, verdict)
         verdict.end()
         if verdict.may_commit:
             verdict.raise_if_over(connection.info.transaction_status)
@@ -206,7 +216,7 @@ async def open_transaction(
         verdict.raise_if_swallowed()
         return
     try:
-        await connection.execute("commit")
+        await _execute(connection, "commit")
     except psycopg.OperationalError as error:
         # If the connection is still open, the server has answered with an error: the outcome is known.
         if connection.closed:
@@ -214,41 +224,48 @@ async def open_transaction(
         raise
 
 
-@contextmanager
-def open_sync_transaction(
-    connection: psycopg.Connection[Any], observer: CallObserver
-) -> Generator[SyncTransaction]:
-    """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
-    verdict = Verdict(observer)
-    connection.execute(BEGIN)
-    try:
-        yield SyncTransaction(connection, verdict)
-        verdict.end()
-        if verdict.may_commit:
-            verdict.raise_if_over(connection.info.transaction_status)
-    except BaseException:
-        verdict.end()
-        _roll_back_sync(connection)
-        raise
-    if not verdict.may_commit:
-        _roll_back_sync(connection)
-        verdict.raise_if_swallowed()
-        return
-    try:
-        connection.execute("commit")
-    except psycopg.OperationalError as error:
-        # If the connection is still open, the server has answered with an error: the outcome is known.
-        if connection.closed:
-            raise verdict.indeterminate(error) from error
-        raise
+async def _execute(connection: Any, statement: LiteralString) -> None:
+    await settled(connection.execute(statement))
 
 
-async def _roll_back(connection: psycopg.AsyncConnection[Any]) -> None:
+async def _roll_back(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
     # A closed connection has rolled back already; its error must not hide the original one.
     with suppress(psycopg.OperationalError):
-        await connection.execute("rollback")
+        await _execute(connection, "rollback")
 
 
-def _roll_back_sync(connection: psycopg.Connection[Any]) -> None:
-    with suppress(psycopg.OperationalError):
-        connection.execute("rollback")
+@overload
+def send(tx: Transaction | AsyncConnection, call: Call[T]) -> Awaitable[T]: ...
+@overload
+def send(tx: SyncTransaction | SyncConnection, call: Call[T]) -> T: ...
+def send(tx: Any, call: Call[T]) -> Any:
+    """Make a call in a Fencepost transaction, or on a connection of yours."""
+    if isinstance(tx, Transaction | SyncTransaction):
+        return tx.run(call)
+    # The overloads of `run` tell sync from async; the type of `tx` does not say it here.
+    return cast("Any", run)(tx, call)
+
+
+class InTransaction(Protocol[P, T_co]):
+    """A method that is called with a transaction, or a connection of yours, before its own arguments."""
+
+    @overload
+    def __call__(
+        self, tx: Transaction | AsyncConnection, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T_co]: ...
+    @overload
+    def __call__(self, tx: SyncTransaction | SyncConnection, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
+
+
+class in_transaction(Generic[O, P, T]):  # noqa: N801 -- A decorator.
+    """Sends the call that a method makes, in the transaction that it is given. Await it if that is async."""
+
+    def __init__(self, method: Callable[Concatenate[O, P], Call[T]]) -> None:
+        self._method = method
+        update_wrapper(cast("Any", self), method)
+
+    def __get__(self, instance: O, owner: object = None) -> InTransaction[P, T]:
+        def sent(tx: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return cast("Any", send)(tx, self._method(instance, *args, **kwargs))
+
+        return cast("InTransaction[P, T]", update_wrapper(sent, self._method))

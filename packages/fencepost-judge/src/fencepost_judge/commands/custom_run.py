@@ -55,8 +55,8 @@ def _language(program: Path, name: str | None) -> LanguageSpec:
 async def _try(spec: LanguageSpec, source: str, given: str | None, within: float) -> dict[str, Any]:
     import asyncio  # noqa: PLC0415
 
-    from fencepost.app import Fencepost  # noqa: PLC0415
     from fencepost.cli.job_commands import somebody  # noqa: PLC0415
+    from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge.service import Judging  # noqa: PLC0415
     from fencepost_judge.settings import JudgeSettings  # noqa: PLC0415
 

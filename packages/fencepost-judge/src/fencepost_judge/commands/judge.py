@@ -150,7 +150,7 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
 
 
 async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
-    from fencepost.app import Fencepost  # noqa: PLC0415
+    from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge.service import Judging  # noqa: PLC0415
     from fencepost_judge.settings import JudgeSettings  # noqa: PLC0415
 

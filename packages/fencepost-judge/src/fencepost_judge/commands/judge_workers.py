@@ -35,7 +35,7 @@ def _line(one: ListedWorker) -> str:
 
 
 async def _workers() -> Sequence[ListedWorker]:
-    from fencepost.app import Fencepost  # noqa: PLC0415
+    from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge.runtime import open_directory  # noqa: PLC0415
     from fencepost_judge.settings import JudgeSettings  # noqa: PLC0415
 

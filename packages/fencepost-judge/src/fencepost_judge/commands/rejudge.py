@@ -132,8 +132,8 @@ def drop(generation: GenerationArgument) -> None:
 
 
 async def _start(chosen: Filter, reason: str) -> Opened:
-    from fencepost.app import Fencepost  # noqa: PLC0415
     from fencepost.cli.job_commands import somebody  # noqa: PLC0415
+    from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge.service import Judging  # noqa: PLC0415
     from fencepost_judge.settings import JudgeSettings  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_judge import sessions
 from fencepost_judge.access import Access
 from fencepost_judge.authentication import Authentication

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencepost.cli.terminal import answer_rich
 
 if TYPE_CHECKING:
-    from fencepost.client import KernelClient
+    from fencepost.client import Fencepost
     from fencepost_nonces.node import Node
     from fencepost_nonces.signer import Signer
 
 T = TypeVar("T")
 
 
-def with_client(ask: Callable[[KernelClient], Awaitable[T]]) -> T:
+def with_client(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
     import asyncio  # noqa: PLC0415 - Not needed by --help.
 
-    from fencepost.app import Fencepost  # noqa: PLC0415
+    from fencepost.client import Fencepost  # noqa: PLC0415
 
     async def run() -> T:
         async with Fencepost.from_env() as fp:
@@ -41,7 +41,7 @@ def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitabl
     one = Signer.of(chain_id, signer)
     settings = NoncesSettings.load().model_copy(update={"mode": "basic", "node_address": None})
 
-    async def run(fp: KernelClient) -> T:
+    async def run(fp: Fencepost) -> T:
         chains = Chains(dict(settings.endpoints))
         node = Node(fp, settings, first_nonce=first_nonce_of(fp, chains), member=False)
         await node.start()

@@ -12,7 +12,7 @@ from fencepost_nonces.commands import recovery
 from fencepost_nonces.commands.context import table, with_client, with_node
 
 if TYPE_CHECKING:
-    from fencepost.client import KernelClient
+    from fencepost.client import Fencepost
     from fencepost_nonces.node import Node
     from fencepost_nonces.signer import Signer
 
@@ -78,7 +78,7 @@ def show(
 
     one = Signer.of(chain_id, signer)
 
-    async def read(fp: KernelClient) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    async def read(fp: Fencepost) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         return await fp.run(queries.signer(one)), await fp.run(queries.strip(one, None, limit))
 
     found, nonces = with_client(read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, NotFound
 from fencepost_nonces.metrics import NonceMetrics
 from fencepost_nonces.sending import transaction_calls as tx_calls
@@ -21,7 +21,7 @@ class Acceptance:
 
     def __init__(
         self,
-        fp: KernelClient,
+        fp: Fencepost,
         chains: Chains,
         keys: Keys,
         sender: TransactionSender,

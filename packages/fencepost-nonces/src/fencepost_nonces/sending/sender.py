@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.errors import Refusal
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
@@ -29,9 +29,7 @@ AT_ONCE = 8
 class TransactionSender:
     """One for a node. `wake` it after a submission; otherwise it polls every NONCES_POLL_SEC."""
 
-    def __init__(
-        self, fp: KernelClient, node: Node, chains: Chains, keys: Keys, metrics: NonceMetrics
-    ) -> None:
+    def __init__(self, fp: Fencepost, node: Node, chains: Chains, keys: Keys, metrics: NonceMetrics) -> None:
         self._fp = fp
         self._node = node
         self._chains = chains

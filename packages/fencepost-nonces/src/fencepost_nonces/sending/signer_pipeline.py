@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from fencepost.client import KernelClient
+from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, Refusal
 from fencepost.kernel.call import Call
@@ -52,7 +52,7 @@ class SignerPipeline:
 
     def __init__(
         self,
-        fp: KernelClient,
+        fp: Fencepost,
         node: Node,
         chain: Chain,
         keys: Keys,

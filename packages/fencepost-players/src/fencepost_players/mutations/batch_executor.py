@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from fencepost.errors import IndeterminateCommit
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import Call, CallRunner
 from fencepost_players.mutations.planning import Planned
 from fencepost_players.mutations.store import Executed, RequestContext
 
@@ -36,10 +36,6 @@ T = TypeVar("T")
 # Concurrent batches: while one waits for its commit, others work. Measured: two are too few for two cores,
 # eight no better.
 CROSSINGS = 4
-
-
-class RunsBatch(Protocol):
-    async def run(self, call: Call[T]) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,7 @@ class BatchExecutor(Generic[P]):
     """The batches of one node."""
 
     def __init__(
-        self, database: RunsBatch, ledger: CarriesMany, *, places: int, crossings: int = CROSSINGS
+        self, database: CallRunner, ledger: CarriesMany, *, places: int, crossings: int = CROSSINGS
     ) -> None:
         self._database = database
         self._ledger = ledger

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 
-from fencepost.retention import BATCH, TICK_SECONDS, RunsCalls, until_short
+from fencepost.kernel.call import CallRunner
+from fencepost.retention import BATCH, TICK_SECONDS, until_short
 from fencepost.signals import announce
 from fencepost_players.mutations import dice, request_id_policy
 from fencepost_players.mutations.settings import MutationSettings
@@ -16,7 +17,7 @@ from fencepost_players.mutations.settings import MutationSettings
 class GateCleaner:
     """One tick of the deletion loop."""
 
-    def __init__(self, database: RunsCalls, settings: MutationSettings) -> None:
+    def __init__(self, database: CallRunner, settings: MutationSettings) -> None:
         self._database = database
         self._keep_seconds = settings.gate_window_seconds * 2
 

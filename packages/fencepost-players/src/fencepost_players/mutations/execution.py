@@ -12,12 +12,12 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import psycopg
 
 from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable, TooOld
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import CallRunner
 from fencepost_players.mutations.batch_executor import BatchExecutor, Pending
 from fencepost_players.mutations.errors import (
     Aborted,
@@ -42,12 +42,6 @@ HELD = "55P03"
 DEADLOCK = "40P01"
 LOST_RACES = frozenset({DEADLOCK, "40001"})
 PAUSE_SECONDS_MAX = 0.05
-
-
-class SendsCall(Protocol):
-    """Makes a call in a transaction: its own, or the caller's."""
-
-    async def run(self, call: Call[T]) -> T: ...
 
 
 class StalePlan(Aborted):
@@ -79,7 +73,7 @@ class _Again:
 class Execution(Generic[P]):
     """The attempts of one plan. Each is one transaction, or one savepoint of the caller's transaction."""
 
-    sender: SendsCall
+    sender: CallRunner
     ledger: MutationStore[Any, P]
     ticket: RequestContext
     planned: Planned[P] | None
@@ -182,8 +176,8 @@ class Execution(Generic[P]):
 class HeldExecution(Execution[P]):
     """Locks the rows, looks, plans and executes in one transaction, or in one savepoint of the caller's."""
 
-    begin: Callable[[], AbstractAsyncContextManager[SendsCall]] | None = None
-    hold: Callable[[SendsCall], Awaitable[Lookup[Any]]] | None = None
+    begin: Callable[[], AbstractAsyncContextManager[CallRunner]] | None = None
+    hold: Callable[[CallRunner], Awaitable[Lookup[Any]]] | None = None
     plan: Callable[[Any], Planned[P]] | None = None
 
     async def _execute(self, version: int | None) -> Executed:

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from fencepost.crashpoints import crash_point
+from fencepost.database import AsyncDatabase
 from fencepost.kernel import idempotency
-from fencepost.kernel.call import Call, Json, document, text
+from fencepost.kernel.call import Call, CallRunner, Json, document, text
 from fencepost.logs import get_logger
 from fencepost.redis_streams.response_cache import (
     Announced,
@@ -51,7 +52,6 @@ from fencepost_players.mutations.execution import (
     Execution,
     HeldExecution,
     Outwait,
-    SendsCall,
     StalePlan,
     explaining,
 )
@@ -67,12 +67,6 @@ P = TypeVar("P")
 T = TypeVar("T")
 KEY_BYTES_MAX = 256
 _log = get_logger(__name__)
-
-
-class PipelineDatabase(Protocol):
-    async def run(self, call: Call[T]) -> T: ...
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +92,7 @@ class Pipeline(Generic[S, P]):
 
     def __init__(
         self,
-        database: PipelineDatabase,
+        database: AsyncDatabase,
         ledger: MutationStore[S, P],
         settings: MutationSettings,
         metrics: MutationMetrics,
@@ -238,7 +232,7 @@ class Pipeline(Generic[S, P]):
             raise
 
     async def _settle(
-        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, sender: SendsCall
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, sender: CallRunner
     ) -> MutationAnswer:
         """Plan and execute; make a stale plan again, once."""
         work = _Work(mutation, request, ticket, sender, Rng.throw())
@@ -317,7 +311,7 @@ class Pipeline(Generic[S, P]):
         def evict() -> Call[list[int]]:
             return ledger.evict_holders(ticket, work.needs)
 
-        async def wait(inside: SendsCall) -> Lookup[Any]:
+        async def wait(inside: CallRunner) -> Lookup[Any]:
             attempt = inside.run(hold)
             return await (self._blocker_eviction.keep(attempt, evict) if self._blocker_eviction else attempt)
 
@@ -362,7 +356,7 @@ class _Work(Generic[R, S, P]):
     mutation: Mutation[R, S, P]
     request: R
     ticket: RequestContext
-    sender: SendsCall
+    sender: CallRunner
     dice: Rng
     is_by_chance: bool = False
 
@@ -398,7 +392,7 @@ class _Joined:
             return await self.tx.run(call)
 
     @asynccontextmanager
-    async def part(self) -> AsyncGenerator[SendsCall]:
+    async def part(self) -> AsyncGenerator[CallRunner]:
         """Several calls that are rolled back together."""
         async with self.tx.savepoint():
             yield self.tx

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_server.console import account_calls
 from fencepost_server.console.role import Role, Visitor
 from fencepost_server.console.settings import ConsoleSettings

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost_server.console.live_snapshot import LiveSnapshot
 from fencepost_server.console.read_pool import ReadPool, Row
 from fencepost_server.console.router import ConsoleRouter

@@ -8,7 +8,6 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from fencepost.errors import NotFound
-from fencepost.flows import savepoint_request
 from fencepost.kernel.call import Call, nothing, text
 from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following, wanted
 from fencepost_server.console.graph import edge_words, lay_out
@@ -190,7 +189,5 @@ def add_actions(place: ConsoleContext) -> None:
     @place.desk.action("/flows/{name}/save", "flow.save")
     async def save(request: Request, name: FlowName, body: Save) -> ActionDone:
         """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
-        kept = await savepoint_request.save(
-            place.fp.run, name, body.savepoint, within_seconds=body.within_seconds
-        )
+        kept = await place.fp.flows.savepoint(name, body.savepoint, within=body.within_seconds)
         return ActionDone(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")

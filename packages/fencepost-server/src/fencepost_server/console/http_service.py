@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import APIRouter
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import SettingsError
 from fencepost.kernel.migrate import require
 from fencepost.loop import Loop

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, Refusal
 from fencepost_server.console import account_calls
 from fencepost_server.console.auth import NOTICE_COOKIE, ConsoleAuth

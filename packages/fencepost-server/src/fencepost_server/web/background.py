@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter
 
-from fencepost.app import Fencepost
+from fencepost.client import Fencepost
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.outbox.webhook_relays import delivering
 from fencepost_server.web.http_service import HttpService

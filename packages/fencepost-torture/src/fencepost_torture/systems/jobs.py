@@ -130,7 +130,7 @@ async def _work(errand: ProcessTask) -> None:
     fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
     declare(fp, errand.lease_seconds)
     async with fp:
-        worker = fp.worker(settings_of(errand))
+        worker = fp.jobs.worker(settings_of(errand))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
 
@@ -138,20 +138,20 @@ async def _work(errand: ProcessTask) -> None:
 def declare(fp: Fencepost, lease_seconds: float) -> None:
     """The handlers. `fail` is how many tries fail, `linger` how long the work takes in seconds."""
 
-    @fp.job("default", kind="own", attempts=1000, lease=lease_seconds, retry=at_once)
+    @fp.job("default", kind="own", tries=1000, lease=lease_seconds, retry=at_once)
     async def own(job: Job, key: str, fail: int, linger: float) -> None:
         await asyncio.sleep(linger)
         _stumble(job, fail)
         async with job.finish({"key": key}) as tx:
             await tx.execute(EFFECT, (key, job.id, job.attempt))
 
-    @fp.job("default", kind="bare", attempts=1000, lease=lease_seconds, retry=at_once)
+    @fp.job("default", kind="bare", tries=1000, lease=lease_seconds, retry=at_once)
     async def bare(job: Job, key: str, fail: int, linger: float) -> dict[str, str]:
         await asyncio.sleep(linger)
         _stumble(job, fail)
         return {"key": key}
 
-    @fp.job("default", kind="thread", attempts=1000, lease=lease_seconds, retry=at_once)
+    @fp.job("default", kind="thread", tries=1000, lease=lease_seconds, retry=at_once)
     def thread(job: Job, key: str, fail: int, linger: float) -> None:
         threading.Event().wait(linger)
         _stumble(job, fail)
@@ -195,8 +195,7 @@ def submit(stage: SystemEnvironment, kind: str, keys: list[str], fail: int, ling
                 "default",
                 kind,
                 [{"key": key, "fail": fail, "linger": linger} for key in keys],
-                tries_max=1000,
-                lease_seconds=stage.lease_seconds,
+                kernel_job.SubmitOptions(tries=1000, lease_seconds=stage.lease_seconds),
             ),
         )
 

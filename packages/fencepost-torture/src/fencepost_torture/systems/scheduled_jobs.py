@@ -137,7 +137,7 @@ class Rota:
 
     async def run(self) -> None:
         while not self._is_over:
-            self._worker = self._fp.worker(self._settings)
+            self._worker = self._fp.jobs.worker(self._settings)
             await self._worker.run()
 
     def relieve(self) -> None:
@@ -167,13 +167,13 @@ def _settings(errand: ProcessTask) -> JobSettings:
 
 
 def _declare_odd(fp: Fencepost, lease_seconds: float, relieve: Callable[[], None]) -> None:
-    @fp.job("default", kind="farewell", attempts=1000, lease=lease_seconds, retry=at_once)
+    @fp.job("default", kind="farewell", tries=1000, lease=lease_seconds, retry=at_once)
     async def farewell(job: Job, key: str, fail: int, linger: float) -> None:
         relieve()
         async with job.finish({"key": key}) as tx:
             await tx.execute(EFFECT, (key, job.id, job.attempt))
 
-    @fp.job("default", kind="tick", attempts=1000, lease=lease_seconds, retry=at_once)
+    @fp.job("default", kind="tick", tries=1000, lease=lease_seconds, retry=at_once)
     async def tick(job: Job) -> None:
         moment = microseconds(datetime.fromisoformat(str(job.headers["tick"])))
         key = f"{job.headers['schedule']}@{moment}"

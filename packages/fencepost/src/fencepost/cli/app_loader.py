@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fencepost.app import Fencepost
 from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.terminal import remark
+from fencepost.client import Fencepost
 
 
 def find_application(target: str) -> Fencepost:

@@ -60,12 +60,19 @@ def show_one(name: str, *, as_json: bool) -> None:
 
 def save(name: str, savepoint: str, *, within: float) -> None:
     with acting() as connection:
-
-        async def at_once(call: Call[T]) -> T:
-            return run(connection, call)
-
-        tasks = asyncio.run(savepoint_request.save(at_once, name, savepoint, within_seconds=within))
+        sender = _OnConnection(connection)
+        tasks = asyncio.run(savepoint_request.save(sender, name, savepoint, within_seconds=within))
     answer(f"{savepoint}: {tasks} tasks of {name}.")
+
+
+class _OnConnection:
+    """Makes calls on the command's own connection, which blocks: nothing else runs in its event loop."""
+
+    def __init__(self, connection: Reader) -> None:
+        self._connection = connection
+
+    async def run(self, call: Call[T]) -> T:
+        return run(self._connection, call)
 
 
 def drop(name: str, savepoint: str) -> None:

@@ -11,12 +11,12 @@ from types import ModuleType
 
 import psycopg
 
-from fencepost.app import Fencepost
 from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.flow_progress import ProgressBars, progress_bars
 from fencepost.cli.health import HealthPages
 from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.client import Fencepost
 from fencepost.errors import ServerUnavailable
 from fencepost.flows import Flow, flow_store
 from fencepost.flows.progress import progress_of
@@ -53,7 +53,7 @@ async def _serve(
 ) -> None:
     stop = asyncio.Event()
     async with fp:
-        worker = fp.flow_worker(flow, FlowSettings.load())
+        worker = fp.flows.worker(flow, FlowSettings.load())
         units = [unit.resource for unit in divide(worker.program)]
         if as_json:
             answer_json({"flow": flow.name, "worker": worker.owner, "url": url, "tasks": units}, indent=None)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from fencepost.app import Fencepost
 from fencepost.cli.app_loader import find_application
 from fencepost.cli.durations import span
 from fencepost.cli.health import HealthPages
 from fencepost.cli.parent_watch import hold
 from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.jobs.handler import Handlers
 from fencepost.jobs.scheduler import Schedules
@@ -60,7 +60,7 @@ class WorkerProcess:
 
     async def run(self, ending: Shutdown, *, as_json: bool) -> None:
         async with self._fp:
-            worker = self._fp.worker(self._settings, queues=self._handlers.queues)
+            worker = self._fp.jobs.worker(self._settings, queues=self._handlers.queues)
             working = asyncio.create_task(worker.run())
             self._announce(worker.owner, as_json=as_json)
             while not working.done() and not ending.wait(0):
@@ -93,7 +93,7 @@ class WorkerProcess:
         width = max(len(handler.kind) for handler in self._handlers)
         lines += [
             f"  {handler.kind:<{width}}  {handler.queue}  in a {handler.place}"
-            f"  lease {span(handler.lease_seconds)}  {handler.tries_max} tries"
+            f"  lease {span(handler.declared.lease_seconds)}  {handler.declared.tries} tries"
             for handler in self._handlers
         ]
         lines += [
@@ -104,4 +104,4 @@ class WorkerProcess:
 
     @property
     def _schedules(self) -> Schedules:
-        return self._fp.schedules.of(handler.kind for handler in self._handlers)
+        return self._fp.schedules.declared.of(handler.kind for handler in self._handlers)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from fencepost.client import KernelClient
+from fencepost.database import AsyncDatabase
 from fencepost.kernel.call import Call
 from fencepost.transaction import Transaction
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class BoundedClient:
     """`run` and `transaction` of a client, with a limit on concurrent calls."""
 
-    def __init__(self, fp: KernelClient, places: int) -> None:
+    def __init__(self, fp: AsyncDatabase, places: int) -> None:
         self._fp = fp
         self._places = asyncio.Semaphore(places)
 

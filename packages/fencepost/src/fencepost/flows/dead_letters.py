@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.client import KernelClient
+from fencepost.database import OpenClient
 from fencepost.flows.errors import SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Failure, Offset
@@ -74,7 +74,7 @@ class DeadLetterSource:
 
 
 class DeadLetterReader:
-    def __init__(self, fp: KernelClient, flow: str, step: str, after: int, *, bounded: bool) -> None:
+    def __init__(self, fp: OpenClient, flow: str, step: str, after: int, *, bounded: bool) -> None:
         self._fp = fp
         self._flow = flow
         self._step = step

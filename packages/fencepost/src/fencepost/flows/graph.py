@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
+from fencepost.durations import Duration, optional_seconds_of
 from fencepost.flows import keyed_steps, steps, window_steps
 from fencepost.flows.dead_letter_replay import with_rejected, with_replays
 from fencepost.flows.dead_letters import DeadLetterSink
@@ -311,17 +312,21 @@ class KeyedStream(Stream[T], Generic[K, T]):
         self,
         function: Callable[[Any, T], tuple[Any, Iterable[U]]],
         *,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         state: type[Any] | None = None,
         name: str = "",
         version: int = 1,
     ) -> KeyedStream[K, U]:
-        """`function(state, value)` returns the new state (None deletes the key's state) and what to emit."""
+        """`function(state, value)` returns the new state (None deletes the key's state) and what to emit.
+
+        With `ttl`, the state of a key is deleted when that much event time has passed without a record.
+        """
+        ttl_seconds = optional_seconds_of("ttl", ttl)
         return KeyedStream(
             self._flow,
             self._keyed(
                 "stateful",
-                lambda: keyed_steps.StatefulMap(function, ttl, state),
+                lambda: keyed_steps.StatefulMap(function, ttl_seconds, state),
                 needs_time=ttl is not None,
                 name=name,
                 version=version,
@@ -346,14 +351,15 @@ class KeyedStream(Stream[T], Generic[K, T]):
         )
 
     def dedup(
-        self, identify: Callable[[T], Any], *, ttl: float | None = None, name: str = ""
+        self, identify: Callable[[T], Any], *, ttl: Duration | None = None, name: str = ""
     ) -> KeyedStream[K, T]:
-        """Pass only the first record with an id, for each key; with `ttl`, within that many seconds."""
+        """Pass only the first record with an id, for each key; with `ttl`, the first in that time."""
+        ttl_seconds = optional_seconds_of("ttl", ttl)
         return KeyedStream(
             self._flow,
             self._keyed(
                 "dedup",
-                lambda: keyed_steps.Dedup(identify, ttl),
+                lambda: keyed_steps.Dedup(identify, ttl_seconds),
                 needs_time=ttl is not None,
                 name=name,
                 functions=(identify,),

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fencepost.client import KernelClient
 from fencepost.flows import flow_store
 from fencepost.flows.edge_stats import EdgeStats, activity
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.source_lag import SourceLag
 from fencepost.flows.units import Unit
+from fencepost.kernel.call import CallRunner
 from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost.signals import announce
@@ -43,7 +43,7 @@ class Reporter:
     it."""
 
     def __init__(
-        self, fp: KernelClient, flow: str, metrics: FlowMetrics, look: Callable[[], Sequence[SourceView]]
+        self, fp: CallRunner, flow: str, metrics: FlowMetrics, look: Callable[[], Sequence[SourceView]]
     ) -> None:
         self._fp = fp
         self._flow = flow

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol, TypeVar
 
 from fencepost.errors import InFlight
 from fencepost.flows import flow_store
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import CallRunner
 
-T = TypeVar("T")
 LOOK_SECONDS = 0.2
 
 
-class RunsCall(Protocol):
-    """The signature of `Fencepost.run`."""
-
-    async def __call__(self, call: Call[T]) -> T: ...
-
-
-async def save(run: RunsCall, name: str, savepoint: str, *, within_seconds: float) -> int:
+async def save(database: CallRunner, name: str, savepoint: str, *, within_seconds: float) -> int:
     """Keep a commit of every task under a name; returns the number of tasks.
 
     Raises InFlight, and keeps nothing, if a task that is held makes no commit in time. With 0 seconds no
     commit is requested: the newest existing commits are kept.
     """
     if within_seconds > 0:
-        await _committed(run, name, within_seconds)
-    return await run(flow_store.save(name, savepoint))
+        await _committed(database, name, within_seconds)
+    return await database.run(flow_store.save(name, savepoint))
 
 
-async def _committed(run: RunsCall, name: str, within_seconds: float) -> None:
+async def _committed(database: CallRunner, name: str, within_seconds: float) -> None:
     """Ask the workers for a commit, and wait until each task that is held has made one."""
-    asked_at = await run(flow_store.ask(name))
+    asked_at = await database.run(flow_store.ask(name))
     deadline = time.monotonic() + within_seconds
-    while waiting := await run(flow_store.unanswered(name, asked_at)):
+    while waiting := await database.run(flow_store.unanswered(name, asked_at)):
         if time.monotonic() > deadline:
             raise InFlight(
                 f"No commit came within {within_seconds:g} s from {', '.join(waiting)}; nothing was kept. "

@@ -9,7 +9,6 @@ import asyncio
 import time
 from typing import Any
 
-from fencepost.client import KernelClient
 from fencepost.crashpoints import crash_point
 from fencepost.flows import flow_store
 from fencepost.flows.edge_stats import EdgeStats, UnitClock, counted
@@ -25,6 +24,7 @@ from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk, Reader
 from fencepost.flows.units import RecordSender
 from fencepost.kernel import lease as kernel_lease
+from fencepost.kernel.call import CallRunner
 from fencepost.kernel.lease import Lease
 from fencepost.signals import announce
 
@@ -83,7 +83,7 @@ class ShuffleSender:
         return EdgeStats(edges, {sender: lag}, clock.idle_seconds, clock.blocked_seconds, {sender: taken})
 
     async def _forward(self, stopping: asyncio.Event) -> None:
-        fp: KernelClient = self._place.fp
+        fp: CallRunner = self._place.fp
         # A zombie must not empty channels that its successor fills.
         await fp.run(kernel_lease.fence(self._lease.resource, self._lease.token))
         start = opened(least_mark(await self._taken()), self._sender)

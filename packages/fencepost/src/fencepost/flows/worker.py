@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from fencepost.client import KernelClient
+from fencepost.database import OpenClient
 from fencepost.errors import Mismatch, Refusal
 from fencepost.flows import flow_store, units
 from fencepost.flows.assignment import Assignment
@@ -59,7 +59,7 @@ class FlowWorker:
 
     def __init__(
         self,
-        fp: KernelClient,
+        fp: OpenClient,
         flow: Flow,
         *,
         redis_url: str | None = None,

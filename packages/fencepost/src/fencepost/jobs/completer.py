@@ -17,12 +17,11 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
 from fencepost.jobs.direct_path import payload_ref
 from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, describe, is_poison, leave
-from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, PAYLOAD_INVALID
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import Call, CallRunner
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamEntry, Streams
 
@@ -43,7 +42,7 @@ class Completer:
 
     def __init__(
         self,
-        database: AsyncDatabase,
+        database: CallRunner,
         link: RedisHealth,
         owner: str,
         metrics: JobMetrics,

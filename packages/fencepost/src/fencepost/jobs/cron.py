@@ -48,7 +48,9 @@ class Interval:
 def every(seconds: float) -> str:
     """The expression of an interval."""
     if not 1 <= seconds <= 366 * 86_400:
-        raise InvalidInput(f"seconds is {seconds:g}; it must lie between 1 and a year.", field="seconds")
+        raise InvalidInput(
+            f"interval is {seconds:g} s; it must lie between 1 second and a year.", field="interval"
+        )
     return f"{_EVERY}{f'{seconds:.6f}'.rstrip('0').rstrip('.')}s"
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from fencepost.errors import FencepostError, IndeterminateCommit, Refusal, ServerUnavailable
-from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.submission import Submission
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel.call import Json
+from fencepost.kernel.call import CallRunner, Json
+from fencepost.kernel.job import Submission
 from fencepost.logs import get_logger
 from fencepost.redis_streams.errors import RedisError
 from fencepost.redis_streams.stream import Dispatched, Streams
@@ -54,7 +53,7 @@ class DirectPath:
     `IndeterminateCommit`: PostgreSQL failed before the job could be withdrawn, so it may run.
     """
 
-    def __init__(self, database: AsyncDatabase, redis: Redis, settings: JobSettings) -> None:
+    def __init__(self, database: CallRunner, redis: Redis, settings: JobSettings) -> None:
         self._database = database
         self._redis = redis
         self._streams = Streams(redis, settings.stream_group)
@@ -62,7 +61,11 @@ class DirectPath:
 
     async def submit(self, submission: Submission) -> kernel_job.Submitted:
         submitted = await self._database.run(submission.call())
-        if submitted.created and submission.run_at is None and submission.delay_seconds is None:
+        if (
+            submitted.created
+            and submission.options.run_at is None
+            and submission.options.delay_seconds is None
+        ):
             try:
                 sent = await self._drive(submission, submitted.job_id)
             except (RedisError, OSError) as error:
@@ -75,9 +78,9 @@ class DirectPath:
         await self._redis.set(
             payload_ref(job_id), envelope(submission.payload), ex=self._settings.payload_ttl_seconds
         )
-        stream = stream_of(self._settings.stream_key, submission.queue, submission.priority)
+        stream = stream_of(self._settings.stream_key, submission.queue, submission.options.priority)
         return await self._streams.dispatch(
-            stream, submission.priority, [job_id], self._settings.stream_maxlen
+            stream, submission.options.priority, [job_id], self._settings.stream_maxlen
         )
 
     async def _record(self, submission: Submission, job_id: int, sent: Dispatched) -> None:

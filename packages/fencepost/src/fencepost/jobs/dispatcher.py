@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from fencepost.crashpoints import crash_point
-from fencepost.jobs.job import AsyncDatabase
+from fencepost.database import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
 from fencepost.jobs.settings import JobSettings

@@ -83,14 +83,14 @@ async def execute(
     except Exception as error:
         return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
     try:
-        if handler.place == "loop" and handler.timeout_seconds is None:
+        if handler.place == "loop" and handler.declared.timeout_seconds is None:
             # The common case; this saves a coroutine for each of them.
             result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
         # A process has its own timeout, which does not count its start-up time.
-        elif handler.timeout_seconds is None or handler.place == "process":
+        elif handler.declared.timeout_seconds is None or handler.place == "process":
             result = await _invoke(active, handler, arguments, threads, processes)
         else:
-            async with asyncio.timeout(handler.timeout_seconds):
+            async with asyncio.timeout(handler.declared.timeout_seconds):
                 result = await _invoke(active, handler, arguments, threads, processes)
     except asyncio.CancelledError:
         return _stopped(active, handler)
@@ -190,7 +190,7 @@ def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict
         return error.verdict
     known = error if isinstance(error, Exception) else RuntimeError(describe(error))
     try:
-        verdict: object = handler.policy(tries, known)
+        verdict: object = handler.declared.retry(tries, known)
     except Exception as failure:
         verdict = failure
     if isinstance(verdict, Retry | Bury):

@@ -23,7 +23,6 @@ from itertools import count
 
 from fencepost.crashpoints import crash_point
 from fencepost.jobs.claim_cursor import ClaimCursor
-from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, INVALID_FIELD, MISSING_FIELD, PRIORITY_SHARES
@@ -31,6 +30,7 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.weighted_share import WeightedShare
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import poison_entries as kernel_stream
+from fencepost.kernel.call import CallRunner
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
 from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
@@ -63,7 +63,7 @@ class Fetcher:
         queues: Sequence[str],
         owner: str,
         consumer: str,
-        database: AsyncDatabase,
+        database: CallRunner,
         link: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,

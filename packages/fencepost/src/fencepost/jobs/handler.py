@@ -12,21 +12,20 @@ from typing import (
     Any,
     Concatenate,
     Generic,
-    Literal,
     ParamSpec,
     cast,
     overload,
 )
 
+from fencepost.durations import Duration
 from fencepost.errors import InvalidInput
-from fencepost.jobs.payload_schema import Key, PayloadSchema, key_of, shape_of
-from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
-from fencepost.jobs.submission import Priority, Submission, call_for_many, priority_number, send
+from fencepost.jobs.options import JobOptions, Place, Priority
+from fencepost.jobs.payload_schema import PayloadSchema, key_of, shape_of
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
-from fencepost.redis_streams.stream_names import NORMAL
+from fencepost.kernel.job import Submission
 from fencepost.tracing import with_trace
-from fencepost.transaction import SyncTransaction, Transaction
+from fencepost.transaction import SyncTransaction, Transaction, send
 
 if TYPE_CHECKING:
     from fencepost.jobs.job import Job
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Function = Callable[Concatenate["Job", P], Any]
-Place = Literal["loop", "thread", "process"]
 
 
 @dataclass(frozen=True)
@@ -45,41 +43,20 @@ class Handler(Generic[P]):
     function: Function[P]
     queue: str
     kind: str
-    tries_max: int = 5
-    lease_seconds: float = 60
-    timeout_seconds: float | None = None
-    priority: int = NORMAL
-    policy: RetryPolicy = field(default_factory=exponential)
-    run_in: Place | None = None
-    unique: Key | None = None
-    concurrency_key: Key | None = None
-    concurrency_limit: int = 1
-    rate: Rate | None = None
-    run_at: datetime | None = None
-    delay_seconds: float | None = None
-    headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    declared: JobOptions = field(default_factory=JobOptions)
+    """The options of its jobs."""
 
     def options(
         self,
         *,
         run_at: datetime | None = None,
-        delay_seconds: float | None = None,
+        delay: Duration | None = None,
         priority: Priority | int | None = None,
         headers: Mapping[str, Json] | None = None,
     ) -> Handler[P]:
         """The same handler with other options for the jobs that are submitted through it."""
-        if run_at is not None and delay_seconds is not None:
-            raise InvalidInput("run_at and delay_seconds both say when; give one.", field="run_at")
-        if run_at is not None and run_at.tzinfo is None:
-            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
-        timed = run_at is not None or delay_seconds is not None
-        return replace(
-            self,
-            run_at=run_at if timed else self.run_at,
-            delay_seconds=delay_seconds if timed else self.delay_seconds,
-            priority=self.priority if priority is None else priority_number(priority),
-            headers={**self.headers, **(headers or {})},
-        )
+        changed = self.declared.changed(run_at=run_at, delay=delay, priority=priority, headers=headers)
+        return replace(self, declared=changed)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The job as a value: nothing is sent yet."""
@@ -116,10 +93,17 @@ class Handler(Generic[P]):
 
         All of them belong to one trace.
         """
-        shape, together = self.shape, self.options(headers=with_trace(self.headers))
-        submissions = [together._submission(shape.arguments((), row)) for row in rows]
-        call = (
-            call_for_many(submissions) if submissions else kernel_job.submit_many(self.queue, self.kind, [])
+        together = self.options(headers=with_trace(self.declared.headers))
+        jobs = [together._submission(self.shape.arguments((), row)) for row in rows]
+        has_keys, has_limit = self.declared.unique is not None, self.declared.concurrency_key is not None
+        call = kernel_job.submit_many(
+            self.queue,
+            self.kind,
+            [job.payload for job in jobs],
+            self.declared,
+            unique_keys=[job.unique_key for job in jobs] if has_keys else None,
+            concurrency_keys=[job.concurrency_key for job in jobs] if has_limit else None,
+            headers=[job.headers for job in jobs] if jobs else None,
         )
         return cast("Any", send)(tx, call)
 
@@ -144,28 +128,26 @@ class Handler(Generic[P]):
     def place(self) -> Place:
         """Where it runs: `run_in` if given, otherwise the loop for a coroutine function and a thread for any
         other."""
-        return self.run_in or ("loop" if self.is_async else "thread")
+        return self.declared.run_in or ("loop" if self.is_async else "thread")
 
     def _submission(self, arguments: Mapping[str, Any]) -> Submission:
+        options = self.declared
+        unique, limited = options.unique, options.concurrency_key
         return Submission(
             queue=self.queue,
             kind=self.kind,
             payload=self.shape.payload(arguments),
-            priority=self.priority,
-            run_at=self.run_at,
-            delay_seconds=self.delay_seconds,
-            tries_max=self.tries_max,
-            lease_seconds=self.lease_seconds,
-            unique_key=None if self.unique is None else f"{self.kind}:{key_of(self.unique, arguments)}",
-            concurrency_key=None if self.concurrency_key is None else key_of(self.concurrency_key, arguments),
-            concurrency_limit=None if self.concurrency_key is None else self.concurrency_limit,
-            headers={**with_trace(self.headers), **self._rate_header(arguments)},
+            options=options,
+            unique_key=None if unique is None else f"{self.kind}:{key_of(unique, arguments)}",
+            concurrency_key=None if limited is None else key_of(limited, arguments),
+            headers={**with_trace(options.headers), **self._rate_header(arguments)},
         )
 
     def _rate_header(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
-        if self.rate is None or self.rate.key is None:
+        rate = self.declared.rate
+        if rate is None or rate.key is None:
             return {}
-        return {"rate_key": key_of(self.rate.key, arguments)}
+        return {"rate_key": key_of(rate.key, arguments)}
 
 
 class Handlers:
@@ -180,10 +162,10 @@ class Handlers:
                 f"{handler.kind} has a handler already; give this one another kind.", field="kind"
             )
         # A signature that cannot be a payload fails now, not at the first job.
-        shape = handler.shape
-        shape.check_key("unique", handler.unique)
-        shape.check_key("concurrency_key", handler.concurrency_key)
-        shape.check_key("rate", handler.rate.key if handler.rate else None)
+        shape, options = handler.shape, handler.declared
+        shape.check_key("unique", options.unique)
+        shape.check_key("concurrency_key", options.concurrency_key)
+        shape.check_key("rate", options.rate.key if options.rate else None)
         _check_place(handler)
         self._by_kind[handler.kind] = handler
 

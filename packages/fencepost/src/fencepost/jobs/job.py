@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
-from typing import Protocol, TypeVar
 
 from fencepost.crashpoints import crash_point
+from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.transaction import SyncTransaction, Transaction
-
-T = TypeVar("T")
-
-
-class AsyncDatabase(Protocol):
-    """What a job needs from the client: a transaction, and one call in its own transaction."""
-
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
-    async def run(self, call: Call[T]) -> T: ...
-
-
-class SyncDatabase(Protocol):
-    """The synchronous variant, for handlers that run in a thread."""
-
-    def transaction(self) -> AbstractContextManager[SyncTransaction]: ...
-    def run(self, call: Call[T]) -> T: ...
 
 
 class Job:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
-import psycopg
-
+from fencepost.connections import Connections
 from fencepost.errors import Cancelled, FencepostError, NotFound
-from fencepost.jobs.job import AsyncDatabase, SyncDatabase
 from fencepost.kernel import job_queries, notify
 from fencepost.kernel.call import Json
+from fencepost.sync_form import settled
 
 FIRST_POLL_SECONDS = 0.05
 POLL_SECONDS_MAX = 2.0
@@ -71,68 +67,23 @@ class Polling:
         return seconds
 
 
-async def wait_for_result(
-    database: AsyncDatabase,
-    subscribe: Callable[[str, Callable[[], None]], Callable[[], None]],
-    job_id: int,
-    within: float,
-) -> Json:
-    """`subscribe` registers a callback for a topic's notifications, and returns the function that unregisters
-    it."""
-    seen = await database.run(job_queries.look(job_id))
+async def wait_for_result(connections: Connections[Any], job_id: int, within: float) -> Json:
+    seen = await connections.run(job_queries.look(job_id))
     if not _goes_on(seen):
         return read_result(job_id, seen)
     topic = job_queries.topic(job_id)
-    told = asyncio.Event()
-    unsubscribe = subscribe(topic, told.set)
-    try:
+    async with connections.hearing(topic) as heard:
         # Registered before the next query: a job that ends later notifies, one that ended earlier is seen.
-        await database.run(notify.sleep_on(topic))
-        seen = await database.run(job_queries.look(job_id))
+        await connections.run(notify.sleep_on(topic))
+        seen = await connections.run(job_queries.look(job_id))
         if not _goes_on(seen):
             # The job ended before the registration: nothing else removes the registration.
-            await database.run(notify.wake_up(topic))
+            await connections.run(notify.wake_up(topic))
         polling = Polling(within)
         while _goes_on(seen):
             if polling.is_over:
-                await database.run(notify.wake_up(topic))
+                await connections.run(notify.wake_up(topic))
                 raise too_late(job_id, within, seen)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(polling.wait_seconds()):
-                    await told.wait()
-            told.clear()
-            seen = await database.run(job_queries.look(job_id))
+            await settled(heard(polling.wait_seconds()))
+            seen = await connections.run(job_queries.look(job_id))
         return read_result(job_id, seen)
-    finally:
-        unsubscribe()
-
-
-def wait_for_result_sync(database: SyncDatabase, listen_url: str, job_id: int, within: float) -> Json:
-    """The synchronous variant, on a listening connection of its own."""
-    seen = database.run(job_queries.look(job_id))
-    if not _goes_on(seen):
-        return read_result(job_id, seen)
-    topic = job_queries.topic(job_id)
-    with psycopg.connect(listen_url, autocommit=True, application_name="fencepost-result") as ear:
-        ear.execute(notify.LISTEN)
-        database.run(notify.sleep_on(topic))
-        seen = database.run(job_queries.look(job_id))
-        if not _goes_on(seen):
-            database.run(notify.wake_up(topic))
-        polling = Polling(within)
-        while _goes_on(seen):
-            if polling.is_over:
-                database.run(notify.wake_up(topic))
-                raise too_late(job_id, within, seen)
-            _hear(ear, topic, polling.wait_seconds())
-            seen = database.run(job_queries.look(job_id))
-        return read_result(job_id, seen)
-
-
-def _hear(ear: psycopg.Connection[tuple[object, ...]], topic: str, seconds: float) -> None:
-    """Returns at the topic's notification, or when the time is over. Ignores other topics."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        for notice in ear.notifies(timeout=left, stop_after=1):
-            if notice.payload == topic:
-                return

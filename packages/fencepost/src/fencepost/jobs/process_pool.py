@@ -62,7 +62,9 @@ class ProcessPool:
             child = self._idle.pop() if self._idle else await self._start()
             self._busy.add(child)
             try:
-                answer = await child.ask(HandlerCall.of(handler, running, job.owner), handler.timeout_seconds)
+                answer = await child.ask(
+                    HandlerCall.of(handler, running, job.owner), handler.declared.timeout_seconds
+                )
             except BaseException:
                 child.kill()
                 announce("process.killed")

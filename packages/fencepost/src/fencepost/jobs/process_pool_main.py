@@ -13,27 +13,35 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import structlog
 
-from fencepost.client import KernelClient, SyncKernelClient
+from fencepost.connections import Connections
+from fencepost.database import SyncDatabase
 from fencepost.errors import InvalidInput, Refusal
+from fencepost.instrumentation import CallObserver
 from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Bury, Retry, exponential
-from fencepost.kernel.call import document
+from fencepost.kernel.call import Call, document
 from fencepost.kernel.job import Running
+from fencepost.kernel.lease import owner_name
 from fencepost.logs import configure_logging
+from fencepost.metrics import Metrics
+from fencepost.sync_form import SyncContext, complete
+from fencepost.transaction import SyncTransaction
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from fencepost.settings import Settings
 
+T = TypeVar("T")
 BEGUN = "begun"
 
 
@@ -137,7 +145,7 @@ def _judged(handler: Handler[...], running: Running, error: BaseException) -> fl
     """When to try again by the handler's policy; None for never. A policy that fails gets the default."""
     known = error if isinstance(error, Exception) else RuntimeError(str(error))
     try:
-        verdict: object = handler.policy(running.tries, known)
+        verdict: object = handler.declared.retry(running.tries, known)
     except Exception:
         verdict = None
     match verdict if isinstance(verdict, Retry | Bury) else exponential()(running.tries, known):
@@ -171,14 +179,22 @@ class _Database:
     """Its own pool, opened when the first job needs it: most handlers that compute never do."""
 
     def __init__(self, database_url: str, settings: Settings) -> None:
-        self._client = KernelClient(database_url, settings=settings.model_copy(update={"pool_min": 0}))
-        self._opened: SyncKernelClient | None = None
+        alone, metrics, owner = settings.model_copy(update={"pool_min": 0}), Metrics(), owner_name("process")
+        observer = CallObserver.of(database_url, owner, alone, metrics)
+        self._connections = Connections(database_url, alone, metrics, observer, owner, SyncTransaction)
+        self._is_open = False
 
-    def open(self) -> SyncKernelClient:
-        if self._opened is None:
-            self._opened = self._client.sync()
-            self._opened.open()
-        return self._opened
+    def open(self) -> SyncDatabase:
+        if not self._is_open:
+            complete(self._connections.open())
+            self._is_open = True
+        return self
+
+    def run(self, call: Call[T]) -> T:
+        return complete(self._connections.run(call))
+
+    def transaction(self) -> AbstractContextManager[SyncTransaction]:
+        return SyncContext(self._connections.transaction())
 
 
 class _NoLoop:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import random
 
-from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import batch, job_queries, rate, schedule
+from fencepost.kernel.call import CallRunner
 from fencepost.retention import BATCH, until_short
 from fencepost.signals import announce
 
@@ -17,7 +17,7 @@ WAITERS_KEEP_SECONDS = 86_400.0
 class Pruner:
     """Prunes finished jobs past a count, ticks, complete batches, full buckets, and waiters that are gone."""
 
-    def __init__(self, database: AsyncDatabase, settings: JobSettings) -> None:
+    def __init__(self, database: CallRunner, settings: JobSettings) -> None:
         self._database = database
         self._settings = settings
 

@@ -12,12 +12,12 @@ import psycopg
 
 from fencepost.crashpoints import crash_point
 from fencepost.jobs.fetcher import Fetched
-from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import RECLAIM_DECISIONS
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import CallRunner
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamEntry, Streams, is_missing_group
 from fencepost.signals import announce
@@ -35,7 +35,7 @@ class Reclaimer:
     def __init__(
         self,
         streams: Sequence[str],
-        database: AsyncDatabase,
+        database: CallRunner,
         link: RedisHealth,
         consumer: str,
         metrics: JobMetrics,

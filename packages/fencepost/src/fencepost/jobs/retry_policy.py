@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fencepost.durations import Duration, positive_seconds_of
 from fencepost.kernel.rate import Limit
 
 ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not_found", "not_running"})
@@ -56,20 +57,24 @@ def exponential(
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast jobs of a handler may start: `limit` per `per` seconds, at most `burst` at once.
+    """How fast jobs of a handler may start: `limit` in the time `per`, at most `burst` at once.
 
     With a `key`, made from a job's arguments, each key has its own bucket: `key="user:{user_id}"`. All
     workers share the buckets.
     """
 
     limit: float
-    per: float = 1
+    per: Duration = 1
     burst: float | None = None
     key: str | Callable[..., object] | None = None
 
+    def __post_init__(self) -> None:
+        positive_seconds_of("per", self.per)
+
     @property
     def bucket(self) -> Limit:
-        return Limit(self.limit / self.per, max(1.0, self.limit) if self.burst is None else self.burst)
+        per_second = self.limit / positive_seconds_of("per", self.per)
+        return Limit(per_second, max(1.0, self.limit) if self.burst is None else self.burst)
 
 
 MISSING_FIELD = "missing_field"

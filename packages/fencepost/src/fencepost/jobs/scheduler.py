@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
 from fencepost.jobs.cron import plan, read_timetable
 from fencepost.jobs.handler import Handler, Handlers
-from fencepost.jobs.job import AsyncDatabase
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
+from fencepost.kernel.call import CallRunner
 from fencepost.logs import FloodGate, get_logger
 from fencepost.signals import announce
 from fencepost.tracing import TRACE_HEADERS
@@ -38,23 +38,15 @@ class Schedule:
 
     def declaration(self) -> kernel_schedule.Declaration:
         job = self.handler.submission(**self.arguments)
+        # Each tick has its own trace.
+        headers = {name: value for name, value in job.headers.items() if name not in TRACE_HEADERS}
         return kernel_schedule.Declaration(
             name=self.name,
             expression=self.expression,
             zone=self.zone,
             missed=self.missed,
             grace_seconds=self.grace_seconds,
-            queue=job.queue,
-            kind=job.kind,
-            payload=job.payload,
-            priority=job.priority,
-            tries_max=job.tries_max,
-            lease_seconds=job.lease_seconds,
-            unique_key=job.unique_key,
-            concurrency_key=job.concurrency_key,
-            concurrency_limit=job.concurrency_limit,
-            # Each tick has its own trace.
-            headers={name: value for name, value in job.headers.items() if name not in TRACE_HEADERS},
+            job=replace(job, headers=headers),
         )
 
 
@@ -87,10 +79,10 @@ class Schedules:
         return len(self._by_name)
 
 
-async def declare(database: AsyncDatabase, handlers: Handlers, schedules: Schedules, actor: str) -> None:
+async def declare(database: CallRunner, handlers: Handlers, schedules: Schedules, actor: str) -> None:
     """Writes the rates and schedules of the code to the database, and removes those that no longer exist."""
     kinds = [handler.kind for handler in handlers]
-    limits = {handler.kind: handler.rate.bucket if handler.rate else None for handler in handlers}
+    limits = {handler.kind: handler.declared.bucket for handler in handlers}
     await database.run(kernel_rate.declare(limits))
     mine = schedules.of(kinds)
     now = await database.run(kernel_schedule.clock())
@@ -105,7 +97,7 @@ async def declare(database: AsyncDatabase, handlers: Handlers, schedules: Schedu
 class Scheduler:
     """Fires due schedules. Several nodes may run it: the database lets each tick be taken once."""
 
-    def __init__(self, database: AsyncDatabase) -> None:
+    def __init__(self, database: CallRunner) -> None:
         self._database = database
         self._gate = FloodGate()
 

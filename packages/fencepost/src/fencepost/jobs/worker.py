@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
+from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
 from fencepost.jobs.capacity import Capacity
 from fencepost.jobs.completer import Completer
@@ -21,7 +22,7 @@ from fencepost.jobs.fetcher import Fetched, Fetcher
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.heartbeat import Beat, Heartbeat
 from fencepost.jobs.interruptible_wait import pause, unless_set
-from fencepost.jobs.job import AsyncDatabase, Job, SyncDatabase
+from fencepost.jobs.job import Job
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.process_pool import ProcessPool
 from fencepost.jobs.reclaimer import Reclaimer
@@ -362,7 +363,10 @@ class Worker:
         )
 
     def _make_recovery(self) -> Sequence[Loop]:
-        leases = [self._settings.lease_seconds, *(handler.lease_seconds for handler in self._handlers)]
+        leases = [
+            self._settings.lease_seconds,
+            *(handler.declared.lease_seconds for handler in self._handlers),
+        ]
         grace_seconds = self._settings.reclaim_grace_seconds
         reclaimer = Reclaimer(
             self._intake.streams,

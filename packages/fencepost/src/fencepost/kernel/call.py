@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, LiteralString, TypeVar
+from typing import Any, Generic, LiteralString, Protocol, TypeVar
 
 import msgspec
 
@@ -58,6 +58,18 @@ class Call(Generic[T]):
         """The function's name, for metrics and logs."""
         _, _, rest = self.sql.partition("fencepost.")
         return rest.partition("(")[0]
+
+
+class CallRunner(Protocol):
+    """Makes a call: in a transaction of its own, or in the one that it stands for."""
+
+    async def run(self, call: Call[T]) -> T: ...
+
+
+class SyncCallRunner(Protocol):
+    """`CallRunner` without an event loop."""
+
+    def run(self, call: Call[T]) -> T: ...
 
 
 def nothing(rows: Sequence[Row]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
 from fencepost.kernel.call import (
     Call,
-    Json,
     column,
     document,
     duration,
@@ -19,6 +18,7 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
+from fencepost.kernel.job.waiting import Submission
 
 Missed = Literal["once", "all", "skip"]
 
@@ -32,16 +32,7 @@ class Declaration:
     zone: str
     missed: Missed
     grace_seconds: float
-    queue: str
-    kind: str
-    payload: Json
-    priority: int
-    tries_max: int
-    lease_seconds: float
-    unique_key: str | None
-    concurrency_key: str | None
-    concurrency_limit: int | None
-    headers: Mapping[str, Json]
+    job: Submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +58,7 @@ class Fired:
 
 def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
     """Declare a schedule, or declare it again. Its next tick is kept unless the expression has changed."""
+    job, options = schedule.job, schedule.job.options
     return Call(
         "select fencepost.schedule_declare(%s::text, %s::text, %s::text, %s::text, %s::interval,"
         " %s::timestamptz, %s::text, %s::text, %s::jsonb, %s::integer, %s::integer, %s::interval, %s::text,"
@@ -78,16 +70,16 @@ def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
             schedule.missed,
             duration("grace", schedule.grace_seconds),
             next_tick,
-            text("queue", schedule.queue),
-            text("kind", schedule.kind),
-            document("payload", schedule.payload),
-            schedule.priority,
-            schedule.tries_max,
-            duration("lease", schedule.lease_seconds),
-            optional_text("unique_key", schedule.unique_key),
-            optional_text("concurrency_key", schedule.concurrency_key),
-            schedule.concurrency_limit,
-            document("headers", dict(schedule.headers)),
+            text("queue", job.queue),
+            text("kind", job.kind),
+            document("payload", job.payload),
+            options.priority,
+            options.tries,
+            duration("lease", options.lease_seconds),
+            optional_text("unique_key", job.unique_key),
+            optional_text("concurrency_key", job.concurrency_key),
+            job.concurrency_limit,
+            document("headers", dict(job.headers)),
         ),
         nothing,
     )

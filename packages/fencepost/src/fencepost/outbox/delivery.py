@@ -6,19 +6,12 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from fencepost.kernel import outbox
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import CallRunner
 
-T = TypeVar("T")
 M = TypeVar("M", bound="TakenMessage")
 M_contra = TypeVar("M_contra", bound="TakenMessage", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
 S_co = TypeVar("S_co", covariant=True)
-
-
-class CallRunner(Protocol):
-    """What a relay needs of a client: one call in its own transaction."""
-
-    async def run(self, call: Call[T]) -> T: ...
 
 
 class TakenMessage(Protocol):

@@ -24,10 +24,11 @@ from prometheus_client import Counter
 from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
 from fencepost.kernel import notify
+from fencepost.kernel.call import CallRunner
 from fencepost.listener import Listener
 from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
-from fencepost.outbox.delivery import CallRunner, Destination, MessageSource, TakenMessage
+from fencepost.outbox.delivery import Destination, MessageSource, TakenMessage
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import Counter
 
-from fencepost.client import KernelClient
+from fencepost.database import OpenClient
 from fencepost.listener import Listener
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
@@ -19,7 +19,7 @@ from fencepost.outbox.webhook import Webhook
 
 
 @asynccontextmanager
-async def delivering(fp: KernelClient, settings: OutboxSettings, errors: Counter) -> AsyncGenerator[None]:
+async def delivering(fp: OpenClient, settings: OutboxSettings, errors: Counter) -> AsyncGenerator[None]:
     """Deliver the messages of the channels in `OUTBOX_WEBHOOKS`. Any number of processes may share them."""
     if not settings.hooks:
         yield

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.client import KernelClient
 from fencepost.crashpoints import PlannedCrash
+from fencepost.database import OpenClient
 from fencepost.flows.graph import Flow
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.record import Failure, IdempotentRecord, WindowResult
@@ -104,7 +104,7 @@ class SinkBroken(KitError):
 
 
 async def check_sink(
-    fp: KernelClient,
+    fp: OpenClient,
     make: Callable[[], Sink],
     effects: Effects,
     *,
@@ -175,7 +175,7 @@ def _with_values_taken_out(hook: Callable[..., Awaitable[Any]]) -> Callable[...,
     return call
 
 
-async def _ended(fp: KernelClient, flow: Flow, redis_url: str | None, point: str) -> None:
+async def _ended(fp: OpenClient, flow: Flow, redis_url: str | None, point: str) -> None:
     """Run until the crash point, and end there."""
     with ExitStack() as crash:
         crash.enter_context(crash_at(point, nth=1 if ".recover." in point else 2))
@@ -186,7 +186,7 @@ async def _ended(fp: KernelClient, flow: Flow, redis_url: str | None, point: str
     raise PointMissed(f"{point} was not reached.")
 
 
-async def _run(fp: KernelClient, flow: Flow, redis_url: str | None) -> None:
+async def _run(fp: OpenClient, flow: Flow, redis_url: str | None) -> None:
     worker = FlowWorker(fp, flow, redis_url=redis_url, settings=HURRY, metrics=FlowMetrics.on(Metrics()))
     try:
         async with asyncio.timeout(60):

@@ -26,7 +26,7 @@ from fencepost.testing.child_main import ChildTask, die_with, perform
 
 ERRAND_BYTES_MAX = 2**20
 # Modules that nearly every child needs.
-CORE = ("fencepost.app", "fencepost.jobs.worker", "fencepost.testing")
+CORE = ("fencepost.client", "fencepost.jobs.worker", "fencepost.testing")
 
 
 class ForkServerProcess:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from fencepost.client import KernelClient
+from fencepost.database import OpenClient
 from fencepost.flows.guarantee import Promise
 from fencepost.flows.record import Offset
 from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejection, Rejections
@@ -53,7 +53,7 @@ class Prepared(NamedTuple):
 class FlowContext:
     """What sources and sinks are opened with."""
 
-    fp: KernelClient
+    fp: OpenClient
     flow: str
     redis_url: str | None
     replay_seconds_max: float

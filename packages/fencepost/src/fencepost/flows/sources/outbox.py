@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.client import KernelClient
 from fencepost.flows.commit_trace import traces_of
 from fencepost.flows.errors import SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset
 from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk
-from fencepost.kernel.call import Call, Json, each, one, parsed, scalar, text
+from fencepost.kernel.call import Call, CallRunner, Json, each, one, parsed, scalar, text
 from fencepost.kernel.lease import Lease
 
 TRIMMED_AT_ONCE = 10_000
@@ -86,7 +85,7 @@ class OutboxChannel:
 class OutboxReader:
     def __init__(
         self,
-        fp: KernelClient,
+        fp: CallRunner,
         flow: str,
         source: str,
         channel: str,

@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg import sql
 
-from fencepost.client import KernelClient
+from fencepost.database import AsyncDatabase
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
 from fencepost.flows.sinks.sink import FlowContext
@@ -71,7 +71,7 @@ class PostgresTable:
 
 class TableReader:
     def __init__(
-        self, fp: KernelClient, read: sql.Composed, look: sql.Composed, still: sql.Composed, after: int
+        self, fp: AsyncDatabase, read: sql.Composed, look: sql.Composed, still: sql.Composed, after: int
     ) -> None:
         self._fp = fp
         self._read = read

@@ -34,6 +34,8 @@ from fencepost.kernel.job.running import (
 from fencepost.kernel.job.waiting import (
     Dispatchable,
     Driven,
+    Submission,
+    SubmitOptions,
     Submitted,
     dispatch,
     dispatch_by_priority,
@@ -58,6 +60,8 @@ __all__ = [
     "Reclaimed",
     "Renewed",
     "Running",
+    "Submission",
+    "SubmitOptions",
     "Submitted",
     "Unfinished",
     "blocked",

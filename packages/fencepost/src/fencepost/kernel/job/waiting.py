@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from fencepost.errors import InvalidInput
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -20,6 +21,10 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
+
+PRIORITY_COUNT = 4
+TRIES_MAX = 1000
+LEASE_SECONDS_MAX = 86_400.0
 
 
 class Submitted(NamedTuple):
@@ -48,22 +53,85 @@ class Driven:
     incarnation: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions:
+    """How a job waits and is claimed. What differs between the jobs of a handler is in `Submission`."""
+
+    priority: int = 1
+    run_at: datetime | None = None
+    delay_seconds: float | None = None
+    """From now, on the database's clock."""
+    tries: int = 5
+    lease_seconds: float = 60
+    concurrency_limit: int = 1
+
+    def __post_init__(self) -> None:
+        if self.priority not in range(PRIORITY_COUNT):
+            raise InvalidInput(
+                f"priority is {self.priority!r}; it must lie between 0 and 3.", field="priority"
+            )
+        _check_number("tries", self.tries, TRIES_MAX)
+        _check_number("concurrency_limit", self.concurrency_limit, None)
+        if not 0 < self.lease_seconds <= LEASE_SECONDS_MAX:
+            raise InvalidInput(
+                f"lease is {self.lease_seconds:g} s; it must be longer than 0 s and at most a day.",
+                field="lease",
+            )
+        if self.run_at is not None and self.delay_seconds is not None:
+            raise InvalidInput("run_at and delay both say when; give one.", field="run_at")
+        if self.run_at is not None and self.run_at.tzinfo is None:
+            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
+
+
+def _check_number(option: str, value: int, most: int | None) -> None:
+    # bool is an int to Python, and no count to a person.
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        bound = "at least 1" if most is None else f"a whole number between 1 and {most}"
+        raise InvalidInput(f"{option} is {value!r}; it must be {bound}.", field=option)
+
+
+DEFAULTS = SubmitOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One job. Nothing is sent until its `call` is sent."""
+
+    queue: str
+    kind: str
+    payload: Json
+    options: SubmitOptions = DEFAULTS
+    unique_key: str | None = None
+    concurrency_key: str | None = None
+    headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def concurrency_limit(self) -> int | None:
+        return None if self.concurrency_key is None else self.options.concurrency_limit
+
+    def call(self) -> Call[Submitted]:
+        return submit(
+            self.queue,
+            self.kind,
+            self.payload,
+            self.options,
+            unique_key=self.unique_key,
+            concurrency_key=self.concurrency_key,
+            headers=self.headers,
+        )
+
+
 def submit(
     queue: str,
     kind: str,
     payload: Json,
+    options: SubmitOptions = DEFAULTS,
     *,
-    priority: int = 1,
-    run_at: datetime | None = None,
-    delay_seconds: float | None = None,
-    tries_max: int = 5,
-    lease_seconds: float = 60,
     unique_key: str | None = None,
     concurrency_key: str | None = None,
-    concurrency_limit: int | None = None,
     headers: Mapping[str, Json] | None = None,
 ) -> Call[Submitted]:
-    """Submit one job: the job and its waiting row, or neither. A delay counts on the database's clock."""
+    """Submit one job: the job and its waiting row, or neither."""
     return Call(
         "select job_id, created from fencepost.job_submit(%s::text, %s::text, %s::jsonb, %s::integer,"
         " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval, %s::text,"
@@ -72,14 +140,14 @@ def submit(
             text("queue", queue),
             text("kind", kind),
             document("payload", payload),
-            priority,
-            run_at,
-            optional_duration("delay", delay_seconds),
-            tries_max,
-            duration("lease", lease_seconds),
+            options.priority,
+            options.run_at,
+            optional_duration("delay", options.delay_seconds),
+            options.tries,
+            duration("lease", options.lease_seconds),
             optional_text("unique_key", unique_key),
             optional_text("concurrency_key", concurrency_key),
-            concurrency_limit,
+            None if concurrency_key is None else options.concurrency_limit,
             document("headers", dict(headers or {})),
         ),
         one(Submitted),
@@ -90,15 +158,10 @@ def submit_many(
     queue: str,
     kind: str,
     payloads: Sequence[Json],
+    options: SubmitOptions = DEFAULTS,
     *,
-    priority: int = 1,
-    run_at: datetime | None = None,
-    delay_seconds: float | None = None,
-    tries_max: int = 5,
-    lease_seconds: float = 60,
     unique_keys: Sequence[str | None] | None = None,
     concurrency_keys: Sequence[str | None] | None = None,
-    concurrency_limit: int | None = None,
     headers: Sequence[Mapping[str, Json]] | None = None,
 ) -> Call[list[Submitted]]:
     """Submit many jobs of one kind with one statement; answers in the order of the payloads."""
@@ -110,16 +173,16 @@ def submit_many(
             text("queue", queue),
             text("kind", kind),
             [document("payload", payload) for payload in payloads],
-            priority,
-            run_at,
-            optional_duration("delay", delay_seconds),
-            tries_max,
-            duration("lease", lease_seconds),
+            options.priority,
+            options.run_at,
+            optional_duration("delay", options.delay_seconds),
+            options.tries,
+            duration("lease", options.lease_seconds),
             None if unique_keys is None else [optional_text("unique_key", k) for k in unique_keys],
             None
             if concurrency_keys is None
             else [optional_text("concurrency_key", k) for k in concurrency_keys],
-            concurrency_limit,
+            None if concurrency_keys is None else options.concurrency_limit,
             None if headers is None else [document("headers", dict(h)) for h in headers],
         ),
         each(Submitted),
