@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,9 +18,8 @@ from fencepost.jobs.handler import Function, Handler, Handlers, Place
 from fencepost.jobs.job_results import Polling, wait_for_result, wait_for_result_sync
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.payload_schema import Key
-from fencepost.jobs.pruner import Pruner
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
-from fencepost.jobs.scheduler import Schedule, Scheduler, Schedules, declare
+from fencepost.jobs.scheduler import Schedule, Schedules
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.submission import Lane, Submission, lane_number, send
 from fencepost.kernel import batch as kernel_batch
@@ -241,29 +239,11 @@ class Fencepost(client.KernelClient):
     def worker(self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None) -> Worker:
         """A worker for every declared handler; `run` it while this client is open."""
         # A process that only submits need not load Redis and the code that reads its streams.
-        from fencepost.jobs.process_pool import ProcessPool  # noqa: PLC0415
         from fencepost.jobs.worker import Worker  # noqa: PLC0415
 
         handlers = self.handlers if queues is None else self.handlers.of(queues)
         fitting = _with_heartbeat_for(handlers, settings or self.job_settings)
-        return Worker(
-            handlers,
-            self,
-            self._sync_facade,
-            self._job_metrics,
-            fitting,
-            database_url=self.database_url,
-            listen_url=self.settings.listen_database_url or self.database_url,
-            redis_url=self.redis_url,
-            redis_reply_seconds=self.settings.redis_reply_seconds,
-            processes=ProcessPool(fitting.processes or os.cpu_count() or 1, self.database_url, self.settings),
-            prepare=lambda: declare(self, handlers, self.schedules, self.owner),
-            chores={
-                "schedule": Scheduler(self).tick,
-                "prune": Pruner(self, fitting).tick,
-            },
-            beside=self.retention,
-        )
+        return Worker(self, handlers, fitting, self._job_metrics, self._sync_facade)
 
     def flow_worker(self, flow: Flow, settings: FlowSettings | None = None) -> FlowWorker:
         """A worker of a flow; `run` it while this client is open. Any number of them share the flow's tasks.
