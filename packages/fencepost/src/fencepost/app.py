@@ -243,7 +243,16 @@ class Fencepost(client.KernelClient):
 
         handlers = self.handlers if queues is None else self.handlers.of(queues)
         fitting = _with_heartbeat_for(handlers, settings or self.job_settings)
-        return Worker(self, handlers, fitting, self._job_metrics, self._sync_facade)
+        return Worker(
+            self,
+            handlers,
+            self.schedules,
+            fitting,
+            self._job_metrics,
+            redis_url=self.redis_url,
+            sync_database=self._sync_facade,
+            beside=self.retention,
+        )
 
     def flow_worker(self, flow: Flow, settings: FlowSettings | None = None) -> FlowWorker:
         """A worker of a flow; `run` it while this client is open. Any number of them share the flow's tasks.

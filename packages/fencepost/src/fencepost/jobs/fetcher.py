@@ -144,7 +144,7 @@ class Fetcher:
                 await _pause(self._settings.poll_seconds, self._called)
 
     def stop(self) -> None:
-        """Fetch no more. A claim in progress is completed: wait for it with `claimed`."""
+        """Fetch no more. A claim in progress is completed: wait for it with `finish_claim`."""
         self._stopping.set()
         self._held.room.set()
         self._called.set()
@@ -190,18 +190,18 @@ class Fetcher:
     async def _accept_beside(self, entries: Sequence[StreamEntry]) -> None:
         """Read the next entries while a full batch is claimed; a smaller batch is claimed at once."""
         try:
-            await self.claimed()
+            await self.finish_claim()
         except Exception:
             self._keep(entries)
             raise
         self._accepting = asyncio.create_task(self.accept(entries))
         if len(entries) < self._settings.batch:
-            await self.claimed()
+            await self.finish_claim()
         else:
             # The claim reserves its capacity before the free capacity is counted again.
             await asyncio.sleep(0)
 
-    async def claimed(self) -> None:
+    async def finish_claim(self) -> None:
         """Wait for the claim in progress, and raise what it raised."""
         accepting, self._accepting = self._accepting, None
         if accepting is not None:

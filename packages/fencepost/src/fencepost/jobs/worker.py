@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Protocol
 
 from fencepost.errors import InvalidInput
@@ -46,16 +46,9 @@ class WorkerClient(AsyncDatabase, Protocol):
     @property
     def database_url(self) -> str: ...
     @property
-    def redis_url(self) -> str | None: ...
-    @property
     def settings(self) -> Settings: ...
     @property
-    def schedules(self) -> Schedules: ...
-    @property
     def owner(self) -> str: ...
-    def retention(self) -> AbstractAsyncContextManager[None]:
-        """A context that stays open while the worker runs."""
-        ...
 
 
 class Worker:
@@ -65,22 +58,27 @@ class Worker:
         self,
         client: WorkerClient,
         handlers: Handlers,
+        schedules: Schedules,
         settings: JobSettings,
         metrics: JobMetrics,
+        *,
+        redis_url: str | None,
         sync_database: Callable[[], SyncDatabase],
+        beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """`sync_database` is opened by the first handler in a thread that needs it."""
+        """`sync_database` is for handlers in threads. `beside` is a context that stays open while the worker
+        runs."""
         if not handlers.queues:
             raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
         self.owner = owner_name(settings.worker_id or "worker")
         self._client = client
         self._handlers = handlers
+        self._schedules = schedules
         self._settings = settings
+        self._beside = beside
         url, limits = client.database_url, client.settings
         self._listener = Listener(limits.listen_database_url or url)
-        self._redis = RedisHealth(
-            client.redis_url, metrics, settings, reply_seconds=limits.redis_reply_seconds
-        )
+        self._redis = RedisHealth(redis_url, metrics, settings, reply_seconds=limits.redis_reply_seconds)
 
         # The way of a job, from its end: each part is given the one that it passes the job on to.
         room = asyncio.Event()
@@ -121,7 +119,7 @@ class Worker:
             self.owner,
             self._redis,
             metrics,
-            self._make_refresher(),
+            _make_refresher(redis_url, self._fetcher.consumer, settings),
             database_url=url,
             interval_seconds=settings.heartbeat_seconds,
         )
@@ -164,7 +162,7 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`, then finish running jobs, give back those that do not end in time, and
         return."""
-        async with self._client.retention():
+        async with self._beside():
             await self._run()
 
     def stop(self) -> None:
@@ -172,7 +170,7 @@ class Worker:
         self._fetcher.stop()
 
     async def _run(self) -> None:
-        await declare(self._client, self._handlers, self._client.schedules, self._client.owner)
+        await declare(self._client, self._handlers, self._schedules, self._client.owner)
         await self._redis.probe()
         self._heartbeat.start()
         for loop in self._loops:
@@ -198,18 +196,17 @@ class Worker:
         await self._executor.all_begun()
         with suppress(Exception):
             # Entries that could not be claimed are pending for us: `leave` gives them back.
-            await self._fetcher.claimed()
+            await self._fetcher.finish_claim()
         await self._executor.drain(self._settings.drain_seconds, FAREWELL_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._completer.drain()
                 await self._fetcher.leave()
 
-    def _make_refresher(self) -> EntryRefresher | None:
-        if self._client.redis_url is None:
-            return None
-        # A Redis that hangs must not delay the next renewal.
-        seconds = min(REFRESH_SECONDS_MAX, self._settings.heartbeat_seconds / 2)
-        return EntryRefresher(
-            self._client.redis_url, self._settings.stream_group, self._fetcher.consumer, reply_seconds=seconds
-        )
+
+def _make_refresher(redis_url: str | None, consumer: str, settings: JobSettings) -> EntryRefresher | None:
+    if redis_url is None:
+        return None
+    # A Redis that hangs must not delay the next renewal.
+    seconds = min(REFRESH_SECONDS_MAX, settings.heartbeat_seconds / 2)
+    return EntryRefresher(redis_url, settings.stream_group, consumer, reply_seconds=seconds)
