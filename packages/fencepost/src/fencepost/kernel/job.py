@@ -62,7 +62,7 @@ def submit(
     kind: str,
     payload: Json,
     *,
-    lane: int = 1,
+    priority: int = 1,
     run_at: datetime | None = None,
     delay_seconds: float | None = None,
     tries_max: int = 5,
@@ -81,7 +81,7 @@ def submit(
             text("queue", queue),
             text("kind", kind),
             document("payload", payload),
-            lane,
+            priority,
             run_at,
             optional_duration("delay", delay_seconds),
             tries_max,
@@ -100,7 +100,7 @@ def submit_many(
     kind: str,
     payloads: Sequence[Json],
     *,
-    lane: int = 1,
+    priority: int = 1,
     run_at: datetime | None = None,
     delay_seconds: float | None = None,
     tries_max: int = 5,
@@ -119,7 +119,7 @@ def submit_many(
             text("queue", queue),
             text("kind", kind),
             [document("payload", payload) for payload in payloads],
-            lane,
+            priority,
             run_at,
             optional_duration("delay", delay_seconds),
             tries_max,
@@ -135,22 +135,26 @@ def submit_many(
     )
 
 
-def dispatch(queue: str, lane: int, limit: int, *, patience_seconds: float = 30) -> Call[list[Dispatchable]]:
-    """The due jobs of a lane, locked for this transaction: write their entries, then record them in it."""
+def dispatch(
+    queue: str, priority: int, limit: int, *, patience_seconds: float = 30
+) -> Call[list[Dispatchable]]:
+    """The due jobs of a priority, locked for this transaction: write their entries, then record them in it."""
     return Call(
         "select job_id, attempt, dispatches"
         " from fencepost.job_dispatch(%s::text, %s::integer, %s::integer, %s::interval)",
-        (text("queue", queue), lane, limit, duration("patience", patience_seconds)),
+        (text("queue", queue), priority, limit, duration("patience", patience_seconds)),
         each(Dispatchable),
     )
 
 
-def dispatch_lanes(queue: str, limit: int, *, patience_seconds: float = 30) -> Call[dict[int, list[int]]]:
-    """The due jobs of every lane that has some, at most `limit` of each, locked as by `dispatch`."""
+def dispatch_by_priority(
+    queue: str, limit: int, *, patience_seconds: float = 30
+) -> Call[dict[int, list[int]]]:
+    """The due jobs of every priority that has some, at most `limit` of each, locked as by `dispatch`."""
     return Call(
-        "select lane, job_id from fencepost.job_dispatch_lanes(%s::text, %s::integer, %s::interval)",
+        "select priority, job_id from fencepost.job_dispatch_by_priority(%s::text, %s::integer, %s::interval)",
         (text("queue", queue), limit, duration("patience", patience_seconds)),
-        _by_lane,
+        _by_priority,
     )
 
 
@@ -173,7 +177,7 @@ def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) ->
 
 
 def driven(
-    queue: str, lane: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
+    queue: str, priority: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
 ) -> Call[list[Driven]]:
     """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
     return Call(
@@ -181,7 +185,7 @@ def driven(
         "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
         (
             text("queue", queue),
-            lane,
+            priority,
             duration("age", age_seconds),
             after and after.dispatched_at,
             after and after.job_id,
@@ -222,7 +226,7 @@ class Running(NamedTuple):
     attempt: int
     tries: int
     queue: str
-    lane: int
+    priority: int
     kind: str
     payload: Json
     headers: Mapping[str, Json]
@@ -296,7 +300,7 @@ class Reclaimed:
 def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Call[Running]:
     """Claim one job under a new attempt."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease, expires_at,"
         " submitted_at from fencepost.job_claim(%s::bigint, %s::text, %s::interval)",
         (job_id, text("owner", owner), optional_duration("lease", lease_seconds)),
         _claimed,
@@ -308,7 +312,7 @@ def claim_many(
 ) -> Call[list[ClaimAnswer]]:
     """Claim many; answers for each."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease, expires_at,"
         " submitted_at, outcome, refusal"
         " from fencepost.job_claim_many(%s::bigint[], %s::text, %s::interval)",
         (list(job_ids), text("owner", owner), optional_duration("lease", lease_seconds)),
@@ -318,21 +322,21 @@ def claim_many(
 
 def claim_next(
     queue: str,
-    lane: int,
+    priority: int,
     owner: str,
     limit: int,
     *,
     lease_seconds: float | None = None,
     dispatched: bool = False,
 ) -> Call[list[ClaimAnswer]]:
-    """Claim the due jobs of a lane straight from PostgreSQL; with `dispatched` also those driven already."""
+    """Claim the due jobs of a priority straight from PostgreSQL; with `dispatched` also those driven already."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease, expires_at,"
         " submitted_at, outcome, refusal from fencepost.job_claim_next"
         "(%s::text, %s::integer, %s::text, %s::integer, %s::interval, %s::boolean)",
         (
             text("queue", queue),
-            lane,
+            priority,
             text("owner", owner),
             limit,
             optional_duration("lease", lease_seconds),
@@ -342,7 +346,7 @@ def claim_next(
     )
 
 
-def claim_lanes(
+def claim_by_priority(
     queue: str,
     owner: str,
     limit: int,
@@ -352,11 +356,11 @@ def claim_lanes(
     turn: int | None = None,
     since: Sequence[datetime | None] | None = None,
 ) -> Call[list[ClaimAnswer]]:
-    """The same for all lanes of a queue, which share the places. A caller that counts its turns leaves out
-    no lane for long. `since` limits each lane to jobs that were due since that moment."""
+    """The same for all priorities of a queue, which share the places. A caller that counts its turns leaves out
+    no priority for long. `since` limits each priority to jobs that were due since that moment."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
-        " submitted_at, outcome, refusal from fencepost.job_claim_lanes"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease, expires_at,"
+        " submitted_at, outcome, refusal from fencepost.job_claim_by_priority"
         "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint, %s::timestamptz[])",
         (
             text("queue", queue),
@@ -531,10 +535,10 @@ def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
     )
 
 
-def _by_lane(rows: Sequence[Row]) -> dict[int, list[int]]:
+def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for lane, job_id in rows:
-        found.setdefault(lane, []).append(job_id)
+    for priority, job_id in rows:
+        found.setdefault(priority, []).append(job_id)
     return found
 
 
@@ -547,7 +551,21 @@ def _claimed(rows: Sequence[Row]) -> Running:
 def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
     """By place, and without a call for each: claims come by the hundred."""
     answers: list[ClaimAnswer] = []
-    for job_id, attempt, tries, queue, lane, kind, payload, headers, lease, until, since, how, why in rows:
+    for (
+        job_id,
+        attempt,
+        tries,
+        queue,
+        priority,
+        kind,
+        payload,
+        headers,
+        lease,
+        until,
+        since,
+        how,
+        why,
+    ) in rows:
         running = None
         if how == "claimed":
             # Many have no arguments, most no headers, and reading none costs as much as reading some.
@@ -555,7 +573,7 @@ def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
             named: Mapping[str, Json] = {} if headers == "{}" else parsed(headers)
             seconds = lease.total_seconds()
             running = Running._make(
-                (job_id, attempt, tries, queue, lane, kind, given, named, seconds, until, since)
+                (job_id, attempt, tries, queue, priority, kind, given, named, seconds, until, since)
             )
         answers.append(ClaimAnswer._make((job_id, how, why, running)))
     return answers
