@@ -15,14 +15,20 @@ REPERTOIRE = repertoire()
 def test_every_interleaving_gives_the_promised_answers(
     name: str, stage: IsolationEnv, record_property: Callable[[str, object], None]
 ) -> None:
-    runs = stage.explore_all(REPERTOIRE[name])
-    record_property("interleavings", len(runs))
-    assert len(runs) == CENSUS[name]
+    # Counted by what was chosen: a search that plays one of them again in place of another has played fewer.
+    played = {
+        (place, tuple(choice.chosen for choice in run.choices))
+        for place, scenario in enumerate(REPERTOIRE[name])
+        for run in stage.explore(scenario)
+    }
+    record_property("interleavings", len(played))
+    assert len(played) == CENSUS[name]
 
 
 def test_the_census_counts_every_scenario() -> None:
     assert set(CENSUS) == set(REPERTOIRE)
 
 
-def test_more_than_three_thousand_interleavings_are_played() -> None:
+def test_the_census_promises_more_than_three_thousand_interleavings() -> None:
+    """That they are played, each once, is the test of each scenario above."""
     assert sum(CENSUS.values()) > 3000

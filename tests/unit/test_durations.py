@@ -20,7 +20,7 @@ def test_a_timedelta_and_a_number_of_seconds_are_the_same(given: Any, seconds: f
 
 @pytest.mark.parametrize("given", [-1, -0.001, math.nan, math.inf, -math.inf, timedelta(seconds=-1)])
 def test_what_is_no_length_of_time_is_refused_by_the_name_of_its_option(given: Any) -> None:
-    with pytest.raises(InvalidInput, match="ttl is .* finite and not negative") as refused:
+    with pytest.raises(InvalidInput, match=r"ttl is .* finite and not negative") as refused:
         seconds_of("ttl", given)
     assert refused.value.field == "ttl"
 
@@ -75,7 +75,7 @@ def test_a_delay_and_a_grace_are_refused_where_they_are_given(fp: Fencepost) -> 
         one.options(delay=-1)
     with pytest.raises(InvalidInput, match="grace is -60"):
         fp.cron("* * * * *", grace=timedelta(minutes=-1))
-    with pytest.raises(InvalidInput, match="interval is 0.5"):
+    with pytest.raises(InvalidInput, match=r"interval is 0\.5"):
         fp.every(0.5)
     with pytest.raises(InvalidInput, match="per is 0 s"):
         Rate(5, per=0)

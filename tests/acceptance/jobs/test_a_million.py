@@ -35,10 +35,10 @@ async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: JobsEnv, 
         await fp.run(kernel_job.submit_many("default", "own", [{"key": "x"}] * 10_000))
     settings = JobSettings(stream_maxlen=2 * ROOM, poll_seconds=0.1)
     metrics = JobMetrics.on(fp.metrics)
-    link = RedisHealth(stage.redis_url, metrics, settings, reply_seconds=5)
-    dispatcher = Dispatcher("default", fp, link, metrics, settings)
-    sweeper = StreamReconciler(["default"], fp, link, metrics, settings)
-    await link.probe()
+    redis = RedisHealth(stage.redis_url, metrics, settings, reply_seconds=5)
+    dispatcher = Dispatcher("default", fp, redis, metrics, settings)
+    reconciler = StreamReconciler(["default"], fp, redis, metrics, settings)
+    await redis.probe()
     try:
         await _fill(stage, dispatcher)
         with stage.redis() as redis:
@@ -48,7 +48,7 @@ async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: JobsEnv, 
         while stage.rows(STATES)[0][1]:
             before = stage.rows(STATES)[0][1]
             began = time.monotonic()
-            await sweeper.tick()
+            await reconciler.tick()
             longest = max(longest, time.monotonic() - began)
             ticks += 1
             # Throttled: one tick drives a bounded number again, and the truth loses none.
@@ -59,7 +59,7 @@ async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: JobsEnv, 
         assert ticks == ROOM // (BATCH * BATCHES_PER_TICK)
         assert longest < 30
     finally:
-        await link.close()
+        await redis.close()
 
 
 async def _fill(stage: JobsEnv, dispatcher: Dispatcher) -> None:

@@ -4,11 +4,19 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+from fencepost.jobs.dispatcher import Dispatcher
+from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import Job
+from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.redis_health import RedisHealth
+from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
-from fencepost.testing import Clock, Signals
+from fencepost.metrics import Metrics
+from fencepost.testing import Clock, Signals, at_crash_point
 from tests.integration.jobs.harness import JobHarness, quick
+
+PLACES = 50
 
 
 def by_number(x: int) -> str:
@@ -211,12 +219,44 @@ async def test_a_busy_priority_starves_no_other_without_redis(lonely_harness: Jo
     assert Counter(order[:30]).keys() == {0, 1, 2, 3}
 
 
-async def test_an_empty_priority_costs_nothing(harness: JobHarness) -> None:
-    @harness.fp.job("default")
+async def test_an_empty_priority_costs_no_place_of_a_claim(harness: JobHarness, redis_url: str) -> None:
+    """The lowest priority is alone: its jobs get every place, also the shares of the others."""
+    handler = in_the_least_priority(harness)
+    async with harness.fp.transaction() as tx:
+        await handler.submit_many(tx, ({} for _ in range(PLACES)))
+    settings = quick(concurrency=PLACES)
+    metrics = JobMetrics.on(Metrics())
+    redis = RedisHealth(redis_url, metrics, settings, reply_seconds=5)
+    await redis.probe()
+    try:
+        await Dispatcher("default", harness.fp, redis, metrics, settings).tick()
+    finally:
+        await redis.close()
+    assert harness.entries() == PLACES
+    assert await claimed_at_first(harness, "jobs.claim.after_commit", settings) == PLACES
+
+
+async def test_an_empty_priority_costs_no_place_of_a_claim_without_redis(lonely_harness: JobHarness) -> None:
+    handler = in_the_least_priority(lonely_harness)
+    async with lonely_harness.fp.transaction() as tx:
+        await handler.submit_many(tx, ({} for _ in range(PLACES)))
+    settings = quick(concurrency=PLACES)
+    first = await claimed_at_first(lonely_harness, "jobs.claim_next.after_commit", settings)
+    assert first == PLACES
+
+
+def in_the_least_priority(harness: JobHarness) -> Handler[[]]:
+    @harness.fp.job("default", priority=3)
     async def note(job: Job) -> None: ...
 
-    async with harness.fp.transaction() as tx:
-        for _ in range(50):
-            await note.options(priority=3).submit(tx)
-    async with harness.working(quick(concurrency=50)):
-        await harness.until_all_ended()
+    return note
+
+
+async def claimed_at_first(harness: JobHarness, point: str, settings: JobSettings) -> int:
+    """How many jobs run when a worker's first claim has committed."""
+    counts: list[int] = []
+    running = "select count(*) from fencepost.job_running"
+    with at_crash_point(point, lambda: counts.append(harness.value(running))):
+        async with harness.working(settings):
+            await harness.until_all_ended()
+    return counts[0]

@@ -108,13 +108,13 @@ async def test_what_lies_in_the_streams_is_not_drawn_past_them(harness: JobHarne
 
 async def drive(harness: JobHarness, redis_url: str, *, draws: bool, ticks: int = 1) -> list[float]:
     metrics = JobMetrics.on(Metrics())
-    link = RedisHealth(redis_url, metrics, HAND_DRIVEN, reply_seconds=5)
-    await link.probe()
-    dispatcher = Dispatcher("default", harness.fp, link, metrics, HAND_DRIVEN, draws=lambda: draws)
+    redis = RedisHealth(redis_url, metrics, HAND_DRIVEN, reply_seconds=5)
+    await redis.probe()
+    dispatcher = Dispatcher("default", harness.fp, redis, metrics, HAND_DRIVEN, draws=lambda: draws)
     try:
         return [await dispatcher.tick() for _ in range(ticks)]
     finally:
-        await link.close()
+        await redis.close()
 
 
 @pytest.mark.parametrize(

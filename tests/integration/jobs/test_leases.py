@@ -165,7 +165,8 @@ async def test_a_claim_whose_answer_comes_after_its_lease_frees_its_place(harnes
     def stall_and_stop_what_comes() -> None:
         time.sleep(0.7)
         # As the loop that watches the leases does, in the same turn in which the handler was to begin.
-        asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(worker._watch_leases()))  # pyright: ignore[reportPrivateUsage]
+        watch = worker._lease_watch  # pyright: ignore[reportPrivateUsage]
+        asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(watch.tick()))
 
     with at_crash_point("jobs.claim.after_commit", stall_and_stop_what_comes):
         running = asyncio.create_task(worker.run())

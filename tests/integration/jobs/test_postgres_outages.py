@@ -1,7 +1,7 @@
 """PostgreSQL is restarted in the middle: nothing is lost, nothing doubled."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -86,10 +86,8 @@ async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
     read, claim = Fetcher.read, Fetcher._claim  # pyright: ignore[reportPrivateUsage]
     read_again, claims = asyncio.Event(), 0
 
-    async def reading(
-        self: Fetcher, free: int, held: Callable[[], Iterable[StreamEntry]]
-    ) -> list[StreamEntry]:
-        entries = await read(self, free, held)
+    async def reading(self: Fetcher, free: int) -> list[StreamEntry]:
+        entries = await read(self, free)
         if claims and entries:
             read_again.set()
         return entries

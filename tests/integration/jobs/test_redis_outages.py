@@ -98,16 +98,16 @@ async def test_what_could_not_be_driven_tells_why_and_keeps_its_place(
 
     settings = quick()
     metrics = JobMetrics.on(Metrics())
-    link = RedisHealth(redis_url, metrics, settings, reply_seconds=5)
-    await link.probe()
+    redis = RedisHealth(redis_url, metrics, settings, reply_seconds=5)
+    await redis.probe()
     due = "select run_at from fencepost.job_waiting where job_id = %s"
     job = await harness.fp.run(kernel_job.submit("mail", "send", {}))
     before = harness.value(due, (job.job_id,))
     monkeypatch.setattr(Streams, "dispatch", fail)
     try:
-        await Dispatcher("mail", harness.fp, link, metrics, settings).tick()
+        await Dispatcher("mail", harness.fp, redis, metrics, settings).tick()
     finally:
-        await link.close()
+        await redis.close()
     [(status, attempts, error)] = harness.rows(
         "select status, attempts, last_error from fencepost.outbox_events where job_id = %s", (job.job_id,)
     )
@@ -166,7 +166,7 @@ async def test_what_runs_here_is_not_asked_for_again_after_an_outage(harness: Jo
     with Signals() as signals:
         async with harness.working() as worker:
             await harness.until_state(first.job_id, "running")
-            worker._link.failed(RedisConnectionError("gone"))  # pyright: ignore[reportPrivateUsage]
+            worker._redis.failed(RedisConnectionError("gone"))  # pyright: ignore[reportPrivateUsage]
             await signals.wait("drive.up", count=2)
             async with harness.fp.transaction() as tx:
                 second = await after.submit(tx)

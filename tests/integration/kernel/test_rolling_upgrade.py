@@ -10,7 +10,7 @@ from fencepost.kernel.migrate import components
 from tests.integration.kernel.released import Said, answered, recorded
 
 SUCCESSORS = {known.name: known for known in components() if known.version > 1}
-RENAMED = re.compile(r"(?:\b|_)lanes?\b")
+RENAMED = re.compile(r"(?:\b|_)priorities?\b")
 """Version 14 of the kernel says priority instead. Nothing was released before it, so no second name is kept:
 processes of the versions before it have to stop."""
 

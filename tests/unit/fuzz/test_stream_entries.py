@@ -17,7 +17,7 @@ from fencepost.flows.shuffle import ChannelKeys, ChannelReceiver, NoEntry, entri
 from fencepost.flows.sources import redis_streams
 from fencepost.flows.state import as_it_was
 from fencepost.flows.units import senders_of
-from fencepost.jobs import fetcher as job_intake
+from fencepost.jobs import fetcher as job_fetcher
 from fencepost.kernel import poison_entries as kernel_stream
 from fencepost.redis_streams import stream as job_stream
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
@@ -100,7 +100,7 @@ def read_job_entries(found: dict[str, str]) -> None:
     """Whatever names no job can be recorded."""
     for answer in ([("s", [("1-0", found), ("2-0", None)])], {"s": [[("1-0", found)]]}):
         entries = job_stream._entries(answer)  # pyright: ignore[reportPrivateUsage]
-        by_id, poison = job_intake._parse(entries)  # pyright: ignore[reportPrivateUsage]
+        by_id, poison = job_fetcher._parse(entries)  # pyright: ignore[reportPrivateUsage]
         assert all(0 <= job_id < 10**18 for job_id in by_id)
         for entry, reason in poison:
             kernel_stream.poison(entry.stream, entry.entry_id, reason, entry.fields or {})

@@ -1,5 +1,6 @@
 """Stand-ins for the servers: what a loop decides can be tried without them."""
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -8,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from fencepost.database import AsyncDatabase
-from fencepost.jobs.executor import HeldJob
+from fencepost.jobs.executor import HeldJob, HeldJobs, ThreadPool
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.job import Job
 from fencepost.jobs.metrics import JobMetrics
@@ -33,6 +34,11 @@ def held(job_id: int = 7, attempt: int = 1, *, payload: Any = None, lease: float
     entry = StreamEntry("jobs", f"{job_id}-{attempt}", job_id)
     job = Job(row, "me", cast("AsyncDatabase", None), cast("Any", None))
     return HeldJob(row, entry, job, time.monotonic() + lease)
+
+
+def held_jobs(places: int = 100) -> HeldJobs:
+    room = asyncio.Event()
+    return HeldJobs(places, ThreadPool(room.set), room, Counted().jobs)
 
 
 def handler_of(function: Callable[..., Any], **options: Any) -> Handler[...]:
@@ -78,10 +84,13 @@ class FakeStreams:
 
 
 @dataclass
-class FakeLink:
+class FakeRedis:
+    """Redis as the process sees it: up until something has failed."""
+
     fake: FakeStreams = field(default_factory=FakeStreams)
     failed_with: list[Exception] = field(default_factory=list[Exception])
     has_payloads: bool = False
+    reply_seconds: float = 5
 
     @property
     def streams(self) -> Streams | None:
@@ -91,7 +100,7 @@ class FakeLink:
         self.failed_with.append(error)
 
     @property
-    def link(self) -> RedisHealth:
+    def health(self) -> RedisHealth:
         return cast("RedisHealth", self)
 
 

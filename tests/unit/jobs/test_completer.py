@@ -1,4 +1,4 @@
-"""The settler: PostgreSQL first, then the entries; and nothing ends it."""
+"""The completer: PostgreSQL first, then the entries; and nothing ends it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -12,50 +12,43 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from fencepost.errors import InvalidInput
 from fencepost.jobs.completer import Completer
 from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, leave
+from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS
 from fencepost.kernel.call import Call
 from fencepost.kernel.job import Finish, Left, Unfinished
 from fencepost.pool import CallLost
-from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeLink, held
+from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeRedis, handler_of, held, held_jobs
+
+
+async def passing(job: Job) -> None: ...
 
 
 class Desk:
-    """A settler between a database and streams that do what the test says."""
+    """A completer between a database and streams that do what the test says."""
 
-    def __init__(
-        self,
-        answer: Callable[[Call[Any]], Any],
-        *,
-        batch: int = 100,
-        more_soon: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, answer: Callable[[Call[Any]], Any], *, batch: int = 100) -> None:
         self.database = FakeDatabase(answer)
-        self.link = FakeLink()
+        self.redis = FakeRedis()
         self.counted = Counted()
-        self.settled: list[HeldJob] = []
-        self.settler = Completer(
-            self.database,
-            self.link.link,
-            "me",
-            self.counted.jobs,
-            self.settled.extend,
-            batch=batch,
-            more_soon=more_soon,
+        self.held = held_jobs()
+        self.completer = Completer(
+            self.held, "me", self.database, self.redis.health, self.counted.jobs, batch=batch
         )
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        task = asyncio.create_task(self.settler.run())
+        task = asyncio.create_task(self.completer.run())
         yield
-        await asyncio.wait_for(self.settler.drain(), 60)
+        await asyncio.wait_for(self.completer.drain(), 60)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     async def settle(self, *pairs: tuple[HeldJob, Outcome]) -> None:
         async with self.open():
             for active, outcome in pairs:
-                self.settler.add(active, outcome)
-        assert len(self.settled) == len(pairs)
+                self.held.add(active)
+                self.completer.add(active, outcome)
+        assert len(self.held) == 0
 
 
 def finish(active: HeldJob, result: Any = None) -> tuple[HeldJob, Finish]:
@@ -82,11 +75,12 @@ def refuse(reason: str) -> Callable[[Call[Any]], Any]:
 async def test_while_handlers_begin_their_outcomes_are_waited_for_up_to_a_batch(
     batch: int, calls: int
 ) -> None:
-    coming = [held(job_id) for job_id in (1, 2, 3)]
-    desk = Desk(accept, batch=batch, more_soon=lambda: bool(coming))
+    desk = Desk(accept, batch=batch)
+    desk.held.unbegun.extend((held(job_id), handler_of(passing)) for job_id in (1, 2, 3))
     async with desk.open():
-        while coming:
-            desk.settler.add(*finish(coming.pop(0)))
+        while desk.held.unbegun:
+            begun, _ = desk.held.unbegun.popleft()
+            desk.completer.add(*finish(begun))
             for _ in range(5):
                 await asyncio.sleep(0)
     assert desk.database.functions == ["job_finish_many"] * calls
@@ -96,26 +90,26 @@ async def test_a_batch_of_finishes_is_one_call_and_then_one_acknowledgement() ->
     desk = Desk(accept)
     await desk.settle(*(finish(held(n)) for n in range(1, 51)))
     assert desk.database.functions == ["job_finish_many"]
-    assert len(desk.link.fake.settled) == 50
+    assert len(desk.redis.fake.settled) == 50
 
 
 async def test_nothing_is_acknowledged_before_the_database_has_answered() -> None:
     desk = Desk(accept)
 
     def answer(call: Call[Any]) -> Any:
-        assert desk.link.fake.settled == []
+        assert desk.redis.fake.settled == []
         return accept(call)
 
     desk.database.answer = answer
     await desk.settle(finish(held()))
-    assert desk.link.fake.settled == ["7-1"]
+    assert desk.redis.fake.settled == ["7-1"]
 
 
 @pytest.mark.parametrize("reason", sorted(LABELS))
 async def test_a_refused_finish_is_acknowledged_exactly_when_its_entry_has_done_its_work(reason: str) -> None:
     desk = Desk(refuse(reason))
     await desk.settle(finish(held()))
-    assert bool(desk.link.fake.settled) == (reason in ACKNOWLEDGED)
+    assert bool(desk.redis.fake.settled) == (reason in ACKNOWLEDGED)
     assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS[reason]) >= 1
 
 
@@ -123,13 +117,13 @@ async def test_a_lost_lease_is_neither_written_nor_acknowledged() -> None:
     desk = Desk(accept)
     await desk.settle((held(), Lost()), (held(8), Refused("lease_expired")), (held(9), Refused("not_owner")))
     assert desk.database.functions == []
-    assert desk.link.fake.settled == []
+    assert desk.redis.fake.settled == []
 
 
 async def test_what_the_handler_committed_itself_is_only_acknowledged() -> None:
     desk = Desk(accept)
     await desk.settle((held(), Committed()))
-    assert (desk.database.functions, desk.link.fake.settled) == ([], ["7-1"])
+    assert (desk.database.functions, desk.redis.fake.settled) == ([], ["7-1"])
 
 
 @pytest.mark.parametrize("by_handler", [True, False])
@@ -145,13 +139,13 @@ async def test_a_job_whose_finish_is_refused_as_cancelled_is_released_so_that_it
     await desk.settle((held(), Refused("cancelled")) if by_handler else finish(held()))
     assert desk.database.functions[-1] == "job_leave_many"
     assert desk.database.calls[-1].arguments[3] == ["release"]
-    assert desk.link.fake.settled == ["7-1"]
+    assert desk.redis.fake.settled == ["7-1"]
 
 
 async def test_a_job_that_has_ended_as_cancelled_is_acknowledged() -> None:
     desk = Desk(refuse("cancelled"))
     await desk.settle(finish(held()))
-    assert desk.link.fake.settled == ["7-1"]
+    assert desk.redis.fake.settled == ["7-1"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +159,7 @@ async def test_one_result_that_cannot_be_stored_does_not_hurt_the_others(unwrita
 
     desk = Desk(answer)
     await desk.settle(*(finish(held(n)) for n in range(1, 6)))
-    assert sorted(desk.link.fake.settled) == [f"{n}-1" for n in range(1, 6)]
+    assert sorted(desk.redis.fake.settled) == [f"{n}-1" for n in range(1, 6)]
     buried = desk.database.calls[-1]
     assert (buried.function, buried.arguments[0], buried.arguments[3]) == ("job_leave_many", [3], ["bury"])
 
@@ -178,24 +172,24 @@ async def test_a_database_that_does_not_answer_is_asked_again_and_a_repeat_is_no
     ]
     desk = Desk(lambda _call: answers.pop(0))
     await desk.settle(finish(held()))
-    assert desk.link.fake.settled == ["7-1"]
+    assert desk.redis.fake.settled == ["7-1"]
     assert desk.counted.value("worker_finalize_total", status="ok") == 1
     assert desk.counted.value("worker_finalize_errors_total") == 2
     assert desk.counted.value("worker_finalize_rejected_total", reason="already_finished") == 0
 
 
-async def test_whatever_happens_the_settler_goes_on_and_the_place_is_free() -> None:
+async def test_whatever_happens_the_completer_goes_on_and_the_place_is_free() -> None:
     answers: list[Any] = [ValueError("a bug"), []]
     desk = Desk(lambda _call: answers.pop(0), batch=1)
     await desk.settle(finish(held(7)), finish(held(8)))
-    assert desk.link.fake.settled == ["8-1"]
+    assert desk.redis.fake.settled == ["8-1"]
     assert desk.counted.value("loop_errors_total", loop="settle") == 1
 
 
 async def test_who_is_refused_among_many_is_told_apart_from_those_who_are_done() -> None:
     desk = Desk(lambda _call: [Unfinished(8, "lease_expired")])
     await desk.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
-    assert desk.link.fake.settled == ["7-1", "9-1"]
+    assert desk.redis.fake.settled == ["7-1", "9-1"]
     assert desk.counted.value("worker_finalize_total", status="ok") == 2
     assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS["lease_expired"]) == 1
 
@@ -208,19 +202,19 @@ async def test_two_attempts_at_one_job_are_not_settled_together() -> None:
 
 async def test_an_acknowledgement_that_fails_is_tried_once_more() -> None:
     desk = Desk(accept)
-    desk.link.fake.failures = [RedisConnectionError("gone")]
+    desk.redis.fake.failures = [RedisConnectionError("gone")]
     await desk.settle(finish(held()))
-    assert desk.link.fake.settled == ["7-1"]
+    assert desk.redis.fake.settled == ["7-1"]
     assert desk.counted.value("worker_acknowledge_errors_total", reason="xack_error") == 1
-    assert desk.link.failed_with == []
+    assert desk.redis.failed_with == []
 
 
 async def test_an_acknowledgement_that_fails_twice_is_left_to_the_reclaimer() -> None:
     desk = Desk(accept)
-    desk.link.fake.failures = [RedisConnectionError("gone"), RedisConnectionError("gone")]
+    desk.redis.fake.failures = [RedisConnectionError("gone"), RedisConnectionError("gone")]
     await desk.settle(finish(held()))
-    assert desk.link.fake.settled == []
-    assert len(desk.link.failed_with) == 1
+    assert desk.redis.fake.settled == []
+    assert len(desk.redis.failed_with) == 1
 
 
 async def test_how_a_job_left_is_counted() -> None:

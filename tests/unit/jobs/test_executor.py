@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Cancelled, Duplicate, LeaseExpired, Refusal
-from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, describe, execute
+from fencepost.jobs.executor import (
+    Committed,
+    HeldJob,
+    Lost,
+    Outcome,
+    Refused,
+    ThreadPool,
+    describe,
+    execute,
+)
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Bury, PermanentError, Retry, RetryPolicy, Verdict
-from fencepost.jobs.thread_pool import ThreadPool
 from fencepost.kernel.job import Finish, Leave
 from tests.unit.jobs.fakes import handler_of, held
 

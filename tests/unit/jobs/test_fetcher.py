@@ -1,17 +1,20 @@
 """What is claimed straight from PostgreSQL: how long, and from where on."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fencepost.jobs import fetcher as module
-from fencepost.jobs.claim_cursor import SLACK
-from fencepost.jobs.fetcher import DRAWING_SECONDS, Fetcher
+from fencepost.jobs.completer import Completer
+from fencepost.jobs.executor import Executor, ThreadPool
+from fencepost.jobs.fetcher import DRAWING_SECONDS, SLACK, Fetcher
+from fencepost.jobs.handler import Handler, Handlers
+from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
-from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeLink, running
+from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeRedis, held_jobs, running
 
 
 def claims(count: int) -> list[kernel_job.ClaimAnswer]:
@@ -32,10 +35,18 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
-def intake_on(database: FakeDatabase) -> Fetcher:
-    alone = FakeLink(failed_with=[ConnectionError()])
-    settings = JobSettings()
-    return Fetcher(["mail"], "me", "me", database, alone.link, Counted().jobs, settings, reply_seconds=5)
+async def send(job: Job) -> None: ...
+
+
+def fetcher_on(database: FakeDatabase) -> Fetcher:
+    alone = FakeRedis(failed_with=[ConnectionError()]).health
+    handlers, held, metrics, settings = Handlers(), held_jobs(), Counted().jobs, JobSettings()
+    handlers.add(Handler(send, "mail", "send"))
+    completer = Completer(held, "me", database, alone, metrics, batch=settings.batch)
+    executor = Executor(held, ThreadPool(held.room.set), None, completer.add)
+    return Fetcher(
+        handlers, held, executor, completer, "me", database, cast("Any", None), alone, metrics, settings
+    )
 
 
 async def test_who_waits_long_for_an_answer_draws_behind_it_for_as_long_as_before(watch: Watch) -> None:
@@ -43,17 +54,17 @@ async def test_who_waits_long_for_an_answer_draws_behind_it_for_as_long_as_befor
 
     def answer(_call: Call[Any]) -> list[kernel_job.ClaimAnswer]:
         watch.now += 10
-        during.append(drawing.draws)
+        during.append(drawing.draws())
         return claims(1)
 
-    drawing = intake_on(FakeDatabase(answer))
+    drawing = fetcher_on(FakeDatabase(answer))
     drawing.draw_on()
     watch.now += DRAWING_SECONDS / 2
     await drawing.claim_next(10)
     assert during == [True]
-    assert drawing.draws
+    assert drawing.draws()
     watch.now += DRAWING_SECONDS
-    assert not drawing.draws
+    assert not drawing.draws()
 
 
 async def test_who_does_not_draw_does_not_begin_to_by_waiting(watch: Watch) -> None:
@@ -61,9 +72,9 @@ async def test_who_does_not_draw_does_not_begin_to_by_waiting(watch: Watch) -> N
         watch.now += 10
         return claims(1)
 
-    drawing = intake_on(FakeDatabase(answer))
+    drawing = fetcher_on(FakeDatabase(answer))
     await drawing.claim_next(10)
-    assert not drawing.draws
+    assert not drawing.draws()
 
 
 async def test_the_next_claim_begins_where_the_last_one_did_and_at_times_at_the_beginning(
@@ -71,7 +82,7 @@ async def test_the_next_claim_begins_where_the_last_one_did_and_at_times_at_the_
 ) -> None:
     answered = claims(2)
     database = FakeDatabase(lambda call: answered)
-    drawing = intake_on(database)
+    drawing = fetcher_on(database)
     await drawing.claim_next(2)
     oldest = min(answer.running.submitted_at for answer in answered if answer.running)
     await drawing.claim_next(2)

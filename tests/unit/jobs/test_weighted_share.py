@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.jobs.fetcher import WeightedShare
 from fencepost.jobs.retry_policy import PRIORITY_SHARES
-from fencepost.jobs.weighted_share import WeightedShare
 
 
 def test_a_worker_that_asks_for_one_place_at_a_time_starves_no_priority() -> None:

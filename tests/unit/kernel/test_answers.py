@@ -11,7 +11,6 @@ import structlog
 from fencepost.errors import Mismatch
 from fencepost.kernel import call, idempotency, job, outbox, rate
 from fencepost.kernel.idempotency import Claim
-from fencepost.kernel.job import waiting
 from fencepost.kernel.job_queries import JobOutcome
 from fencepost.kernel.lease import owner_name
 
@@ -71,8 +70,8 @@ def test_an_outcome_is_final_or_not() -> None:
 
 
 def test_how_long_a_loop_may_sleep_is_asked_by_queue() -> None:
-    assert waiting.seconds_until_due("mail").arguments == ("mail",)
-    assert waiting.next_due("mail").arguments == ("mail",)
+    assert job.seconds_until_due("mail").arguments == ("mail",)
+    assert job.next_due("mail").arguments == ("mail",)
 
 
 @pytest.mark.parametrize("with_c", [True, False])

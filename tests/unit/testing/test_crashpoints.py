@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from fencepost.crashpoints import PlannedCrash, crash_point, ordered
+from fencepost.crashpoints import PlannedCrash, crash_point, ordered, watching
 from fencepost.testing import PointMissed, at_crash_point, crash_at
 
 NANOSECONDS_MAX = 2_000
@@ -65,10 +65,23 @@ def test_the_test_may_do_anything_at_the_point() -> None:
     assert seen == ["claimed", "taken over", "finished"]
 
 
-def test_nobody_watches_any_more_after_the_block() -> None:
-    with at_crash_point("jobs.after_claim", list):
-        crash_point("jobs.after_claim")
-    crash_point("jobs.after_claim")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_watcher_is_removed_after_its_block(fails: bool) -> None:
+    reached: list[str] = []
+    with suppress(PlannedCrash), watching(reached.append):
+        crash_point("in.block")
+        if fails:
+            raise PlannedCrash
+    crash_point("after.block")
+    assert reached == ["in.block"]
+
+
+def test_an_action_that_was_not_reached_in_its_block_does_not_happen_after_it() -> None:
+    seen: list[str] = []
+    with pytest.raises(PointMissed), at_crash_point("loop.turn", lambda: seen.append("acted"), nth=2):
+        crash_point("loop.turn")
+    crash_point("loop.turn")
+    assert seen == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
@@ -15,8 +14,7 @@ from fencepost.errors import Backpressure, InvalidInput
 from fencepost.jobs.handler import Handlers
 from fencepost.jobs.job_results import Polling, wait_for_result
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.pruner import Pruner
-from fencepost.jobs.scheduler import Scheduler, Schedules, declare
+from fencepost.jobs.scheduler import Schedules
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import batch as kernel_batch
 from fencepost.kernel import job as kernel_job
@@ -152,28 +150,18 @@ class Jobs(JobOperations[Awaited]):
     def worker(self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None) -> Worker:
         """A worker for every declared handler; `run` it while the client is open."""
         # A process that only submits need not load Redis and the code that reads its streams.
-        from fencepost.jobs.process_pool import ProcessPool  # noqa: PLC0415
         from fencepost.jobs.worker import Worker  # noqa: PLC0415
 
-        fp, redis_url = self._fp, self._redis_url
         handlers = self._handlers if queues is None else self._handlers.of(queues)
         fitting = _with_heartbeat_for(handlers, settings or self._settings)
         return Worker(
+            self._fp,
             handlers,
-            fp,
-            self._sync_database,
-            self._metrics,
+            self._schedules,
             fitting,
-            database_url=fp.database_url,
-            listen_url=self._connections.listen_url,
-            redis_url=redis_url,
-            redis_reply_seconds=fp.settings.redis_reply_seconds,
-            processes=ProcessPool(fitting.processes or os.cpu_count() or 1, fp.database_url, fp.settings),
-            prepare=lambda: declare(fp, handlers, self._schedules, fp.owner),
-            chores={
-                "schedule": Scheduler(fp).tick,
-                "prune": Pruner(fp, fitting).tick,
-            },
+            self._metrics,
+            redis_url=self._redis_url,
+            sync_database=self._sync_database,
             beside=self._beside,
         )
 

@@ -16,9 +16,19 @@ import psycopg
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
 from fencepost.jobs.direct_path import payload_ref
-from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, describe, is_poison, leave
+from fencepost.jobs.executor import (
+    Committed,
+    HeldJob,
+    HeldJobs,
+    Lost,
+    Outcome,
+    Refused,
+    describe,
+    is_poison,
+    leave,
+)
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, PAYLOAD_INVALID
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, CallRunner
@@ -38,28 +48,24 @@ AT_ONCE = 2
 
 
 class Completer:
-    """Takes outcomes and settles them in batches."""
+    """Takes outcomes and settles them in batches. A job whose outcome is settled is held no longer."""
 
     def __init__(
         self,
-        database: CallRunner,
-        link: RedisHealth,
+        held: HeldJobs,
         owner: str,
+        database: CallRunner,
+        redis: RedisHealth,
         metrics: JobMetrics,
-        on_settled: Callable[[Sequence[HeldJob]], None],
         *,
         batch: int,
-        more_soon: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`more_soon` tells whether handlers are about to start: most end at once, so the batch waits for
-        them."""
-        self._database = database
-        self._link = link
+        self._held = held
         self._owner = owner
+        self._database = database
+        self._redis = redis
         self._metrics = metrics
-        self._on_settled = on_settled
         self._batch = batch
-        self._more_soon = more_soon
         self._waiting: deque[tuple[HeldJob, Outcome]] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -82,7 +88,7 @@ class Completer:
     async def acknowledge(self, entries: Iterable[StreamEntry]) -> None:
         """Remove entries that are no longer needed. A failure is retried once; then a later reclaim removes
         them."""
-        streams = self._link.streams
+        streams = self._redis.streams
         if streams is None:
             return
         by_stream: defaultdict[str, list[StreamEntry]] = defaultdict(list)
@@ -91,18 +97,18 @@ class Completer:
         for stream, settled in by_stream.items():
             try:
                 await self._remove(streams, stream, [entry.entry_id for entry in settled])
-                if self._link.has_payloads:
+                if self._redis.has_payloads:
                     await self._forget_payloads(streams, settled)
-            except DRIVE_ERRORS as error:
+            except REDIS_ERRORS as error:
                 _log.warning("xack_error", stream=stream, entries=len(settled), error=str(error))
-                self._link.failed(error)
+                self._redis.failed(error)
                 return
 
     async def _remove(self, streams: Streams, stream: str, entry_ids: Sequence[str]) -> None:
         crash_point("jobs.ack.before")
         try:
             await streams.settle(stream, entry_ids)
-        except DRIVE_ERRORS:
+        except REDIS_ERRORS:
             self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
             await streams.settle(stream, entry_ids)
         crash_point("jobs.ack.after")
@@ -116,7 +122,8 @@ class Completer:
     async def _settle_batches(self) -> None:
         while True:
             await self._arrived.wait()
-            if self._more_soon() and len(self._waiting) < self._batch:
+            # Most handlers end at once, so the batch waits for those that are about to begin.
+            if self._held.unbegun and len(self._waiting) < self._batch:
                 await asyncio.sleep(0)
                 continue
             batch = self._gather()
@@ -130,7 +137,7 @@ class Completer:
                 self._metrics.loop_errors.labels(loop="settle").inc()
                 _log.error("settle_failed", error=describe(error), jobs=len(batch))
             self._busy -= 1
-            self._on_settled([active for active, _ in batch])
+            self._held.remove([active for active, _ in batch])
             if not self._waiting and not self._busy:
                 self._idle.set()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import notify
@@ -39,7 +39,7 @@ class Dispatcher:
         self,
         queue: str,
         database: AsyncDatabase,
-        link: RedisHealth,
+        redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
         *,
@@ -51,7 +51,7 @@ class Dispatcher:
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
-        self._link = link
+        self._redis = redis
         self._metrics = metrics
         self._settings = settings
         self._draws = draws
@@ -61,7 +61,7 @@ class Dispatcher:
 
     async def tick(self) -> float:
         """Dispatch the due jobs; returns how long to wait for more."""
-        streams = self._link.streams
+        streams = self._redis.streams
         if streams is None:
             # There is nothing to dispatch: workers claim directly, and need a notification.
             if time.monotonic() >= self._asleep_until:
@@ -89,8 +89,8 @@ class Dispatcher:
         """Whether any other worker reads the streams."""
         try:
             return await streams.readers(stream_of(self._settings.stream_key, self._queue, NORMAL)) > 1
-        except DRIVE_ERRORS as error:
-            self._link.failed(error)
+        except REDIS_ERRORS as error:
+            self._redis.failed(error)
             return False
 
     async def _drive_some(self, streams: Streams) -> int:
@@ -115,10 +115,10 @@ class Dispatcher:
         tried: list[int] = []
         try:
             count = await self._write(streams, tried)
-        except DRIVE_ERRORS as error:
+        except REDIS_ERRORS as error:
             # The transaction rolled back: the jobs are pending, and an entry that was written is a duplicate.
             self._metrics.dispatches.labels(status="error", reason="redis_error").inc()
-            self._link.failed(error)
+            self._redis.failed(error)
             await self._note(tried, error)
             return 0
         if count:

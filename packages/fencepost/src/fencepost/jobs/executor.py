@@ -1,28 +1,50 @@
-"""Runs one handler and returns the outcome as a value."""
+"""Runs the handlers of claimed jobs in tasks and passes the outcome of each on, once.
+
+`HeldJobs` are the jobs that a worker holds. `Executor` starts and stops their handlers, `execute` runs one
+and returns its outcome as a value, `ThreadPool` has the threads for handlers without an event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
-from collections.abc import Awaitable
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, cast
+
+from structlog.contextvars import bind_contextvars
 
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import Job
+from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.process_pool import FailedInProcess, ProcessPool
 from fencepost.jobs.retry_policy import PAYLOAD_INVALID, Bury, Retry, Verdict, exponential
-from fencepost.jobs.thread_pool import ThreadPool
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamEntry
+from fencepost.signals import announce
+from fencepost.tracing import is_traced, span
 
 _log = get_logger(__name__)
+# structlog's own variables, bound in a context that ends here: finding them by name for each job took longer
+# than an empty handler.
+_JOB_ID, _ATTEMPT, _TRACE_ID = (
+    token.var
+    for token in copy_context().run(bind_contextvars, job_id=None, attempt=None, trace_id=None).values()
+)
 ERROR_CHARACTERS_MAX = 2000
 DELAY_SECONDS_MAX = 365 * 86_400.0
+AT_ONCE = 50
+"""How many handlers start before the loop handles other events: five hundred at once would delay the next
+claim, and the answers of PostgreSQL and Redis, until the last of them has run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +90,205 @@ Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
 def is_poison(outcome: Outcome) -> bool:
     """Whether the handler could not be called with the payload."""
     return isinstance(outcome, kernel_job.Leave) and (outcome.error or "").startswith(f"{PAYLOAD_INVALID}: ")
+
+
+class HeldJobs:
+    """The jobs that this worker holds, in the order of their claims, and how many more it may hold.
+
+    Two loops claim: a place that one of them has reserved is not available to the other. `room` is set when a
+    place may have become free. `unbegun` are the jobs whose handlers have not begun.
+    """
+
+    def __init__(self, places: int, threads: ThreadPool, room: asyncio.Event, metrics: JobMetrics) -> None:
+        self.room = room
+        self.unbegun: deque[tuple[HeldJob, Handler[...]]] = deque()
+        self._places = places
+        self._threads = threads
+        self._metrics = metrics
+        self._reserved = 0
+        self._jobs: dict[HeldJob, None] = {}
+        self._latest: dict[int, HeldJob] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def all(self) -> tuple[HeldJob, ...]:
+        """A copy, which any thread may make."""
+        return tuple(self._jobs)
+
+    @property
+    def entries(self) -> list[StreamEntry]:
+        return [active.entry for active in self._jobs if active.entry is not None]
+
+    @property
+    def free(self) -> int:
+        """A thread that was left behind keeps its place until its function returns."""
+        return max(0, self._places - len(self._jobs) - self._threads.left_behind - self._reserved)
+
+    @contextmanager
+    def reserved(self, most: int) -> Generator[int]:
+        """Reserve up to `most` places inside the block; yields how many were reserved."""
+        places = min(most, self.free)
+        self._reserved += places
+        try:
+            yield places
+        finally:
+            self._reserved -= places
+            # A loop that saw no free place because of this reservation checks again: perhaps nothing was
+            # claimed.
+            self.room.set()
+
+    def add(self, active: HeldJob) -> HeldJob | None:
+        """Hold a job; returns an older attempt at the same job that still runs here."""
+        job_id = active.running.job_id
+        older = self._latest.get(job_id)
+        self._latest[job_id] = active
+        self._jobs[active] = None
+        return None if older is None or older.ended else older
+
+    def remove(self, actives: Sequence[HeldJob]) -> None:
+        """Jobs whose outcome is settled: their places are free."""
+        for active in actives:
+            job_id = active.running.job_id
+            self._jobs.pop(active, None)
+            if self._latest.get(job_id) is active:
+                del self._latest[job_id]
+            announce("worker.settled")
+        self._metrics.active.set(len(self._jobs))
+        self.room.set()
+
+
+class Executor:
+    """Starts, stops and waits for the handlers of held jobs."""
+
+    def __init__(
+        self,
+        held: HeldJobs,
+        threads: ThreadPool,
+        processes: ProcessPool | None,
+        on_outcome: Callable[[HeldJob, Outcome], None],
+    ) -> None:
+        self._held = held
+        self._threads = threads
+        self._processes = processes
+        self._on_outcome = on_outcome
+        self._unbegun = held.unbegun
+        self._attendant: asyncio.Task[None] | None = None
+        """Tasks that may run another handler."""
+        self._is_called = False
+
+    def start(self, claimed: Iterable[tuple[HeldJob, Handler[...]]]) -> None:
+        """Begin them soon: the caller first sends its next request, so that PostgreSQL works while the
+        handlers run."""
+        self._unbegun.extend(claimed)
+        # A running task's handler has waited, or this code would not run: the task takes no other.
+        self._attendant = None
+        self._start_soon()
+
+    def _start_soon(self) -> None:
+        if self._unbegun and not self._is_called:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._start_some)
+
+    def _start_some(self) -> None:
+        """One task for many handlers while they end at once; one task for each when the last has waited."""
+        self._is_called = False
+        loop = asyncio.get_running_loop()
+        waits = self._attendant is not None and not self._attendant.done()
+        places = min(AT_ONCE if waits else 1, len(self._unbegun))
+        for _ in range(places):
+            self._attendant = loop.create_task(self._attend())
+        if len(self._unbegun) > places:
+            # After the first step of those, and before any waiting task continues.
+            self._start_soon()
+
+    def cancel(self, active: HeldJob) -> None:
+        active.job.stop()
+        # Its task may run another job by now.
+        if active.task is not None and not active.outcome_known:
+            active.task.cancel()
+
+    def lose(self, actives: Iterable[HeldJob]) -> None:
+        """Stops the local execution of jobs with a lost lease: nothing is written, nothing acknowledged."""
+        for active in actives:
+            if not active.lost:
+                active.lost = True
+                _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
+                announce("worker.lost")
+                self.cancel(active)
+
+    async def all_begun(self) -> None:
+        """Wait until every handler that was given to `start` has begun."""
+        while self._unbegun:  # noqa: ASYNC110 -- It advances with every turn of the loop.
+            await asyncio.sleep(0)
+
+    async def drain(self, seconds: float, farewell_seconds: float) -> None:
+        """Let handlers end for `seconds`, then cancel those that run and wait until they have given up."""
+        await self._wait(seconds)
+        for active in self._held.all():
+            self.cancel(active)
+        await self._wait(farewell_seconds)
+
+    def close(self) -> None:
+        self._threads.close()
+        if self._processes is not None:
+            self._processes.close()
+
+    async def _wait(self, seconds: float) -> None:
+        tasks = [active.task for active in self._held.all() if active.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    async def _attend(self) -> None:
+        """Run one handler after another as long as none has waited.
+
+        A task costs more than an empty handler. A task that has waited is not reused, and neither is one that
+        was cancelled or whose context was changed: handlers see nothing of each other.
+        """
+        attendant = asyncio.current_task()
+        assert attendant is not None
+        # Checked once for all of them: the check costs as much as an empty handler.
+        run = self._run_traced if is_traced() else self._run
+        for _ in range(AT_ONCE):
+            if not self._unbegun:
+                return
+            active, handler = self._unbegun.popleft()
+            if active.job.stopped:
+                self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
+                continue
+            active.task = attendant
+            _name(active)
+            before = copy_context()
+            await run(active, handler)
+            if self._attendant is not attendant or attendant.cancelling() or copy_context() != before:
+                return
+
+    async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
+        running = active.running
+        carried = {"trace_id": _trace_id(active), **running.headers}
+        about: dict[str, str | int] = {
+            "job_id": running.job_id,
+            "attempt": running.attempt,
+            "queue": running.queue,
+        }
+        with span(f"job {running.kind}", "consumer", carried, **about) as note:
+            outcome = await self._run(active, handler)
+            note(outcome=type(outcome).__name__.lower())
+
+    async def _run(self, active: HeldJob, handler: Handler[...]) -> Outcome:
+        try:
+            outcome = await execute(active, handler, self._threads, self._processes)
+        except BaseException as error:
+            _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
+            # Left to its lease: the state of this process is unknown.
+            self._hand_on(active, Lost())
+            raise
+        self._hand_on(active, outcome)
+        return outcome
+
+    def _hand_on(self, active: HeldJob, outcome: Outcome) -> None:
+        active.outcome_known = True
+        self._on_outcome(active, outcome)
 
 
 async def execute(
@@ -197,3 +418,88 @@ def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict
         return verdict
     _log.error("retry_policy_failed", kind=handler.kind, verdict=repr(verdict))
     return exponential()(tries, known)
+
+
+def _name(active: HeldJob) -> None:
+    """Binds the job's names for the handler's logs. They are not unbound: the next job binds its own, and a
+    context ends with its task."""
+    _JOB_ID.set(active.running.job_id)
+    _ATTEMPT.set(active.running.attempt)
+    _TRACE_ID.set(_trace_id(active))
+
+
+def _trace_id(active: HeldJob) -> str:
+    """The trace id of a job: one that was submitted without a trace still has one id for all its tries."""
+    running = active.running
+    given = running.headers.get("trace_id") if running.headers else None
+    return str(given) if given else f"{running.job_id:032x}"
+
+
+_Function = Callable[[], Any]
+_Deliver = Callable[[Any, BaseException | None], None]
+
+
+class ThreadPool:
+    """Runs functions in threads, as many at once as are requested, and reuses idle threads.
+
+    The threads are daemons, unlike those of concurrent.futures: a handler that never returns must not keep a
+    worker from ending. A caller may stop waiting (a timeout, a lost lease); the thread then runs on, and
+    counts as left behind until its function returns, because nothing can end a thread from outside.
+    """
+
+    def __init__(self, on_return: Callable[[], None]) -> None:
+        self._on_return = on_return
+        self._calls: SimpleQueue[tuple[_Function, _Deliver] | None] = SimpleQueue()
+        self._threads: int = 0
+        self._busy: int = 0
+        self.left_behind: int = 0
+
+    async def call(self, function: _Function) -> Any:
+        """What the function returns or raises. It sees the context variables of the caller."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        future.add_done_callback(self._note_leaving)
+        context = copy_context()
+
+        def deliver(result: Any, error: BaseException | None) -> None:
+            with suppress(RuntimeError):  # The loop may be closed by now.
+                loop.call_soon_threadsafe(self._returned, future, result, error)
+
+        if self._busy == self._threads:
+            self._threads += 1
+            threading.Thread(target=self._work, name="fencepost-handler", daemon=True).start()
+        self._busy += 1
+        self._calls.put((lambda: context.run(function), deliver))
+        return await future
+
+    def close(self) -> None:
+        """Ends idle threads now; the others end when their functions return."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _note_leaving(self, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self.left_behind += 1
+
+    def _returned(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        if future.cancelled():
+            self.left_behind -= 1
+        elif error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+        self._on_return()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, deliver = call
+            try:
+                result = function()
+            except StopIteration as error:
+                # A future accepts any exception but StopIteration, which would end a generator somewhere.
+                deliver(None, RuntimeError(f"the function raised {error!r}"))
+            except BaseException as error:
+                deliver(None, error)
+            else:
+                deliver(result, None)

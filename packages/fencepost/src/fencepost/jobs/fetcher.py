@@ -4,6 +4,7 @@ The claim decides. Whatever Redis delivers, once or five times, only a claim mak
 
     read      may be cancelled: delivered entries are pending for this consumer, and found again
     claim     must not be: a claim whose answer is lost is a job that waits for the end of its lease
+    start     the executor runs the handlers of what was claimed
 
 Redis wakes workers that wait. When more jobs arrive than the workers can run, no worker waits, and the
 streams add cost without benefit. So a worker that was delivered half a batch or more *draws*: it claims
@@ -14,33 +15,45 @@ short time.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import count
+from typing import Any, TypeVar
 
 from fencepost.crashpoints import crash_point
-from fencepost.jobs.claim_cursor import ClaimCursor
+from fencepost.database import AsyncDatabase, SyncDatabase
+from fencepost.jobs.completer import Completer
+from fencepost.jobs.executor import Executor, HeldJob, HeldJobs, leave
+from fencepost.jobs.handler import Handler, Handlers
+from fencepost.jobs.job import Job
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, INVALID_FIELD, MISSING_FIELD, PRIORITY_SHARES
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.weighted_share import WeightedShare
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import poison_entries as kernel_stream
-from fencepost.kernel.call import CallRunner
-from fencepost.logs import get_logger
+from fencepost.logs import FloodGate, get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
 from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
+from fencepost.signals import announce
 
 _log = get_logger(__name__)
+T = TypeVar("T")
 BLOCK_MS = 2000
 DRAWING_SECONDS = 0.05
 DRAWING_BLOCK_MS = 3
 """How long a worker waits at the streams after a draw that returned nothing."""
 OWN_ENTRIES = 1000
+UNKNOWN_KIND_SECONDS = 5.0
+UNKNOWN_KIND_SECONDS_MAX = 300.0
+WHOLE_SECONDS = 1.0
+SLACK = timedelta(seconds=0.5)
+"""A job that is committed at most this much later than its neighbours need not wait for the full scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,61 +69,204 @@ class Fetched:
 
 
 class Fetcher:
-    """Reads and claims for one worker."""
+    """Reads, claims and starts the jobs of one worker, as many as it has free places for."""
 
     def __init__(
         self,
-        queues: Sequence[str],
+        handlers: Handlers,
+        held: HeldJobs,
+        executor: Executor,
+        completer: Completer,
         owner: str,
-        consumer: str,
-        database: CallRunner,
-        link: RedisHealth,
+        database: AsyncDatabase,
+        sync_database: Callable[[], SyncDatabase],
+        redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
-        *,
-        reply_seconds: float,
     ) -> None:
+        self._handlers = handlers
+        self._held = held
+        self._executor = executor
+        self._completer = completer
         self._owner = owner
-        self._consumer = consumer
+        self.consumer = settings.stream_consumer or settings.worker_id or owner
         self._database = database
-        self._link = link
+        self._sync_database = sync_database
+        self._redis = redis
         self._metrics = metrics
-        self._queues = queues
-        self._queue_turns = WeightedShare([1] * len(queues))
-        places = [(queue, priority) for priority in range(len(PRIORITIES)) for queue in queues]
+        self._settings = settings
+        self._gate = FloodGate()
+        self._stopping = asyncio.Event()
+        self._called = asyncio.Event()
+        self._accepting: asyncio.Task[Fetched | None] | None = None
+        self._queues = handlers.queues
+        self._queue_turns = WeightedShare([1] * len(self._queues))
+        places = [(queue, priority) for priority in range(len(PRIORITIES)) for queue in self._queues]
         self.streams = [stream_of(settings.stream_key, queue, priority) for queue, priority in places]
         self._turns = WeightedShare([PRIORITY_SHARES[priority] for _, priority in places])
         # A read that blocks longer than the client's reply timeout would look like a dead Redis.
-        self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
+        self._block_ms = round(min(BLOCK_MS, redis.reply_seconds * 500))
         self._much = settings.batch // 2
-        self.drew = False
-        """Whether we have drawn: stays set until the worker has seen that we no longer draw."""
+        self._on_drawn: list[Callable[[], None]] = []
+        self._drew = False
+        """Whether we have drawn: stays set until `_fetch` has seen that we no longer draw."""
         self._draws_until = 0.0
         self._drawers = 0
         self._drawn = 0
         self._is_dry = False
         self._claim_turns = count()
-        self._claim_cursors = {queue: ClaimCursor() for queue in queues}
+        self._claim_cursors = {queue: ClaimCursor() for queue in self._queues}
         self._idle: set[str] = set()
         self._unclaimed: list[StreamEntry] = []
         # A reused consumer name may have pending entries; a name with a boot id has none yet.
-        self._losses_seen = 0 if consumer == owner else -1
+        self._losses_seen = 0 if self.consumer == owner else -1
+
+    async def run(self) -> None:
+        """Fetch jobs until `stop`. A failure is counted and logged, and the next try waits a while."""
+        failures = 0
+        while not self._stopping.is_set():
+            self._held.room.clear()
+            self._called.clear()
+            if self.free <= 0:
+                with self._drawing_on():
+                    await self._held.room.wait()
+                continue
+            try:
+                found = await self._fetch()
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self._metrics.loop_errors.labels(loop="intake").inc()
+                _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
+                await _pause(min(5.0, 0.1 * 2 ** min(failures, 10)), self._stopping)
+                continue
+            if not found and self._redis.streams is None:
+                announce("worker.idle")
+                await _pause(self._settings.poll_seconds, self._called)
+
+    def stop(self) -> None:
+        """Fetch no more. A claim in progress is completed: wait for it with `finish_claim`."""
+        self._stopping.set()
+        self._held.room.set()
+        self._called.set()
+
+    def wake(self) -> None:
+        """Look again: a job was submitted, or Redis is up or down."""
+        self._called.set()
+
+    def on_drawn(self, callback: Callable[[], None]) -> None:
+        """Called when this worker has stopped drawing, so that the streams are filled again."""
+        self._on_drawn.append(callback)
 
     @property
-    def kept(self) -> bool:
-        """Whether entries were read that could not be claimed."""
-        return bool(self._unclaimed)
+    def free(self) -> int:
+        """How many more jobs may be claimed now."""
+        return 0 if self._stopping.is_set() else self._held.free
 
-    @property
+    async def _fetch(self) -> bool:
+        """Read and claim, or claim directly from PostgreSQL; returns whether there was anything."""
+        if self._redis.streams is None and not self._unclaimed:
+            return await self._draw()
+        if self._drew and not self.draws():
+            self._drew = False
+            announce("worker.drawn")
+            for callback in self._on_drawn:
+                callback()
+        free = min(self.free, self._settings.batch)
+        # Entries that are delivered while we stop, and not received, stay pending; `leave` gives them back.
+        entries = await _unless_set(self._stopping, self.read(free))
+        if entries:
+            await self._accept_beside(entries)
+        elif self.draws():
+            return await self._draw()
+        return bool(entries)
+
+    async def _draw(self) -> bool:
+        """Claim directly from PostgreSQL."""
+        with self._held.reserved(self.free) as places:
+            taken = await self.claim_next(places)
+            self._begin(taken)
+        return bool(taken.claimed)
+
+    async def _accept_beside(self, entries: Sequence[StreamEntry]) -> None:
+        """Read the next entries while a full batch is claimed; a smaller batch is claimed at once."""
+        try:
+            await self.finish_claim()
+        except Exception:
+            self._keep(entries)
+            raise
+        self._accepting = asyncio.create_task(self.accept(entries))
+        if len(entries) < self._settings.batch:
+            await self.finish_claim()
+        else:
+            # The claim reserves its capacity before the free capacity is counted again.
+            await asyncio.sleep(0)
+
+    async def finish_claim(self) -> None:
+        """Wait for the claim in progress, and raise what it raised."""
+        accepting, self._accepting = self._accepting, None
+        if accepting is not None:
+            await accepting
+
+    async def accept(self, entries: Sequence[StreamEntry]) -> Fetched | None:
+        """Claim the jobs of the entries and start them; entries beyond the capacity are given back."""
+        with self._held.reserved(len(entries)) as places:
+            taken = await self.claim(entries[:places]) if places else None
+            if taken is not None:
+                self._begin(taken)
+        if places < len(entries):
+            await self._give_back(entries[places:])
+        if taken is not None and taken.done:
+            await self._completer.acknowledge(taken.done)
+        return taken
+
+    def _begin(self, taken: Fetched) -> None:
+        began: list[tuple[HeldJob, Handler[...]]] = []
+        now = time.monotonic()
+        for running, entry in taken.claimed:
+            job = Job(running, self._owner, self._database, self._sync_database)
+            active = HeldJob(running, entry, job, taken.asked_at + running.lease_seconds, started_at=now)
+            # This worker may have claimed the job again: an older attempt that still runs here is a zombie.
+            older = self._held.add(active)
+            if older is not None:
+                self._executor.lose([older])
+            handler = self._handlers.get(running.kind)
+            if handler is None:
+                self._give_up(active)
+            else:
+                began.append((active, handler))
+        self._metrics.active.set(len(self._held))
+        self._executor.start(began)
+
+    def _give_up(self, active: HeldJob) -> None:
+        """For a kind without a handler: another worker may have one, so the job goes back, with a longer
+        delay each time."""
+        running = active.running
+        delay = UNKNOWN_KIND_SECONDS * 2 ** min(running.attempt - 1, 10)
+        self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
+        active.outcome_known = True
+        self._completer.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
+
     def draws(self) -> bool:
         """Whether the load is high enough to claim directly from PostgreSQL."""
         return self._drawers > 0 or time.monotonic() < self._draws_until
 
+    def draw_with_room(self) -> None:
+        """Draws only with enough free places: with few, Redis spares PostgreSQL queries."""
+        if self.free >= self._much:
+            self.draw_on()
+
+    def draw_on(self) -> None:
+        """Draw for a short time, and longer while the load stays high."""
+        self._drew = True
+        self._drawn = 0
+        self._draws_until = time.monotonic() + DRAWING_SECONDS
+
     @contextmanager
-    def drawing_on(self) -> Generator[None]:
+    def _drawing_on(self) -> Generator[None]:
         """Preserves the remaining drawing time across the block: waiting inside it, for an answer or for
         capacity, says nothing about the load."""
-        if not self.draws:
+        if not self.draws():
             yield
             return
         began = time.monotonic()
@@ -121,19 +277,19 @@ class Fetcher:
             self._drawers -= 1
             self._draws_until += time.monotonic() - began
 
-    async def read(self, free: int, held: Callable[[], Iterable[StreamEntry]]) -> list[StreamEntry]:
-        """Entries for up to `free` jobs, without those that are `held`. Waits a while for the first; only
+    async def read(self, free: int) -> list[StreamEntry]:
+        """Entries for up to `free` jobs, without those of held jobs. Waits a while for the first; only
         briefly while drawing."""
         if self._unclaimed:
             return self._unclaimed[:free]
-        streams = self._link.streams
+        streams = self._redis.streams
         if streams is None:
             return []
         try:
-            entries = await self._find_own(streams, held) or await self._read_new(streams, free)
-        except DRIVE_ERRORS as error:
+            entries = await self._find_own(streams) or await self._read_new(streams, free)
+        except REDIS_ERRORS as error:
             if not is_missing_group(error):
-                self._link.failed(error)
+                self._redis.failed(error)
             return []
         crash_point("jobs.intake.after_read")
         return entries
@@ -148,7 +304,7 @@ class Fetcher:
             taken = await self._claim(entries)
         except Exception:
             self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
-            self.keep(entries)
+            self._keep(entries)
             raise
         if len(taken.claimed) >= self._much:
             self.draw_on()
@@ -157,7 +313,7 @@ class Fetcher:
             self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
         return taken
 
-    def keep(self, entries: Sequence[StreamEntry]) -> None:
+    def _keep(self, entries: Sequence[StreamEntry]) -> None:
         """Keeps entries that were read and not claimed: the next read returns them first."""
         self._unclaimed = list({entry.place: entry for entry in [*self._unclaimed, *entries]}.values())
 
@@ -167,7 +323,7 @@ class Fetcher:
         asked_at = time.monotonic()
         claimed: list[kernel_job.Running] = []
         try:
-            with self.drawing_on():
+            with self._drawing_on():
                 await self._claim_by_turns(limit, claimed)
         except Exception as error:
             self._metrics.claims.labels(status="error", reason="db_error").inc()
@@ -181,13 +337,7 @@ class Fetcher:
             self.draw_on()
         return Fetched([(running, None) for running in claimed], (), (), asked_at)
 
-    def draw_on(self) -> None:
-        """Draw for a short time, and longer while the load stays high."""
-        self.drew = True
-        self._drawn = 0
-        self._draws_until = time.monotonic() + DRAWING_SECONDS
-
-    async def give_back(self, entries: Sequence[StreamEntry]) -> None:
+    async def _give_back(self, entries: Sequence[StreamEntry]) -> None:
         """Gives back entries that were read and never claimed: their jobs are dispatched again, for a worker
         with capacity.
 
@@ -204,14 +354,14 @@ class Fetcher:
 
     async def leave(self) -> None:
         """Stops this consumer's reads. Entries that were delivered to it and never claimed are given back."""
-        streams = self._link.streams
+        streams = self._redis.streams
         if streams is None:
             return
         for stream in self.streams:
             try:
-                await self.give_back(await streams.held_by(self._consumer, stream, "0", OWN_ENTRIES))
-                await streams.depart(stream, self._consumer)
-            except DRIVE_ERRORS as error:
+                await self._give_back(await streams.held_by(self.consumer, stream, "0", OWN_ENTRIES))
+                await streams.depart(stream, self.consumer)
+            except REDIS_ERRORS as error:
                 if not is_missing_group(error):
                     _log.debug("consumer_not_removed", error=str(error))
                     return
@@ -285,7 +435,7 @@ class Fetcher:
     async def _claim_by_priority(self, queue: str, limit: int) -> list[kernel_job.Running]:
         crash_point("jobs.claim_next.before_commit")
         # While Redis answers, a dispatched job has an entry that a worker reads.
-        alone = self._link.streams is None
+        alone = self._redis.streams is None
         claim_cursor = self._claim_cursors[queue]
         answers = await self._database.run(
             kernel_job.claim_by_priority(
@@ -303,20 +453,18 @@ class Fetcher:
         claim_cursor.claimed(claimed)
         return claimed
 
-    async def _find_own(
-        self, streams: Streams, held: Callable[[], Iterable[StreamEntry]]
-    ) -> list[StreamEntry]:
+    async def _find_own(self, streams: Streams) -> list[StreamEntry]:
         """After a loss of Redis, and at the start: finds entries that were delivered to this consumer and
         never received."""
-        if self._losses_seen == self._link.losses:
+        if self._losses_seen == self._redis.losses:
             return []
-        losses = self._link.losses
-        known = {entry.place for entry in held()}
+        losses = self._redis.losses
+        known = {entry.place for entry in self._held.entries}
         own: list[StreamEntry] = []
         for stream in self.streams:
             try:
-                own += await streams.held_by(self._consumer, stream, "0", OWN_ENTRIES)
-            except DRIVE_ERRORS as error:
+                own += await streams.held_by(self.consumer, stream, "0", OWN_ENTRIES)
+            except REDIS_ERRORS as error:
                 if not is_missing_group(error):
                     raise
         self._losses_seen = losses
@@ -324,12 +472,12 @@ class Fetcher:
 
     async def _read_new(self, streams: Streams, free: int) -> list[StreamEntry]:
         parts = dict(zip(self.streams, self._turns.share(free), strict=True))
-        entries = await streams.take(parts, free, self._consumer)
-        draws = self.draws
+        entries = await streams.take(parts, free, self.consumer)
+        draws = self.draws()
         if entries or (draws and not self._is_dry):
             return entries
         block_ms = DRAWING_BLOCK_MS if draws else self._block_ms
-        return await streams.wait(self.streams, self._consumer, max(1, free // len(self.streams)), block_ms)
+        return await streams.wait(self.streams, self.consumer, max(1, free // len(self.streams)), block_ms)
 
     def _count(self, answers: Sequence[kernel_job.ClaimAnswer]) -> None:
         for outcome, many in Counter(answer.outcome for answer in answers).items():
@@ -349,3 +497,88 @@ def _parse(
         elif entry.fields is not None:
             poison.append((entry, INVALID_FIELD if entry.fields.keys() >= FIELDS else MISSING_FIELD))
     return by_id, poison
+
+
+class ClaimCursor:
+    """How far back the claims of one worker look in one queue.
+
+    Every claimed job leaves an entry in the index of pending jobs, which only a vacuum removes, and the
+    oldest come first. A worker that claims thousands of jobs would pass all of these each time. So a claim
+    begins where the worker's last claim did, and periodically scans everything: for jobs that were submitted
+    long ago and committed just now, and for jobs that were put back.
+    """
+
+    def __init__(self) -> None:
+        self._since: list[datetime | None] = [None] * len(PRIORITIES)
+        self._whole_at = -math.inf
+
+    def since(self, now: float) -> Sequence[datetime | None] | None:
+        """Where to begin in each priority; None for a full scan. `now` is from any monotonic clock."""
+        if now - self._whole_at >= WHOLE_SECONDS:
+            self._whole_at = now
+            return None
+        return self._since
+
+    def claimed(self, jobs: Sequence[kernel_job.Running]) -> None:
+        """Records what the last claim returned. After a claim that returned nothing, the next is a full
+        scan."""
+        if not jobs:
+            self._whole_at = -math.inf
+        oldest: dict[int, datetime] = {}
+        for job in jobs:
+            if job.priority not in oldest or job.submitted_at < oldest[job.priority]:
+                oldest[job.priority] = job.submitted_at
+        for priority, moment in oldest.items():
+            self._since[priority] = moment - SLACK
+
+
+class WeightedShare:
+    """Shares places by weight, and remembers between calls which share was short.
+
+    A busy worker asks for one place at a time. Shares that were computed anew each time would always give
+    that place to the heaviest, and starve the others. This is smooth weighted round robin: every place adds
+    to each its weight, and goes to the one with the highest sum, which then pays the total weight.
+
+    >>> turns = WeightedShare([2, 1])
+    >>> [turns.share(1) for _ in range(3)]
+    [[1, 0], [0, 1], [1, 0]]
+    >>> turns.share(30)
+    [20, 10]
+    """
+
+    def __init__(self, weights: Sequence[int]) -> None:
+        assert all(weight > 0 for weight in weights), "a weight of nothing would starve"
+        self._weights = list(weights)
+        self._gathered = [0] * len(weights)
+
+    def share(self, places: int) -> list[int]:
+        """How many of the places each one gets now."""
+        total = sum(self._weights)
+        rounds, rest = divmod(places, total) if total else (0, 0)
+        given = [weight * rounds for weight in self._weights]
+        for _ in range(rest):
+            for index, weight in enumerate(self._weights):
+                self._gathered[index] += weight
+            winner = self._gathered.index(max(self._gathered))
+            self._gathered[winner] -= total
+            given[winner] += 1
+        return given
+
+
+async def _pause(seconds: float, unless: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await unless.wait()
+
+
+async def _unless_set(event: asyncio.Event, work: Coroutine[Any, Any, list[T]]) -> list[T]:
+    """The result of the work, or nothing as soon as the event is set: then the work is cancelled."""
+    working = asyncio.create_task(work)
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else []
+    finally:
+        for task in (working, waiting):
+            task.cancel()
+        await asyncio.wait({working, waiting})

@@ -7,18 +7,19 @@ statement registers the worker as alive, also when it is idle, and records wheth
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import psycopg
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError
-from fencepost.jobs.executor import HeldJob
+from fencepost.jobs.executor import Executor, HeldJob, HeldJobs
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.redis_health import RedisHealth
 from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
@@ -29,21 +30,12 @@ from fencepost.signals import announce
 _log = get_logger(__name__)
 CONNECT_SECONDS = 5
 LONGEST_STEP_SECONDS = 1.0
-CLOSE_SECONDS = 5.0
+STOP_SECONDS = 5.0
 SEEN_SECONDS_MIN = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """The result of one heartbeat: jobs to stop because their lease is lost, or because they were
-    cancelled."""
-
-    lost: Sequence[HeldJob]
-    cancelled: Sequence[HeldJob]
-
-
 class Heartbeat:
-    """Renews the jobs that `held` returns until it is closed. Calls `on_beat` and `alone` from its thread.
+    """Renews the held jobs until it is stopped, and stops those whose lease is lost or that were cancelled.
 
     It beats at least every `interval_seconds`, and three times within the shortest lease: each job has its
     own lease, and one beat may be lost.
@@ -51,55 +43,63 @@ class Heartbeat:
 
     def __init__(
         self,
-        url: str,
+        held: HeldJobs,
+        executor: Executor,
         owner: str,
+        redis: RedisHealth,
         metrics: JobMetrics,
         refresher: EntryRefresher | None,
         *,
-        held: Callable[[], Sequence[HeldJob]],
-        on_beat: Callable[[Beat], None],
-        alone: Callable[[], bool],
+        database_url: str,
         interval_seconds: float,
     ) -> None:
-        self._url = url
+        self._held = held
+        self._executor = executor
         self._owner = owner
+        self._redis = redis
         self._metrics = metrics
         self._refresher = refresher
-        self._held = held
-        self._on_beat = on_beat
-        self._alone = alone
+        self._database_url = database_url
         self._interval_seconds = interval_seconds
-        self._closing = threading.Event()
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = threading.Event()
+        self._beat_at = 0.0
         self._connection: psycopg.Connection | None = None
         self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
-        self._presence = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
+        self._registry = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
         self._seen_at = 0.0
         self._thread = threading.Thread(target=self._run, name="fencepost-heartbeat", daemon=True)
 
     def start(self) -> None:
+        """Call it on the event loop, which the handlers run in."""
+        self._event_loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def close(self) -> None:
-        self._closing.set()
-        self._thread.join(CLOSE_SECONDS)
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join, STOP_SECONDS)
+
+    def tick(self) -> None:
+        """Beat if it is time, in the heartbeat's thread."""
+        held = [active for active in self._held.all() if not active.lost]
+        if time.monotonic() - self._beat_at < self._pace(held):
+            return
+        self._beat_at = time.monotonic()
+        try:
+            self._beat(held)
+        except Exception as error:
+            # The thread continues after any error: all leases of this worker depend on it.
+            self._metrics.loop_errors.labels(loop="heartbeat").inc()
+            _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
+        announce("heartbeat.beat")
 
     def _run(self) -> None:
         # Often enough to see a job with a short lease soon, however rare the renewals are.
         step_seconds = min(self._interval_seconds, LONGEST_STEP_SECONDS)
-        last = time.monotonic()
+        self._beat_at = time.monotonic()
         self._be_seen()
-        while not self._closing.wait(step_seconds):
-            held = [active for active in self._held() if not active.lost]
-            if time.monotonic() - last < self._pace(held):
-                continue
-            last = time.monotonic()
-            try:
-                self._beat(held)
-            except Exception as error:
-                # The thread continues after any error: all leases of this worker depend on it.
-                self._metrics.loop_errors.labels(loop="heartbeat").inc()
-                _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
-            announce("heartbeat.beat")
+        while not self._stopping.wait(step_seconds):
+            self.tick()
         self._leave()
         if self._refresher is not None:
             self._refresher.close()
@@ -123,9 +123,19 @@ class Heartbeat:
         by_id = {active.running.job_id: active for active in held}
         lost, cancelled, renewed = self._judge(by_id, answers, began)
         if lost or cancelled:
-            self._on_beat(Beat(lost, cancelled))
+            assert self._event_loop is not None, "the thread is started by start"
+            with suppress(RuntimeError):  # The loop may be closed by now.
+                self._event_loop.call_soon_threadsafe(self._end, lost, cancelled)
         self._refresh(renewed)
         self._be_seen()
+
+    def _end(self, lost: Sequence[HeldJob], cancelled: Sequence[HeldJob]) -> None:
+        """On the event loop: a job may have ended since the database answered."""
+        self._executor.lose(active for active in lost if not active.ended)
+        for active in cancelled:
+            if not active.cancelled:
+                active.cancelled = True
+                self._executor.cancel(active)
 
     def _be_seen(self) -> None:
         """Registers the worker once per interval, however short the leases of the jobs are: nothing depends
@@ -135,7 +145,7 @@ class Heartbeat:
             return
         self._seen_at = now
         try:
-            self._presence.keep(self._connected(), alone=self._alone())
+            self._registry.keep(self._connected(), alone=self._redis.streams is None)
         except Exception as error:
             # A failure affects only the list of workers.
             _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")
@@ -143,13 +153,13 @@ class Heartbeat:
     def _leave(self) -> None:
         if self._connection is not None:
             with suppress(psycopg.Error, FencepostError):
-                self._presence.leave(self._connection)
+                self._registry.leave(self._connection)
             self._connection.close()
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(
-                self._url,
+                self._database_url,
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
                 application_name="fencepost-heartbeat",
@@ -207,3 +217,18 @@ class Heartbeat:
             self._refresher.refresh(active.entry for active in renewed if active.entry is not None)
         except Exception as error:
             _log.debug("entries_not_refreshed", error=str(error))
+
+
+class LeaseWatch:
+    """Stops jobs whose lease has ended by the local clock: a database that does not answer cannot report
+    it."""
+
+    def __init__(self, held: HeldJobs, executor: Executor, *, heartbeat_seconds: float) -> None:
+        self._held = held
+        self._executor = executor
+        self._interval_seconds = min(1.0, heartbeat_seconds / 2)
+
+    async def tick(self) -> float:
+        now = time.monotonic()
+        self._executor.lose([a for a in self._held.all() if a.deadline <= now and not a.ended])
+        return self._interval_seconds

@@ -6,18 +6,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import psycopg
 
 from fencepost.crashpoints import crash_point
-from fencepost.jobs.fetcher import Fetched
+from fencepost.jobs.fetcher import Fetcher
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import RECLAIM_DECISIONS
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import CallRunner
+from fencepost.kernel.eviction import evict_job
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamEntry, Streams, is_missing_group
 from fencepost.signals import announce
@@ -34,36 +35,31 @@ class Reclaimer:
 
     def __init__(
         self,
-        streams: Sequence[str],
+        fetcher: Fetcher,
         database: CallRunner,
-        link: RedisHealth,
-        consumer: str,
+        redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
         *,
+        database_url: str,
         longest_lease_seconds: float,
-        evict: Callable[[int], Awaitable[None]],
-        accept: Callable[[Sequence[StreamEntry]], Awaitable[Fetched | None]],
-        free: Callable[[], int],
     ) -> None:
+        self._fetcher = fetcher
         self._database = database
-        self._link = link
-        self._consumer = consumer
+        self._redis = redis
         self._metrics = metrics
         self._settings = settings
-        self._evict = evict
-        self._accept = accept
-        self._free = free
+        self._database_url = database_url
         # An entry of a job whose lease may still be valid must not be taken from its consumer.
         self._min_idle_ms = round((longest_lease_seconds + settings.reclaim_grace_seconds) * 1000)
         # Kept between ticks: starting at 0-0 each time would rescan a long list and never reach its end.
-        self._cursors = dict.fromkeys(streams, START)
+        self._cursors = dict.fromkeys(fetcher.streams, START)
 
     async def tick(self) -> float:
         began = time.monotonic()
         with self._metrics.reclaim_inflight.track_inprogress():
             await self._put_back()
-            streams = self._link.streams
+            streams = self._redis.streams
             if streams is not None:
                 await self._take_idle(streams)
             await self._evict_blockers()
@@ -86,17 +82,17 @@ class Reclaimer:
 
     async def _take_idle(self, streams: Streams) -> None:
         for stream in self._cursors:
-            count = min(self._settings.reclaim_count, self._free())
+            count = min(self._settings.reclaim_count, self._fetcher.free)
             if count <= 0:
                 return
             try:
                 cursor, entries = await streams.claim_idle(
-                    stream, self._consumer, self._min_idle_ms, self._cursors[stream], count
+                    stream, self._fetcher.consumer, self._min_idle_ms, self._cursors[stream], count
                 )
-            except DRIVE_ERRORS as error:
+            except REDIS_ERRORS as error:
                 if is_missing_group(error):
                     continue
-                self._link.failed(error)
+                self._redis.failed(error)
                 return
             crash_point("jobs.reclaim.after_take")
             self._cursors[stream] = cursor
@@ -105,7 +101,7 @@ class Reclaimer:
 
     async def _decide(self, entries: Sequence[StreamEntry]) -> None:
         try:
-            taken = await self._accept(entries)
+            taken = await self._fetcher.accept(entries)
         except psycopg.Error:
             # They stay pending, now for this consumer, and the fetcher claims them again.
             self._metrics.reclaims.labels(status="error", reason="db_error").inc(len(entries))
@@ -128,3 +124,6 @@ class Reclaimer:
                 self._metrics.reclaims.labels(status="evicted", reason="worker_lost").inc()
             else:
                 _log.warning("not_evicted", error=str(outcome))
+
+    async def _evict(self, job_id: int) -> None:
+        await evict_job(self._database_url, job_id, self._settings.reclaim_grace_seconds)

@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 PROBE_SECONDS = 1.0
 LONGEST_PROBE_SECONDS = 30.0
 STEADY_SECONDS = 10.0
-DRIVE_ERRORS = (RedisError, OSError)
+REDIS_ERRORS = (RedisError, OSError)
 """Errors that mean Redis is unavailable. redis-py wraps most socket errors, but not all."""
 
 
@@ -35,6 +35,7 @@ class RedisHealth:
         self, url: str | None, metrics: JobMetrics, settings: JobSettings, *, reply_seconds: float
     ) -> None:
         self._metrics = metrics
+        self.reply_seconds = reply_seconds
         self._key = settings.stream_key
         self.has_payloads = not settings.outbox_enabled
         self._on_change: list[Callable[[], None]] = []
@@ -60,7 +61,7 @@ class RedisHealth:
             return 3600
         try:
             await self._streams.probe(self._key)
-        except DRIVE_ERRORS as error:
+        except REDIS_ERRORS as error:
             self.failed(error)
         else:
             self._set(up=True, why="it answers")

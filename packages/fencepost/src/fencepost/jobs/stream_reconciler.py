@@ -15,7 +15,7 @@ from typing import LiteralString
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
@@ -40,28 +40,28 @@ class StreamReconciler:
         self,
         queues: Sequence[str],
         database: AsyncDatabase,
-        link: RedisHealth,
+        redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
     ) -> None:
         self._queues = queues
         self._database = database
-        self._link = link
+        self._redis = redis
         self._metrics = metrics
         self._settings = settings
         self._added: dict[str, tuple[int, float]] = {}
 
     async def tick(self) -> float:
         await self._count()
-        streams = self._link.streams
+        streams = self._redis.streams
         if streams is not None:
             try:
                 for queue in self._queues:
                     for priority in range(len(PRIORITIES)):
                         await self._sweep(streams, queue, priority)
-            except DRIVE_ERRORS as error:
-                self._link.failed(error)
-        if self._link.streams is None:
+            except REDIS_ERRORS as error:
+                self._redis.failed(error)
+        if self._redis.streams is None:
             self._forget_measures()
         await self._prune()
         announce("jobs.swept")

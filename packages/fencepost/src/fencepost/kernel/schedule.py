@@ -18,7 +18,7 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
-from fencepost.kernel.job.waiting import Submission
+from fencepost.kernel.job import Submission
 
 Missed = Literal["once", "all", "skip"]
 

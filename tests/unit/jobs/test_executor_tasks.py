@@ -9,12 +9,10 @@ from itertools import pairwise
 import pytest
 
 from fencepost.crashpoints import PlannedCrash
-from fencepost.jobs.executor import HeldJob, Lost, Outcome
+from fencepost.jobs.executor import AT_ONCE, Executor, HeldJob, Lost, Outcome, ThreadPool
 from fencepost.jobs.job import Job
-from fencepost.jobs.task_runner import AT_ONCE, TaskRunner
-from fencepost.jobs.thread_pool import ThreadPool
 from fencepost.kernel.job import Finish, Leave
-from tests.unit.jobs.fakes import handler_of, held
+from tests.unit.jobs.fakes import handler_of, held, held_jobs
 
 RELEASED = Leave(7, 1, "release", None, 0.0)
 Handed = list[tuple[HeldJob, Outcome]]
@@ -32,13 +30,15 @@ async def crashing(job: Job) -> None:
 
 
 @asynccontextmanager
-async def runner() -> AsyncGenerator[tuple[TaskRunner, Handed]]:
-    threads = ThreadPool(lambda: None)
-    handed: Handed = []
+async def executor() -> AsyncGenerator[tuple[Executor, Handed]]:
+    held, handed = held_jobs(), Handed()
+    starting = Executor(
+        held, ThreadPool(held.room.set), None, lambda active, outcome: handed.append((active, outcome))
+    )
     try:
-        yield TaskRunner(threads, None, lambda active, outcome: handed.append((active, outcome))), handed
+        yield starting, handed
     finally:
-        threads.close()
+        starting.close()
 
 
 async def ended(active: HeldJob) -> None:
@@ -48,7 +48,7 @@ async def ended(active: HeldJob) -> None:
 
 async def test_what_came_of_it_is_handed_on() -> None:
     active = held()
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(passing))])
         await ended(active)
     assert handed == [(active, Finish(7, 1, "ok", None))]
@@ -64,7 +64,7 @@ async def test_one_that_is_cancelled_is_handed_on_once_begun_or_not(
     """None of a task's code runs if it has not begun: without an outcome the job would be held for ever."""
     active = held()
     active.lost = lost
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(function))])
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_one_that_is_cancelled_is_handed_on_once_begun_or_not(
 async def test_one_that_was_stopped_before_its_start_does_not_begin() -> None:
     active = held()
     active.job.stop()
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(passing))])
         await ended(active)
     assert handed == [(active, RELEASED)]
@@ -86,7 +86,7 @@ async def test_one_that_was_stopped_before_its_start_does_not_begin() -> None:
 
 async def test_an_execution_that_breaks_leaves_its_job_to_the_lease() -> None:
     active = held()
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(crashing))])
         await ended(active)
     assert handed == [(active, Lost())]
@@ -103,7 +103,7 @@ async def test_handlers_that_end_at_once_share_a_task_and_those_that_wait_do_not
             await asyncio.sleep(0)
 
     claimed = [held(job_id) for job_id in range(20)]
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(noting)) for active in claimed])
         await asyncio.gather(*map(ended, claimed))
     assert len(handed) == 20
@@ -120,7 +120,7 @@ async def test_a_task_whose_handler_has_waited_takes_no_other_when_it_goes_on() 
         tasks.append(asyncio.current_task())
         await going_on.wait()
 
-    async with runner() as (running, _handed):
+    async with executor() as (running, _handed):
         first, second = held(1), held(2)
         running.start([(first, handler_of(noting))])
         while not tasks:  # noqa: ASYNC110 - The same.
@@ -141,7 +141,7 @@ async def test_what_one_handler_leaves_in_its_context_no_other_sees() -> None:
         colour.set(f"of {job.id}")
 
     claimed = [held(job_id) for job_id in range(5)]
-    async with runner() as (running, _handed):
+    async with executor() as (running, _handed):
         running.start([(active, handler_of(painting)) for active in claimed])
         await asyncio.gather(*map(ended, claimed))
     assert seen == ["none"] * 5
@@ -157,7 +157,7 @@ async def test_a_handler_that_cancels_its_own_task_ends_no_other() -> None:
             await asyncio.sleep(0)
 
     claimed = [held(job_id) for job_id in range(3)]
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(leaving)) for active in claimed])
         await asyncio.gather(*map(ended, claimed))
     assert [outcome for _, outcome in handed] == [Finish(n, 1, "ok", None) for n in range(3)]
@@ -166,7 +166,7 @@ async def test_a_handler_that_cancels_its_own_task_ends_no_other() -> None:
 async def test_to_cancel_one_that_has_ended_stops_nobody_in_its_task() -> None:
     first, second = held(1), held(2)
 
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
 
         async def one_by_one(job: Job) -> None:
             if job.id == 2:
@@ -181,7 +181,7 @@ async def test_to_cancel_one_that_has_ended_stops_nobody_in_its_task() -> None:
 
 async def test_one_that_breaks_leaves_the_others_to_another_task() -> None:
     claimed = [held(1), held(2), held(3)]
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         handlers = [handler_of(crashing), handler_of(passing), handler_of(passing)]
         running.start(zip(claimed, handlers, strict=True))
         await asyncio.gather(*map(ended, claimed))
@@ -198,9 +198,9 @@ async def test_so_many_that_they_would_keep_the_loop_are_begun_in_turns() -> Non
 
     claimed = [held(job_id) for job_id in range(AT_ONCE * 2 + 1)]
     seen: list[int] = []
-    async with runner() as (running, handed):
+    async with executor() as (running, handed):
         running.start([(active, handler_of(counting)) for active in claimed])
-        while running.is_starting or len(handed) < len(claimed):
+        while len(handed) < len(claimed):
             await asyncio.sleep(0)
             seen.append(len(began))
     assert began == [active.running.job_id for active in claimed]

@@ -1,0 +1,647 @@
+"""Jobs, as calls: submitted in the caller's transaction, claimed under a new attempt, finished once.
+
+The table at the head of `functions/job.sql` is the state machine. The calls stand in the order of a job's
+life: waiting (`submit` to `seconds_until_due`), running (`claim` to `blocked`, fenced by the attempt), and
+those of an operator, who holds no attempt: the state that the operator saw guards the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from fencepost.errors import InvalidInput
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    Row,
+    column,
+    document,
+    duration,
+    each,
+    nothing,
+    one,
+    optional_document,
+    optional_duration,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
+
+PRIORITY_COUNT = 4
+TRIES_MAX = 1000
+LEASE_SECONDS_MAX = 86_400.0
+
+
+class Submitted(NamedTuple):
+    """The job of a submission. Not `created` when a live job holds the unique key already."""
+
+    job_id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatchable:
+    """A pending job that is locked for dispatch. Its payload stays where the truth is."""
+
+    job_id: int
+    attempt: int
+    dispatches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A dispatched job and where its entry lies."""
+
+    job_id: int
+    dispatched_at: datetime
+    entry_id: str
+    incarnation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions:
+    """How a job waits and is claimed. What differs between the jobs of a handler is in `Submission`."""
+
+    priority: int = 1
+    run_at: datetime | None = None
+    delay_seconds: float | None = None
+    """From now, on the database's clock."""
+    tries: int = 5
+    lease_seconds: float = 60
+    concurrency_limit: int = 1
+
+    def __post_init__(self) -> None:
+        if self.priority not in range(PRIORITY_COUNT):
+            raise InvalidInput(
+                f"priority is {self.priority!r}; it must lie between 0 and 3.", field="priority"
+            )
+        _check_number("tries", self.tries, TRIES_MAX)
+        _check_number("concurrency_limit", self.concurrency_limit, None)
+        if not 0 < self.lease_seconds <= LEASE_SECONDS_MAX:
+            raise InvalidInput(
+                f"lease is {self.lease_seconds:g} s; it must be longer than 0 s and at most a day.",
+                field="lease",
+            )
+        if self.run_at is not None and self.delay_seconds is not None:
+            raise InvalidInput("run_at and delay both say when; give one.", field="run_at")
+        if self.run_at is not None and self.run_at.tzinfo is None:
+            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
+
+
+def _check_number(option: str, value: int, most: int | None) -> None:
+    # bool is an int to Python, and no count to a person.
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        bound = "at least 1" if most is None else f"a whole number between 1 and {most}"
+        raise InvalidInput(f"{option} is {value!r}; it must be {bound}.", field=option)
+
+
+DEFAULTS = SubmitOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One job. Nothing is sent until its `call` is sent."""
+
+    queue: str
+    kind: str
+    payload: Json
+    options: SubmitOptions = DEFAULTS
+    unique_key: str | None = None
+    concurrency_key: str | None = None
+    headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def concurrency_limit(self) -> int | None:
+        return None if self.concurrency_key is None else self.options.concurrency_limit
+
+    def call(self) -> Call[Submitted]:
+        return submit(
+            self.queue,
+            self.kind,
+            self.payload,
+            self.options,
+            unique_key=self.unique_key,
+            concurrency_key=self.concurrency_key,
+            headers=self.headers,
+        )
+
+
+def submit(
+    queue: str,
+    kind: str,
+    payload: Json,
+    options: SubmitOptions = DEFAULTS,
+    *,
+    unique_key: str | None = None,
+    concurrency_key: str | None = None,
+    headers: Mapping[str, Json] | None = None,
+) -> Call[Submitted]:
+    """Submit one job: the job and its waiting row, or neither."""
+    return Call(
+        "select job_id, created from fencepost.job_submit(%s::text, %s::text, %s::jsonb, %s::integer,"
+        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval, %s::text,"
+        " %s::text, %s::integer, %s::jsonb)",
+        (
+            text("queue", queue),
+            text("kind", kind),
+            document("payload", payload),
+            options.priority,
+            options.run_at,
+            optional_duration("delay", options.delay_seconds),
+            options.tries,
+            duration("lease", options.lease_seconds),
+            optional_text("unique_key", unique_key),
+            optional_text("concurrency_key", concurrency_key),
+            None if concurrency_key is None else options.concurrency_limit,
+            document("headers", dict(headers or {})),
+        ),
+        one(Submitted),
+    )
+
+
+def submit_many(
+    queue: str,
+    kind: str,
+    payloads: Sequence[Json],
+    options: SubmitOptions = DEFAULTS,
+    *,
+    unique_keys: Sequence[str | None] | None = None,
+    concurrency_keys: Sequence[str | None] | None = None,
+    headers: Sequence[Mapping[str, Json]] | None = None,
+) -> Call[list[Submitted]]:
+    """Submit many jobs of one kind with one statement; answers in the order of the payloads."""
+    return Call(
+        "select job_id, created from fencepost.job_submit_many(%s::text, %s::text, %s::jsonb[], %s::integer,"
+        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval,"
+        " %s::text[], %s::text[], %s::integer, %s::jsonb[])",
+        (
+            text("queue", queue),
+            text("kind", kind),
+            [document("payload", payload) for payload in payloads],
+            options.priority,
+            options.run_at,
+            optional_duration("delay", options.delay_seconds),
+            options.tries,
+            duration("lease", options.lease_seconds),
+            None if unique_keys is None else [optional_text("unique_key", k) for k in unique_keys],
+            None
+            if concurrency_keys is None
+            else [optional_text("concurrency_key", k) for k in concurrency_keys],
+            None if concurrency_keys is None else options.concurrency_limit,
+            None if headers is None else [document("headers", dict(h)) for h in headers],
+        ),
+        each(Submitted),
+    )
+
+
+def dispatch(
+    queue: str, priority: int, limit: int, *, patience_seconds: float = 30
+) -> Call[list[Dispatchable]]:
+    """The due jobs of a priority, locked for this transaction, in which their entries are recorded."""
+    return Call(
+        "select job_id, attempt, dispatches"
+        " from fencepost.job_dispatch(%s::text, %s::integer, %s::integer, %s::interval)",
+        (text("queue", queue), priority, limit, duration("patience", patience_seconds)),
+        each(Dispatchable),
+    )
+
+
+def dispatch_by_priority(
+    queue: str, limit: int, *, patience_seconds: float = 30
+) -> Call[dict[int, list[int]]]:
+    """The due jobs of every priority that has some, at most `limit` of each, locked as by `dispatch`."""
+    return Call(
+        "select priority, job_id"
+        " from fencepost.job_dispatch_by_priority(%s::text, %s::integer, %s::interval)",
+        (text("queue", queue), limit, duration("patience", patience_seconds)),
+        _by_priority,
+    )
+
+
+def dispatched(job_ids: Sequence[int], entry_ids: Sequence[str], incarnation: str) -> Call[int]:
+    """Record where the entries lie, and in which life of Redis."""
+    return Call(
+        "select fencepost.job_dispatched(%s::bigint[], %s::text[], %s::text)",
+        (list(job_ids), list(entry_ids), text("incarnation", incarnation)),
+        scalar,
+    )
+
+
+def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) -> Call[int]:
+    """The entries could not be written: count the attempt and keep its error; pending for the delay."""
+    return Call(
+        "select fencepost.job_dispatch_failed(%s::bigint[], %s::text, %s::interval)",
+        (list(job_ids), text("error", error), duration("delay", delay_seconds)),
+        scalar,
+    )
+
+
+def driven(
+    queue: str, priority: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
+) -> Call[list[Driven]]:
+    """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
+    return Call(
+        "select job_id, dispatched_at, entry_id, incarnation from fencepost.job_driven"
+        "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
+        (
+            text("queue", queue),
+            priority,
+            duration("age", age_seconds),
+            after and after.dispatched_at,
+            after and after.job_id,
+            limit,
+        ),
+        each(Driven),
+    )
+
+
+def recall(job_ids: Sequence[int], entry_ids: Sequence[str]) -> Call[int]:
+    """Drive jobs again whose entries are lost; guarded by the entry that was judged lost."""
+    return Call(
+        "select fencepost.job_recall(%s::bigint[], %s::text[])", (list(job_ids), list(entry_ids)), scalar
+    )
+
+
+def next_due(queue: str) -> Call[datetime | None]:
+    """When the next pending job of the queue is due: how long a loop may sleep."""
+    return Call("select fencepost.job_next_due(%s::text)", (text("queue", queue),), scalar)
+
+
+def seconds_until_due(queue: str) -> Call[float | None]:
+    """`next_due` by the database's clock: the machine of the loop may have another opinion of the time."""
+    return Call(
+        "select extract(epoch from fencepost.job_next_due(%s::text) - fencepost.clock())::double precision",
+        (text("queue", queue),),
+        scalar,
+    )
+
+
+class Running(NamedTuple):
+    """A claimed job. `attempt` is the fence: it goes with every write of its owner.
+
+    A tuple, as all answers that come by the hundred: a frozen dataclass takes five times as long to make.
+    """
+
+    job_id: int
+    attempt: int
+    tries: int
+    queue: str
+    priority: int
+    kind: str
+    payload: Json
+    headers: Mapping[str, Json]
+    lease_seconds: float
+    expires_at: datetime
+    submitted_at: datetime
+
+
+class ClaimAnswer(NamedTuple):
+    """The answer for one of many: claimed (`running` is set), deferred, or refused with a reason."""
+
+    job_id: int
+    outcome: Literal["claimed", "deferred", "refused"]
+    refusal: str | None
+    running: Running | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    job_id: int
+    expires_at: datetime | None
+    cancel_requested: bool
+    refusal: str | None
+
+
+class Finish(NamedTuple):
+    """What a finished job leaves: its final status and a small result."""
+
+    job_id: int
+    attempt: int
+    final_status: str = "ok"
+    result: Json = None
+
+
+class Unfinished(NamedTuple):
+    """One of many that was not finished, and why."""
+
+    job_id: int
+    refusal: str
+
+
+Leaving = Literal["release", "retry", "bury"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """How a running job leaves its owner without being finished."""
+
+    job_id: int
+    attempt: int
+    how: Leaving
+    error: str | None = None
+    delay_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    job_id: int
+    state: str | None
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    job_id: int
+    attempt: int
+    owner: str
+    state: str
+
+
+def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Call[Running]:
+    """Claim one job under a new attempt."""
+    return Call(
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at,"
+        " submitted_at from fencepost.job_claim(%s::bigint, %s::text, %s::interval)",
+        (job_id, text("owner", owner), optional_duration("lease", lease_seconds)),
+        _claimed,
+    )
+
+
+def claim_many(
+    job_ids: Sequence[int], owner: str, *, lease_seconds: float | None = None
+) -> Call[list[ClaimAnswer]]:
+    """Claim many; answers for each."""
+    return Call(
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at,"
+        " submitted_at, outcome, refusal"
+        " from fencepost.job_claim_many(%s::bigint[], %s::text, %s::interval)",
+        (list(job_ids), text("owner", owner), optional_duration("lease", lease_seconds)),
+        _claim_answers,
+    )
+
+
+def claim_next(
+    queue: str,
+    priority: int,
+    owner: str,
+    limit: int,
+    *,
+    lease_seconds: float | None = None,
+    dispatched: bool = False,
+) -> Call[list[ClaimAnswer]]:
+    """Claim the due jobs of a priority straight from PostgreSQL; with `dispatched` also those in Redis."""
+    return Call(
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at,"
+        " submitted_at, outcome, refusal from fencepost.job_claim_next"
+        "(%s::text, %s::integer, %s::text, %s::integer, %s::interval, %s::boolean)",
+        (
+            text("queue", queue),
+            priority,
+            text("owner", owner),
+            limit,
+            optional_duration("lease", lease_seconds),
+            dispatched,
+        ),
+        _claim_answers,
+    )
+
+
+def claim_by_priority(
+    queue: str,
+    owner: str,
+    limit: int,
+    *,
+    lease_seconds: float | None = None,
+    dispatched: bool = False,
+    turn: int | None = None,
+    since: Sequence[datetime | None] | None = None,
+) -> Call[list[ClaimAnswer]]:
+    """The same for all priorities of a queue, which share the places. A caller that counts turns leaves out
+    no priority for long. `since` limits each priority to jobs that were due since that moment."""
+    return Call(
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at,"
+        " submitted_at, outcome, refusal from fencepost.job_claim_by_priority"
+        "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint, %s::timestamptz[])",
+        (
+            text("queue", queue),
+            text("owner", owner),
+            limit,
+            optional_duration("lease", lease_seconds),
+            dispatched,
+            turn,
+            None if since is None else list(since),
+        ),
+        _claim_answers,
+    )
+
+
+def renew(job_id: int, attempt: int, owner: str) -> Call[Renewed]:
+    return Call(
+        "select %s::bigint, expires_at, cancel_requested, null"
+        " from fencepost.job_renew(%s::bigint, %s::bigint, %s::text)",
+        (job_id, job_id, attempt, text("owner", owner)),
+        one(Renewed),
+    )
+
+
+def renew_many(job_ids: Sequence[int], attempts: Sequence[int], owner: str) -> Call[list[Renewed]]:
+    """Renew all jobs of one owner with one statement; in_flight means locked at this moment, not lost."""
+    return Call(
+        "select job_id, expires_at, cancel_requested, refusal"
+        " from fencepost.job_renew_many(%s::bigint[], %s::bigint[], %s::text)",
+        (list(job_ids), list(attempts), text("owner", owner)),
+        each(Renewed),
+    )
+
+
+def progress(job_id: int, attempt: int, owner: str, value: Json) -> Call[None]:
+    return Call(
+        "select fencepost.job_progress(%s::bigint, %s::bigint, %s::text, %s::jsonb)",
+        (job_id, attempt, text("owner", owner), document("progress", value)),
+        nothing,
+    )
+
+
+def fence(job_id: int, attempt: int, owner: str) -> Call[None]:
+    """From here to the end of the transaction no other owner can take the job over."""
+    return Call(
+        "select fencepost.job_fence(%s::bigint, %s::bigint, %s::text)",
+        (job_id, attempt, text("owner", owner)),
+        nothing,
+    )
+
+
+def finish(done: Finish, owner: str) -> Call[None]:
+    """The one finishing write."""
+    return Call(
+        "select fencepost.job_finish(%s::bigint, %s::bigint, %s::text, %s::text, %s::jsonb)",
+        (
+            done.job_id,
+            done.attempt,
+            text("owner", owner),
+            text("final_status", done.final_status),
+            optional_document("result", done.result),
+        ),
+        nothing,
+    )
+
+
+def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
+    """Finish many with one statement and one commit; answers those that were refused. All others are done."""
+    # Most end well and leave nothing, which need not be said of each.
+    is_plain = all(d.final_status == "ok" and d.result is None for d in done)
+    return Call(
+        "select job_id, refusal from fencepost.job_finish_many"
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[]) where refusal is not null",
+        (
+            [d.job_id for d in done],
+            [d.attempt for d in done],
+            text("owner", owner),
+            None if is_plain else [text("final_status", d.final_status) for d in done],
+            None if is_plain else [optional_document("result", d.result) for d in done],
+        ),
+        each(Unfinished),
+    )
+
+
+def release(job_id: int, attempt: int, owner: str, *, delay_seconds: float | None = None) -> Call[str]:
+    """Give it back unfinished: the try is not counted. Answers its state now."""
+    return Call(
+        "select fencepost.job_release(%s::bigint, %s::bigint, %s::text, %s::interval)",
+        (job_id, attempt, text("owner", owner), optional_duration("delay", delay_seconds)),
+        scalar,
+    )
+
+
+def retry(job_id: int, attempt: int, owner: str, error: str, delay_seconds: float) -> Call[str]:
+    """It failed: wait and try again, or dead when no tries are left. Answers its state now."""
+    return Call(
+        "select fencepost.job_retry(%s::bigint, %s::bigint, %s::text, %s::text, %s::interval)",
+        (job_id, attempt, text("owner", owner), text("error", error), duration("delay", delay_seconds)),
+        scalar,
+    )
+
+
+def bury(job_id: int, attempt: int, owner: str, error: str) -> Call[str]:
+    """It cannot succeed: dead at once. Answers its state now."""
+    return Call(
+        "select fencepost.job_bury(%s::bigint, %s::bigint, %s::text, %s::text)",
+        (job_id, attempt, text("owner", owner), text("error", error)),
+        scalar,
+    )
+
+
+def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
+    """Release, retry or bury many, each in its own way; answers for each."""
+    return Call(
+        "select job_id, state, refusal from fencepost.job_leave_many"
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[])",
+        (
+            [leave.job_id for leave in leaves],
+            [leave.attempt for leave in leaves],
+            text("owner", owner),
+            [leave.how for leave in leaves],
+            [optional_text("error", leave.error) for leave in leaves],
+            [optional_duration("delay", leave.delay_seconds) for leave in leaves],
+        ),
+        each(Left),
+    )
+
+
+def reclaim(limit: int, *, grace_seconds: float = 0) -> Call[list[Reclaimed]]:
+    """Put back what has been expired for the grace."""
+    return Call(
+        "select job_id, attempt, owner, state from fencepost.job_reclaim(%s::integer, %s::interval)",
+        (limit, duration("grace", grace_seconds)),
+        each(Reclaimed),
+    )
+
+
+def blocked(limit: int, *, grace_seconds: float = 0) -> Call[list[int]]:
+    """Expired jobs whose old owner still has a fenced transaction open."""
+    return Call(
+        "select * from fencepost.job_blocked(%s::integer, %s::interval)",
+        (limit, duration("grace", grace_seconds)),
+        column,
+    )
+
+
+def cancel(job_id: int, actor: str, *, expected: str | None = None) -> Call[str]:
+    """Answers cancelled, or requested for a job that runs."""
+    return Call(
+        "select fencepost.job_cancel(%s::bigint, %s::text, %s::text)",
+        (job_id, text("actor", actor), optional_text("expected", expected)),
+        scalar,
+    )
+
+
+def replay(job_id: int, actor: str, *, expected: Literal["dead", "cancelled"] = "dead") -> Call[None]:
+    return Call(
+        "select fencepost.job_replay(%s::bigint, %s::text, %s::text)",
+        (job_id, text("actor", actor), expected),
+        nothing,
+    )
+
+
+def discard(job_id: int, actor: str) -> Call[None]:
+    return Call("select fencepost.job_discard(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
+
+
+def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
+    return Call(
+        "select fencepost.job_prune(%s::interval, %s::integer, %s::boolean)",
+        (duration("keep", keep_seconds), limit, dead),
+        scalar,
+    )
+
+
+def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for priority, job_id in rows:
+        found.setdefault(priority, []).append(job_id)
+    return found
+
+
+def _claimed(rows: Sequence[Row]) -> Running:
+    [answer] = _claim_answers([(*rows[0], "claimed", None)])
+    assert answer.running is not None, "it was claimed"
+    return answer.running
+
+
+def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
+    """By place, and without a call for each: claims come by the hundred."""
+    answers: list[ClaimAnswer] = []
+    for (
+        job_id,
+        attempt,
+        tries,
+        queue,
+        priority,
+        kind,
+        payload,
+        headers,
+        lease,
+        until,
+        since,
+        how,
+        why,
+    ) in rows:
+        running = None
+        if how == "claimed":
+            # Many have no arguments, most no headers, and reading none costs as much as reading some.
+            given: Json = {} if payload == "{}" else parsed(payload)
+            named: Mapping[str, Json] = {} if headers == "{}" else parsed(headers)
+            seconds = lease.total_seconds()
+            running = Running._make(
+                (job_id, attempt, tries, queue, priority, kind, given, named, seconds, until, since)
+            )
+        answers.append(ClaimAnswer._make((job_id, how, why, running)))
+    return answers
