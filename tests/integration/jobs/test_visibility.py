@@ -47,7 +47,7 @@ async def test_every_promised_metric_is_there_and_none_carries_an_id(harness: Jo
     async with harness.fp.transaction() as tx:
         jobs = [(await handler.submit(tx)).job_id for handler in (good, bad) for _ in range(700)]
     async with harness.working(quick(concurrency=200)):
-        await harness.until_all_ended(within=60)
+        await harness.until_all_ended(within=240)
         await harness.until(
             "the window is estimated",
             lambda: "job_stream_retention_window_seconds" in {name for name, _ in harness.samples()},
