@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from prometheus_client import Counter
 
 from fencepost.client import KernelClient
+from fencepost.http_client import HttpClient
 from fencepost.listener import Listener
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
-from fencepost.outbox.http_client import HttpClient
 from fencepost.outbox.relay import Relay
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.outbox.webhook import Webhook
