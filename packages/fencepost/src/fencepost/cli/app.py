@@ -17,6 +17,7 @@ from fencepost.cli import doctor, explain, flows, jobs, migrate, recover, status
 from fencepost.cli.exit_codes import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 from fencepost.errors import SettingsError
+from fencepost.extras import missing_extra
 from fencepost.plugin import Plugin, broken_plugins, load, plugins
 
 app = typer.Typer(
@@ -102,6 +103,9 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
+        if isinstance(error, ImportError) and (needed := missing_extra(error)):
+            remark(f"fencepost: {needed}")
+            return ExitCode.PROBLEM
         code = exit_code_for(error)
         if code is not None:
             remark(f"fencepost: {error}")

@@ -19,14 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from prometheus_client import Counter
-
 from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
 from fencepost.kernel import notify
 from fencepost.listener import Listener
 from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
+from fencepost.metrics import Counter
 from fencepost.outbox.delivery import CallRunner, Destination, MessageSource, TakenMessage
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from prometheus_client import Counter
-
 from fencepost.client import KernelClient
 from fencepost.http_client import HttpClient
 from fencepost.listener import Listener
+from fencepost.metrics import Counter
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
 from fencepost.outbox.relay import Relay
