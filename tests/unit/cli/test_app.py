@@ -137,7 +137,7 @@ def test_a_command_of_a_distribution_that_is_not_installed_says_which_one_brings
 def test_a_command_loads_no_other_command() -> None:
     probe = (
         "import sys; from fencepost.cli.app import run; run(['status', '--help']); "
-        "sys.exit(' '.join(name for name in sys.modules if 'commands' in name or name == 'fencepost.cli.up') or 0)"
+        "sys.exit(' '.join(m for m in sys.modules if 'commands' in m or m == 'fencepost.cli.up') or 0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60
