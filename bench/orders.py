@@ -43,7 +43,7 @@ WHOLE = OrdersLength(rounds=3, orders=10_000, paced=500, histories=(10_000, 1_00
 
 def run(*, quick: bool) -> Report:
     length = QUICK if quick else WHOLE
-    with migrated_database() as database, _broker() as broker_url:
+    with migrated_database() as database, local_broker() as broker_url:
         facts = machine(**server_facts(database))
         env = OrdersEnv(database, broker_url, length)
         # They take turns, so that noise from outside affects all of them; a figure is the median.
@@ -111,7 +111,7 @@ def _middle(measured: Sequence[Measured]) -> Measured:
 
 
 @contextmanager
-def _broker() -> Generator[str]:
+def local_broker() -> Generator[str]:
     """The broker's address; the broker ends with the block."""
     command = [sys.executable, "-m", "bench.orders_broker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

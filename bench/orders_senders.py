@@ -16,7 +16,7 @@ import psycopg
 
 from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
-from fencepost.outbox.http_client import HttpClient, Request
+from fencepost.http_client import HttpClient, Request
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.signals import listening
 from fencepost_orders.broker import Promise

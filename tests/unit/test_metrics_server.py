@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
 from structlog.testing import capture_logs
 
 from fencepost.errors import ServerUnavailable
-from fencepost.metrics_server import MetricsPage, MetricsServer, Route
+from fencepost.metrics_server import CLIENTS_MAX, MetricsPage, MetricsServer, Route
 
 Serve = Callable[[Mapping[str, Route]], MetricsServer]
 
@@ -104,3 +108,59 @@ def test_the_url_is_one_that_a_browser_can_open(address: str, beginning: str) ->
         assert endpoint.url.startswith(beginning)
     finally:
         endpoint.stop()
+
+
+def handlers() -> int:
+    """The threads that serve one client each."""
+    return sum(thread.name == "fencepost-endpoint-client" for thread in threading.enumerate())
+
+
+def test_silent_clients_take_no_more_threads_than_allowed_and_keep_no_scrape_out(serve: Serve) -> None:
+    endpoint = serve({"/": lambda: MetricsPage(b"hello")})
+    place = urlsplit(endpoint.url)
+    with ExitStack() as silent:
+        for _ in range(3 * CLIENTS_MAX):
+            silent.enter_context(socket.create_connection((place.hostname, place.port or 0)))
+            assert handlers() <= CLIENTS_MAX
+        assert ask(endpoint, "/")[:2] == (200, b"hello")
+        assert handlers() <= CLIENTS_MAX
+
+
+def test_a_page_that_is_being_made_is_not_cut_off_by_other_clients(serve: Serve) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def slow() -> MetricsPage:
+        asked.set()
+        may_answer.wait(60)
+        return MetricsPage(b"at last")
+
+    endpoint = serve({"/slow": slow, "/": lambda: MetricsPage(b"hello")})
+    place = urlsplit(endpoint.url)
+    with ThreadPoolExecutor(1) as pool, ExitStack() as silent:
+        first = pool.submit(ask, endpoint, "/slow")
+        assert asked.wait(60)
+        for _ in range(2 * CLIENTS_MAX):
+            silent.enter_context(socket.create_connection((place.hostname, place.port or 0)))
+        assert ask(endpoint, "/")[:2] == (200, b"hello")
+        may_answer.set()
+        assert first.result(60)[:2] == (200, b"at last")
+
+
+def test_where_every_thread_makes_a_page_the_next_client_is_turned_away_and_not_queued(serve: Serve) -> None:
+    making, may_answer = threading.Semaphore(0), threading.Event()
+
+    def slow() -> MetricsPage:
+        making.release()
+        may_answer.wait(60)
+        return MetricsPage(b"at last")
+
+    endpoint = serve({"/slow": slow})
+    with ThreadPoolExecutor(CLIENTS_MAX) as pool:
+        first = [pool.submit(ask, endpoint, "/slow") for _ in range(CLIENTS_MAX)]
+        for _ in first:
+            assert making.acquire(timeout=60)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            ask(endpoint, "/slow")
+        may_answer.set()
+        assert {one.result(60)[0] for one in first} == {200}
+    assert ask(endpoint, "/slow")[0] == 200

@@ -68,9 +68,10 @@ def test_a_plugin_that_cannot_be_used_is_named_and_takes_no_command_away(
 ) -> None:
     install(tmp_path, "stranger", code)
 
-    helped = fencepost(tmp_path, "orders", "--help")
+    helped, other = fencepost(tmp_path, "--help"), fencepost(tmp_path, "orders", "--help")
 
-    assert helped.returncode == 0, helped.stderr
+    assert (helped.returncode, other.returncode) == (0, 0), helped.stderr
+    assert "\n  orders " in helped.stdout
     assert "fencepost: without the plugin stranger: " in helped.stderr
     assert why in helped.stderr
     assert "Traceback" not in helped.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
-from fencepost.outbox.http_client import Reply
+from fencepost.http_client import Reply
 from fencepost_orders.alpaca import AlpacaBroker, alpaca_order
 from fencepost_orders.broker import BrokerAdapter, Code, LookupFinding, Meaning, OutgoingOrder, Promise
 from fencepost_orders.brokers import make_brokers

@@ -7,7 +7,7 @@ import pytest
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.errors import InFlight, Refusal
-from fencepost.outbox.http_client import Reply
+from fencepost.http_client import Reply
 from fencepost.testing import at_crash_point
 from fencepost_orders.broker import OutgoingOrder, Promise
 from fencepost_orders.http_broker import HttpBroker

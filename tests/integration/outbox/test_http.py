@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Request
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request
 from fencepost.testing.server_close import close_door
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -154,3 +154,12 @@ async def test_a_server_that_speaks_unasked_is_hung_up_on() -> None:
         await hung_up.wait()
         assert (await client.exchange(Request("GET", f"{url}/22"))).body == b"22"
     assert len(connections) == 2
+
+
+async def test_a_reply_larger_than_the_bound_is_not_read() -> None:
+    async with serving(echo_path) as (url, _):
+        async with HttpClient(body_bytes_max=2) as client:
+            assert (await client.exchange(Request("GET", f"{url}/11"))).body == b"11"
+        async with HttpClient(body_bytes_max=1) as client:
+            with pytest.raises(MaybeSent, match="larger than 1 bytes"):
+                await client.exchange(Request("GET", f"{url}/11"))

@@ -12,11 +12,11 @@ from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
 from fencepost.flows.sources.outbox import OutboxChannel
+from fencepost.http_client import HttpClient
 from fencepost.jobs.job import Job
 from fencepost.kernel import outbox
 from fencepost.logs import log_context
 from fencepost.outbox.delivery import Channel
-from fencepost.outbox.http_client import HttpClient
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.webhook import Webhook
 from fencepost.tracing import span

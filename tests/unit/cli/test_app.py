@@ -126,6 +126,25 @@ def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(["status"]) == ExitCode.INTERRUPTED
 
 
+def test_a_command_of_a_distribution_that_is_not_installed_says_which_one_brings_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fencepost.cli.app.plugins", dict)
+    assert run(["serve"]) == ExitCode.USAGE
+    assert "pip install fencepost-server" in capsys.readouterr().err
+
+
+def test_a_command_loads_no_other_command() -> None:
+    probe = (
+        "import sys; from fencepost.cli.app import run; run(['status', '--help']); "
+        "sys.exit(' '.join(m for m in sys.modules if 'commands' in m or m == 'fencepost.cli.up') or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_command_line_itself_loads_nothing_heavy() -> None:
     """What a command needs, it imports when it runs; what `import fencepost` brings is another matter."""
     heavy = {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fencepost.errors import InvalidInput, ServerUnavailable
-from fencepost.outbox.http_client import Reply
+from fencepost.http_client import Reply
 from fencepost_judge.comparison import Comparison, ExpectedAnswer, compare
 from fencepost_judge.discovery_etcd import EtcdAddress, code_of, number_in, workers_in
 from fencepost_judge.packages.documents import parse_here

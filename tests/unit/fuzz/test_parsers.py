@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost import http1
 from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
+from fencepost.http_client import Reply
 from fencepost.jobs.cron import read_timetable
 from fencepost.layered_settings import LayeredSettings, readers
-from fencepost.outbox import http1
-from fencepost.outbox.http_client import Reply
 from fencepost.redaction import redact_named, redact_text, redact_url
 from fencepost.redis_streams import response_cache
 from fencepost.sentinel_url import SentinelUrl

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fencepost.errors import SettingsError
+from fencepost.http_client import Reply, Request
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http_client import Reply, Request
 from fencepost_orders.alpaca import AlpacaBroker
 from fencepost_orders.broker import (
     AnswerVerdict,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.outbox.http_client import Reply
+from fencepost.http_client import Reply
 from fencepost_orders.alpaca import AlpacaBroker
 from fencepost_orders.broker import BrokerOrder, Code, Declaration, Meaning, OutgoingOrder, Promise
 from fencepost_orders.http_broker import HttpBroker

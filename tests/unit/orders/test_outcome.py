@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from fencepost.errors import SettingsError
+from fencepost.http_client import Reply
 from fencepost.kernel.call import document
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http_client import Reply
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,

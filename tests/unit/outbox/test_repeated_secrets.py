@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from fencepost.outbox.http_client import EXCERPT_MAX, HttpClient, NotSent, Reply, Request
+from fencepost.http_client import EXCERPT_MAX, HttpClient, NotSent, Reply, Request
 
 KEY = "T0pSecretKey"
 SPACED = "words apart"

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import TypeAdapter
 
 from fencepost.errors import InvalidInput, ServerUnavailable
-from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost_judge.discovery import ListedWorker, Load, Registration, RegistrationLost, WorkerInfo
 
 PREFIX = "/fencepost/judge/workers/"

@@ -5,42 +5,40 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiohttp
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
+from fencepost import http_client
 from fencepost.errors import Refusal
+from fencepost.http_client import HttpClient, MaybeSent, NotSent
 from fencepost_nonces.errors import SignerElsewhere
 from fencepost_nonces.nonce_calls import URL_BEGINS
 
+BODY_BYTES_MAX = 1 << 24
 FORWARDED = "x-fencepost-forwarded"
 _CARRIED = ("content-type", "authorization")
+_RETURNED = ("content-type", "retry-after")
 
 
 class RequestForwarder:
-    """Forwards requests to other nodes. One session, opened with the first request."""
+    """Forwards requests to other nodes, over connections that it keeps."""
 
     def __init__(self, *, seconds: float) -> None:
-        self._timeout = aiohttp.ClientTimeout(total=seconds)
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient(reply_seconds=seconds, body_bytes_max=BODY_BYTES_MAX)
 
     async def carry(self, request: Request, address: str) -> Response:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
         headers = {name: request.headers[name] for name in _CARRIED if name in request.headers}
         # Forwarded only once: two nodes that disagree about the home must not forward it in a loop.
         headers[FORWARDED] = "1"
         url = address.rstrip("/") + request.url.path
-        async with self._session.request(
-            request.method, url, data=await request.body(), headers=headers, allow_redirects=False
-        ) as answer:
-            kept = {"Retry-After": answer.headers["Retry-After"]} if "Retry-After" in answer.headers else {}
-            return Response(await answer.read(), answer.status, headers=kept, media_type=answer.content_type)
+        forwarded = http_client.Request(request.method, url, headers, await request.body())
+        reply = await self._client.exchange(forwarded)
+        kept = {name: reply.headers[name] for name in _RETURNED if name in reply.headers}
+        return Response(reply.body, reply.status, headers=kept)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._client.close()
 
 
 def elsewhere(owner: str | None, message: str, retry_seconds: float) -> JSONResponse:
@@ -81,7 +79,7 @@ def _may_be_carried(request: Request, owner: str | None) -> bool:
 async def _carried(forwarder: RequestForwarder, request: Request, error: SignerElsewhere) -> Response:
     try:
         return await forwarder.carry(request, error.owner or "")
-    except (aiohttp.ClientError, TimeoutError):
+    except (NotSent, MaybeSent):
         # It may have reached the other node: the same request with the same id settles it.
         return JSONResponse(
             {"code": "unavailable", "message": f"{error.owner} does not answer.", "owner": error.owner},

@@ -15,8 +15,8 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from fencepost.errors import SettingsError
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import Json, document
-from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,

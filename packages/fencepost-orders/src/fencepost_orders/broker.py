@@ -14,8 +14,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
+from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
-from fencepost.outbox.http_client import Reply
 
 ANSWER_CHARACTERS_MAX = 900
 """How many characters of an answer's body are kept."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from urllib.parse import quote
 
-from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost_orders.broker import AnswerVerdict, Code, Declaration, FoundOrder, LookupFinding, OutgoingOrder
 from fencepost_orders.http_rules import (
     HttpBrokerConfig,

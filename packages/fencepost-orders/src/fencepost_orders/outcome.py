@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http_client import Reply
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from fencepost.crashpoints import crash_point
+from fencepost.http_client import MaybeSent, NotSent
 from fencepost.kernel.call import CallRunner
-from fencepost.outbox.http_client import MaybeSent, NotSent
 from fencepost_orders import order_calls
 from fencepost_orders.broker import BrokerAdapter, Code, FoundOrder, LookupFinding, LookupScope
 from fencepost_orders.metrics import OrderMetrics

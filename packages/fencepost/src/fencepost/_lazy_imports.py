@@ -5,6 +5,8 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 
+from fencepost.extras import missing_extra
+
 
 def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], typing.Any]:
     """Returns the package's `__getattr__` (PEP 562), which is called once for each name not loaded yet."""
@@ -12,7 +14,12 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], typi
     def arrive(name: str) -> typing.Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(homes[name]), name)
+        try:
+            value = getattr(importlib.import_module(homes[name]), name)
+        except ImportError as error:
+            if needed := missing_extra(error):
+                raise ImportError(f"{package}.{name}: {needed}", name=error.name) from error
+            raise
         setattr(sys.modules[package], name, value)
         return value
 

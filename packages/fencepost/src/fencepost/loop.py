@@ -7,9 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from prometheus_client import Counter
-
 from fencepost.logs import get_logger
+from fencepost.metrics import Counter
 from fencepost.signals import announce
 
 _log = get_logger(__name__)

@@ -2,7 +2,8 @@
 
 Two processes in one test, or two clients in one process, have separate counts. No label may carry an id: one
 series for each job, order or resource would outgrow any Prometheus. The allowed label names are declared
-here; a metric with any other label is refused when it is made.
+here; a metric with any other label is refused when it is made. Without prometheus-client, which the extra
+`metrics` brings, nothing is counted and the page says so.
 """
 
 from __future__ import annotations
@@ -11,14 +12,42 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.metrics_server import MetricsPage
+from fencepost.uncounted import MISSING
+
+COUNTS = find_spec("prometheus_client") is not None
+if TYPE_CHECKING or COUNTS:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST
+    from prometheus_client.registry import Collector
+else:
+    from fencepost.uncounted import (
+        Collector,
+        CollectorRegistry,
+        Counter,
+        CounterMetricFamily,
+        Gauge,
+        GaugeMetricFamily,
+        Histogram,
+    )
+
+__all__ = [
+    "LABELS",
+    "SECONDS",
+    "Collector",
+    "Counter",
+    "CounterMetricFamily",
+    "Gauge",
+    "GaugeMetricFamily",
+    "Histogram",
+    "KernelMetrics",
+    "Metrics",
+    "observe_many",
+]
 
 LABELS = frozenset(
     {
@@ -73,6 +102,8 @@ class Metrics:
         self._pools.watch(pool, stats)
 
     def page(self) -> MetricsPage:
+        if not COUNTS:
+            return MetricsPage(MISSING.encode(), status=501)
         return MetricsPage(generate_latest(self.registry), CONTENT_TYPE_LATEST)
 
 
@@ -105,6 +136,8 @@ class KernelMetrics:
 
 def observe_many(histogram: Histogram, amount: float, times: int) -> None:
     """Observe one amount `times` times. The library has no call for it, and each single one takes 2 locks."""
+    if not COUNTS:
+        return
     within: Any = histogram
     within._sum.inc(amount * times)
     within._buckets[bisect_left(within._upper_bounds, amount)].inc(times)

@@ -1,23 +1,29 @@
 """A small HTTP server for metrics and health: GET and HEAD of a few fixed paths, on loopback by default.
 
-It runs in its own threads, so that it answers while an event loop is blocked: that is when it is needed.
+It runs in its own threads, so that it answers while an event loop is blocked: that is when it is needed. It
+has at most CLIENTS_MAX of them: one more client ends the oldest that keeps the server waiting.
 """
 
 from __future__ import annotations
 
 import socket
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 from fencepost.errors import ServerUnavailable
 from fencepost.logs import get_logger
 
 TEXT = "text/plain; charset=utf-8"
+CLIENTS_MAX = 16
 _CLIENT_SECONDS = 5.0
 _STOP_SECONDS = 0.1
+_CUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,53 @@ def reachable(address: str) -> str:
     return f"[{bare}]" if ":" in bare else bare
 
 
+class _BoundedServer(ThreadingHTTPServer):
+    """A thread for each client, up to CLIENTS_MAX."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._serving: dict[threading.Thread, socket.socket] = {}
+        self._busy: set[socket.socket] = set()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._serving = {thread: client for thread, client in self._serving.items() if thread.is_alive()}
+        if len(self._serving) >= CLIENTS_MAX and not self._make_room():
+            self.shutdown_request(request)
+            return
+        thread = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name="fencepost-endpoint-client",
+            daemon=True,
+        )
+        self._serving[thread] = request
+        thread.start()
+
+    @contextmanager
+    def busy(self, client: socket.socket) -> Generator[None]:
+        """While a page is made for a client, it is not the client that keeps us waiting."""
+        self._busy.add(client)
+        try:
+            yield
+        finally:
+            self._busy.discard(client)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone, or was cut off, is no error of ours."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def _make_room(self) -> bool:
+        """End the oldest client that sends nothing or reads nothing; False when there is none."""
+        for thread, client in self._serving.items():
+            if client not in self._busy:
+                with suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
+                thread.join(_CUT_SECONDS)
+                return not thread.is_alive()
+        return False
+
+
 def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         # A client that connects and sends nothing must not keep a thread.
@@ -89,14 +142,20 @@ def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHT
         server_version = "fencepost"
         sys_version = ""
 
+        server: _BoundedServer
+
         def do_GET(self) -> None:
-            self._send(answer(routes, self.path), with_body=True)
+            self._send(self._page(), with_body=True)
 
         def do_HEAD(self) -> None:
-            self._send(answer(routes, self.path), with_body=False)
+            self._send(self._page(), with_body=False)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - The parent's name.
             """Discards the message: a scrape every few seconds is not worth a log line."""
+
+        def _page(self) -> MetricsPage:
+            with self.server.busy(self.connection):
+                return answer(routes, self.path)
 
         def _send(self, page: MetricsPage, *, with_body: bool) -> None:
             self.send_response(page.status)
@@ -109,9 +168,8 @@ def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHT
             if with_body:
                 self.wfile.write(page.body)
 
-    class Server(ThreadingHTTPServer):
+    class Server(_BoundedServer):
         address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        daemon_threads = True
 
     try:
         return Server((address.strip("[]"), port), Handler)

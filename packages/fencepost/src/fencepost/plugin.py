@@ -24,7 +24,18 @@ from fencepost.errors import SettingsError
 
 GROUP = "fencepost.plugins"
 OWN_COMPONENTS = ("kernel", "flows")
-"""The library brings them itself: no plugin may."""
+OWN_COMMANDS: Mapping[str, str] = {
+    "up": "fencepost.cli.up:up",
+    "migrate": "fencepost.cli.migrate:migrate",
+    "recover": "fencepost.cli.recover:recover",
+    "doctor": "fencepost.cli.doctor:doctor",
+    "status": "fencepost.cli.status:status",
+    "explain": "fencepost.cli.explain:explain",
+    "worker": "fencepost.cli.worker:worker",
+    "jobs": "fencepost.cli.jobs:app",
+    "flows": "fencepost.cli.flows:app",
+}
+"""The library brings components and commands itself: no plugin may bring one of these names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +115,8 @@ def _checked(name: str, value: object, others: Mapping[str, Plugin]) -> Plugin:
     taken = {*OWN_COMPONENTS, *(component for other in others.values() for component in other.schemas)}
     if both := sorted(taken & value.schemas.keys()):
         raise SettingsError(f"It brings the component {both[0]!r}, which another one brings already.")
+    if both := sorted(OWN_COMMANDS.keys() & value.commands.keys()):
+        raise SettingsError(f"It brings the command {both[0]!r}, which the library has itself.")
     taken = {command for other in others.values() for command in other.commands}
     if both := sorted(taken & value.commands.keys()):
         raise SettingsError(f"It brings the command {both[0]!r}, which another one brings already.")

@@ -11,12 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from prometheus_client import Counter, Gauge
-
 from fencepost.kernel import idempotency, outbox, refusal
 from fencepost.kernel.call import Call, CallRunner
 from fencepost.logs import get_logger
-from fencepost.metrics import Metrics
+from fencepost.metrics import Counter, Gauge, Metrics
 from fencepost.settings import Settings
 from fencepost.signals import announce
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import aiohttp
 from hexbytes import HexBytes
 
 from fencepost.errors import SettingsError
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request, failure_name
 from fencepost_nonces.errors import SigningFailed
 from fencepost_nonces.keccak import keccak256
 from fencepost_nonces.sending.decoding import fields_of
@@ -124,8 +124,7 @@ class RemoteSigner:
 
     def __init__(self, url: str, *, seconds: float = 10.0) -> None:
         self._url = url
-        self._timeout = aiohttp.ClientTimeout(total=seconds)
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient(reply_seconds=seconds)
         self._known: frozenset[str] = frozenset()
 
     async def addresses(self) -> frozenset[str]:
@@ -145,19 +144,15 @@ class RemoteSigner:
         return await asyncio.to_thread(verified, address, fields, bytes_of(answer))
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._client.close()
 
     async def _ask(self, method: str, *params: Any) -> Any:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
         try:
-            async with self._session.post(self._url, json=body) as answer:
-                text = await answer.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise SigningFailed(f"The remote signer does not answer: {type(error).__name__}.") from None
-        return result_of(text)
+            reply = await self._client.exchange(Request.post_json(self._url, body))
+        except (NotSent, MaybeSent) as error:
+            raise SigningFailed(f"The remote signer does not answer: {failure_name(error)}.") from None
+        return result_of(reply.body)
 
 
 def result_of(text: bytes) -> Any:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import aiohttp
-
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request, failure_name
 from fencepost.logs import get_logger
 from fencepost.redaction import redact_url
 from fencepost_nonces.errors import ChainUnavailable, ContradictingAnswers
@@ -26,6 +25,8 @@ REST_SECONDS = 5.0
 # How an endpoint signals its rate limit: by HTTP, or by EIP-1474's "limit exceeded".
 TOO_MANY_REQUESTS = 429
 LIMIT_EXCEEDED = -32005
+# A full block has some megabytes.
+BODY_BYTES_MAX = 1 << 26
 # How often a read is repeated when it contradicts an earlier one: the next may come from another backend.
 TRIES = 8
 # The meaning is at the beginning of an error; the rest of a very long one is not searched.
@@ -83,14 +84,11 @@ class Chain:
         # By account and depth: callers may require different depths.
         self._final_counts: dict[tuple[str, int], int] = {}
         self._endpoints = [Endpoint(url) for url in urls]
-        self._timeout = aiohttp.ClientTimeout(total=seconds)
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient(reply_seconds=seconds, body_bytes_max=BODY_BYTES_MAX)
         self._ids = itertools.count(1)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._client.close()
 
     async def call(self, method: str, *params: Any, wanted: bool = False) -> Any:
         """The result. RpcError is an answer; ChainUnavailable means that no endpoint answered.
@@ -107,9 +105,9 @@ class Chain:
                 if result is not None or not wanted:
                     return result
                 none_known = True
-            except (aiohttp.ClientError, TimeoutError, ValueError, WrongChain, Overloaded) as error:
+            except (NotSent, MaybeSent, Unreadable, WrongChain, Overloaded) as error:
                 endpoint.rests_until = time.monotonic() + REST_SECONDS
-                said.append(f"{redact_url(endpoint.url)}: {type(error).__name__}")
+                said.append(f"{redact_url(endpoint.url)}: {failure_name(error)}")
                 _log.warning("endpoint_failed", chain_id=self.chain_id, endpoint=said[-1], method=method)
         if none_known:
             return None
@@ -220,15 +218,12 @@ class Chain:
         endpoint.checked = True
 
     async def _ask(self, endpoint: Endpoint, method: str, params: Sequence[Any]) -> Any:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
-        async with self._session.post(endpoint.url, json=body) as answer:
-            text = await answer.read()
-            if answer.status == TOO_MANY_REQUESTS:
-                raise Overloaded
+        reply = await self._client.exchange(Request.post_json(endpoint.url, body))
+        if reply.status == TOO_MANY_REQUESTS:
+            raise Overloaded
         # Some nodes send an error with 400 or 500 and a valid body; without a valid body it is no answer.
-        return read_answer(method, text)
+        return read_answer(method, reply.body)
 
 
 def read_answer(method: str, text: bytes) -> Any:

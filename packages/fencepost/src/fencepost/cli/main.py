@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 
+from fencepost.extras import missing_extra
+
 
 def main() -> None:
     """Run the command line, or say which extra installs what it needs."""
     try:
         from fencepost.cli.app import main as run  # noqa: PLC0415 - It may be missing.
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
+    except ImportError as error:
+        needed = missing_extra(error)
+        if needed is None:
             raise
-        sys.exit(
-            f"fencepost: the command line needs {error.name}, which is not installed. "
-            'Install it with: pip install "fencepost[cli]"'
-        )
+        sys.exit(f"fencepost: the command line cannot start: {needed}")
     run()
 
 

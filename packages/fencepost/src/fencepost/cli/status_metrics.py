@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from fencepost.cli.status_snapshot import StatusSnapshot
 from fencepost.errors import FencepostError
+from fencepost.metrics import Collector, CounterMetricFamily, GaugeMetricFamily
 
 Family = GaugeMetricFamily | CounterMetricFamily
 

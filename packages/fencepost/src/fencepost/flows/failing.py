@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-import redis
 
 from fencepost.errors import ServerUnavailable
 from fencepost.flows.errors import FlowError
 from fencepost.flows.record import Offset
+from fencepost.redis_streams.errors import RedisConnectionError, RedisTimeoutError
 
 _FACTS = "_fencepost_facts"
-AWAY = (psycopg.OperationalError, redis.ConnectionError, redis.TimeoutError, ServerUnavailable, OSError)
+AWAY = (psycopg.OperationalError, RedisConnectionError, RedisTimeoutError, ServerUnavailable, OSError)
 LACKS = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.UndefinedColumn,

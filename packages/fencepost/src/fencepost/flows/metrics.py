@@ -6,10 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Self
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from fencepost.flows.record import END
-from fencepost.metrics import Metrics
+from fencepost.metrics import Counter, Gauge, Histogram, Metrics
 
 BYTES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import redis
-
 from fencepost.flows.errors import StartRefused
 from fencepost.redis_streams.connection import connect
+from fencepost.redis_streams.errors import ResponseError
 
 REPLY_SECONDS = 30.0
 CONNECTIONS = 16
@@ -28,7 +27,7 @@ async def check_room(client: Any, wanted: int, setting: str) -> None:
     """Raise StartRefused if Redis would never allow that many connections."""
     try:
         facts: Any = await client.info("clients")
-    except redis.ResponseError:
+    except ResponseError:
         # A login without permission to read the limit cannot check it: then a refused connection will show
         # it.
         return

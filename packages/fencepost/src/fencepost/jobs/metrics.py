@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from prometheus_client import Counter, Gauge, Histogram
-
-from fencepost.metrics import Metrics, observe_many
+from fencepost.metrics import Counter, Gauge, Histogram, Metrics, observe_many
 
 if TYPE_CHECKING:
     from fencepost.jobs.executor import HeldJob

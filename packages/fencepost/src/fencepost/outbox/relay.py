@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from prometheus_client import Counter
-
 from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
 from fencepost.kernel import notify
@@ -28,6 +26,7 @@ from fencepost.kernel.call import CallRunner
 from fencepost.listener import Listener
 from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
+from fencepost.metrics import Counter
 from fencepost.outbox.delivery import Destination, MessageSource, TakenMessage
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from prometheus_client import Counter
-
 from fencepost.database import OpenClient
+from fencepost.http_client import HttpClient
 from fencepost.listener import Listener
+from fencepost.metrics import Counter
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
-from fencepost.outbox.http_client import HttpClient
 from fencepost.outbox.relay import Relay
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.outbox.webhook import Webhook

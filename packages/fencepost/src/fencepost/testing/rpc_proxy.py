@@ -17,12 +17,14 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-import aiohttp
-from aiohttp import web
+from fencepost import http_client
+from fencepost.http_client import HttpClient
+from fencepost.testing.server_close import close_door
 
 T = TypeVar("T")
 Reply = dict[str, Any]
@@ -85,14 +87,15 @@ class RpcProxy:
         self.met: Counter[str] = Counter()
         self._target = target
         self._chance = random.Random(seed)  # noqa: S311 - Faults are no secret.
-        self._session: aiohttp.ClientSession | None = None
-        self._runner: web.AppRunner | None = None
+        self._client = HttpClient(body_bytes_max=BODY_BYTES_MAX)
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rpc-proxy", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._do(self._open())
+        self._do(self._listen())
         return self
 
     def __exit__(
@@ -106,38 +109,54 @@ class RpcProxy:
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_SECONDS_MAX)
 
-    async def _open(self) -> None:
-        self._session = aiohttp.ClientSession()
-        application = web.Application(client_max_size=BODY_BYTES_MAX)
-        application.router.add_post("/", self._pass_on)
-        self._runner = web.AppRunner(application)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=BODY_BYTES_MAX)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _close(self) -> None:
-        assert self._session is not None
-        assert self._runner is not None
-        await self._runner.cleanup()
-        await self._session.close()
+        assert self._server is not None
+        await close_door(self._server)
+        serving = dict(self._open)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        for writer in serving.values():
+            writer.transport.abort()
+        await self._client.close()
 
-    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        asked = cast("dict[str, Any]", json.loads(await request.read()))
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Registered immediately: a task that is cancelled before it begins would close nothing.
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request after the other, until the connection ends or its reply is to be lost."""
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while (reply := await self._pass_on(await _read_body(reader))) is not None:
+                    writer.write(reply)
+                    await writer.drain()
+        finally:
+            writer.transport.abort()
+
+    async def _pass_on(self, body: bytes) -> bytes | None:
+        """The bytes of the reply; None for one that is lost."""
+        asked = cast("dict[str, Any]", json.loads(body))
         method = str(asked["method"])
         self.met[method] += 1
         uneven = self.unevenness
         if self._meets("limited", uneven.limited):
-            return web.Response(status=TOO_MANY_REQUESTS)
+            return _message(TOO_MANY_REQUESTS, b"")
         if method in self.always_stale or self._meets("stale", uneven.stale):
             reply = await self._ask_snapshot(asked, self._chance.randint(*uneven.blocks_behind))
         else:
             reply = await self._ask(asked)
         if method in self.always_null or (method in _NULLABLE and self._meets("null", uneven.null)):
             reply = _answer(asked, None)
-        if self._meets("lost", uneven.lost) and request.transport is not None:
-            request.transport.abort()
-        return web.json_response(reply)
+        if self._meets("lost", uneven.lost):
+            return None
+        return _message(200, json.dumps(reply).encode())
 
     def _meets(self, what: str, share: float) -> bool:
         met = self._chance.random() < share
@@ -162,9 +181,20 @@ class RpcProxy:
         return _answer(asked, None) if _is_beyond(reply.get("result"), newest) else reply
 
     async def _ask(self, asked: Reply) -> Reply:
-        assert self._session is not None
-        async with self._session.post(self._target, json=asked) as answer:
-            return cast("Reply", await answer.json(content_type=None))
+        answer = await self._client.exchange(http_client.Request.post_json(self._target, asked))
+        return cast("Reply", json.loads(answer.body))
+
+
+async def _read_body(reader: asyncio.StreamReader) -> bytes:
+    """The body of the next request, which must name its length."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+    lengths = [line.partition(":")[2] for line in head.split("\r\n") if line.startswith("content-length:")]
+    return await reader.readexactly(int(lengths[0]))
+
+
+def _message(status: int, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n".encode() + body
 
 
 def _number_of(params: Sequence[Any], place: int, newest: int) -> int | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from fencepost import http1
 from fencepost.flows.errors import FlowError
 from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord
@@ -29,9 +30,8 @@ from fencepost.flows.sinks.rejecting import (
 )
 from fencepost.flows.sinks.sink import CheckpointId
 from fencepost.flows.sinks.sink_types import StagedSink
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import Json
-from fencepost.outbox import http1
-from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.tracing import TRACEPARENT, current_place
 
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})

@@ -80,7 +80,8 @@ def request_bytes(method: str, address: Address, headers: Mapping[str, str], bod
 class ReplyReader:
     """Receives bytes by `feed`; `reply` is set when the reply is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._body_bytes_max = body_bytes_max
         self.reply: ParsedReply | None = None
         self._buffer = bytearray()
         self._head: tuple[int, dict[str, str], bool] | None = None
@@ -193,8 +194,8 @@ class ReplyReader:
         self.reply = ParsedReply(status, headers, bytes(self._body), keeps)
 
     def _check_size(self, size: int) -> None:
-        if size > BODY_BYTES_MAX:
-            raise ValueError(f"the answer is larger than {BODY_BYTES_MAX} bytes")
+        if size > self._body_bytes_max:
+            raise ValueError(f"the answer is larger than {self._body_bytes_max} bytes")
 
 
 def _parsed(head: bytes) -> tuple[int, dict[str, str], bool]:

@@ -18,8 +18,8 @@ from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from fencepost import http1
 from fencepost.errors import FencepostError
-from fencepost.outbox import http1
 from fencepost.redaction import HIDDEN, redact_text, redact_words
 
 # Keeping one longer than most servers do is of no use, and each that they close may cause a MaybeSent.
@@ -43,12 +43,23 @@ class MaybeSent(FencepostError):
     """The request was sent, or may have been, and no complete reply came."""
 
 
+def failure_name(error: Exception) -> str:
+    """The kind of a failure, such as ConnectionRefusedError, without a text that may quote a secret."""
+    cause = error.__cause__ if isinstance(error, NotSent | MaybeSent) else None
+    return type(cause or error).__name__
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
+
+    @classmethod
+    def post_json(cls, url: str, document: Any) -> Self:
+        """A POST of a document as JSON."""
+        return cls("POST", url, {"Content-Type": "application/json"}, json.dumps(document).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +88,20 @@ class Reply:
 
 
 class HttpClient:
-    """A pool of connections to other systems. Made in the event loop that uses it, closed by `close`."""
+    """A pool of connections to other systems, for one event loop. `close` closes them."""
 
     def __init__(
-        self, *, connections_max: int = 256, connect_seconds: float = 5.0, reply_seconds: float = 30.0
+        self,
+        *,
+        connections_max: int = 256,
+        connect_seconds: float = 5.0,
+        reply_seconds: float = 30.0,
+        body_bytes_max: int = http1.BODY_BYTES_MAX,
     ) -> None:
         # Connecting and TLS happen before the request is sent; the reply's time begins after it.
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
+        self._body_bytes_max = body_bytes_max
         self._places = asyncio.Semaphore(connections_max)
         self._idle: dict[http1.Place, list[_Connection]] = {}
         self._open: set[_Connection] = set()
@@ -156,7 +173,7 @@ class HttpClient:
     async def _connected(self, address: http1.Address) -> _Connection:
         async with asyncio.timeout(self._connect_seconds):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _Connection(self._open),
+                lambda: _Connection(self._open, self._body_bytes_max),
                 address.host,
                 address.port,
                 ssl=self._secured() if address.is_secure else None,
@@ -177,9 +194,10 @@ class HttpClient:
 class _Connection(asyncio.Protocol):
     """One connection, with at most one request in progress."""
 
-    def __init__(self, open_ones: set[_Connection]) -> None:
+    def __init__(self, open_ones: set[_Connection], body_bytes_max: int) -> None:
         self.closed = asyncio.Event()
         self._open = open_ones
+        self._body_bytes_max = body_bytes_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader: http1.ReplyReader | None = None
@@ -201,7 +219,8 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionResetError("the other side hung up")
-        self._reader, self._answered = http1.ReplyReader(), self._loop.create_future()
+        self._reader = http1.ReplyReader(self._body_bytes_max)
+        self._answered = self._loop.create_future()
         self._transport.write(written)
         late = self._loop.call_later(reply_seconds, self._fail, TimeoutError())
         try:
