@@ -12,7 +12,6 @@ from fencepost.embedded import Database
 from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost_server.console import account_calls
 from tests.integration.console.watchers import Watchers
 
 
@@ -26,7 +25,7 @@ def minutes(database: Database) -> list[tuple[Any, ...]]:
 
 def roll(database: Database, missing: int) -> int:
     with database.connect() as connection:
-        return run(connection, account_calls.roll(missing))
+        return run(connection, roll(missing))
 
 
 def test_a_minute_is_counted_again_and_not_twice(database: Database) -> None:

@@ -25,7 +25,8 @@ def test_users_and_their_tokens_are_made_shown_and_ended(judge: Command, databas
     listed = judge("tokens", "list", "ada")[1]
     with database.connect() as connection:
         known = connection.execute(
-            "select name, role from fencepost.judge_token_use(sha256(%s::bytea))", (token.encode(),)
+            "select name, role from fencepost.account_token_use(sha256(%s::bytea), 'judge')",
+            (token.encode(),),
         ).fetchall()
     revoked = judge("tokens", "revoke", "1")
     locked = judge("users", "lock", "ada")
