@@ -178,6 +178,17 @@ def test_a_form_without_its_token_does_nothing(stage: ConsoleEnv) -> None:
         assert client.get("/api/queues").json()["queues"][0]["paused"]
 
 
+def test_a_login_that_another_site_began_is_refused(stage: ConsoleEnv) -> None:
+    """Otherwise a link could log a browser in as somebody who then reads what its owner does."""
+    stage.user(Role.VIEWER)
+    form = {"name": "viewer", "password": PASSWORD}
+    with stage.stranger() as client, stage.stranger() as other:
+        for token in ("", "made up", form_token(other, "/console/login")):
+            assert client.post("/console/login", data=form | {"form_token": token}).status_code == 403
+        assert "fencepost_session" not in client.cookies
+        assert log_in(client, "viewer", PASSWORD).status_code == 303
+
+
 def test_another_sessions_token_is_worth_nothing(stage: ConsoleEnv) -> None:
     with stage.visitor(Role.OPERATOR) as one, stage.visitor(Role.OPERATOR) as other:
         one.headers["x-form-token"] = form_token(other)

@@ -52,7 +52,7 @@ def test_a_user_gets_a_password_for_the_pages(
     kept, unknown, short = given("correct horse"), given("correct horse", "bob"), given("short")
     with database.connect() as connection:
         row = connection.execute(
-            "select password from fencepost.judge_login_begin('ada', '::1', interval '1 minute')"
+            "select password from fencepost.account_login_begin('judge', 'ada', '::1', interval '1 minute')"
         ).fetchone()
 
     assert kept == (0, "ada has a new password.")

@@ -18,3 +18,11 @@ from fencepost.judge_token t join fencepost.judge_user u on u.name = t.name orde
 alter table fencepost.judge_allowance
   drop constraint judge_allowance_name_fkey,
   add constraint judge_allowance_has_an_account foreign key (name) references fencepost.account;
+
+-- Workers that enter take turns by the lock on this row, which the key of the cookies was used for. The read-only role cannot take it.
+create table fencepost.judge_turn (
+  only_row boolean not null default true,
+  constraint judge_turn_pkey primary key (only_row),
+  constraint judge_turn_has_one_row check (only_row)
+);
+insert into fencepost.judge_turn default values;

@@ -86,14 +86,14 @@ create index account_token_by_name on fencepost.account_token (name, service, to
 -- An attempt is written before the password is checked, so that a thousand concurrent ones count as a thousand.
 create table fencepost.account_attempt (
   attempt_id bigint generated always as identity,
-  at         timestamptz not null,
   name       text collate "C" not null,
   address    text collate "C" not null,
+  at         timestamptz not null,
   constraint account_attempt_pkey primary key (attempt_id)
 );
-create index account_attempt_by_name on fencepost.account_attempt (name, at);
-create index account_attempt_by_address on fencepost.account_attempt (address, at);
 create index account_attempt_by_time on fencepost.account_attempt (at);
+create index account_attempt_by_address on fencepost.account_attempt (address, at);
+create index account_attempt_by_name on fencepost.account_attempt (name, at);
 
 -- Written before an action with the outcome 'begun', and settled after it.
 create table fencepost.account_audit (

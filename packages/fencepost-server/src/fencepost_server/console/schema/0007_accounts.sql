@@ -25,3 +25,12 @@ from fencepost.console_token t join fencepost.account a on a.name = t.name order
 insert into fencepost.account_audit (at, service, actor, role, action, subject, outcome, detail, address)
 select a.at, 'console', a.actor, a.role, a.action, a.subject, a.outcome, a.detail, a.address
 from fencepost.console_audit a order by a.audit_id;
+
+-- Consoles that count minutes take turns by the lock on this row, which the key of the cookies was used for. The read-only role
+-- cannot take it.
+create table fencepost.console_turn (
+  only_row boolean not null default true,
+  constraint console_turn_pkey primary key (only_row),
+  constraint console_turn_has_one_row check (only_row)
+);
+insert into fencepost.console_turn default values;
