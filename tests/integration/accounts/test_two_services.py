@@ -14,7 +14,7 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost_judge.role import ACCOUNTS as JUDGE
 from fencepost_judge.role import JudgeRole
-from fencepost_server.accounts.calls import audit_entries
+from fencepost_server.accounts.calls import Accounts, audit_entries
 from fencepost_server.accounts.role import Identity
 from fencepost_server.console.role import ACCOUNTS as CONSOLE
 from fencepost_server.console.role import Role
@@ -95,8 +95,9 @@ def test_an_admin_of_one_service_sets_no_password_that_opens_another(both: Datab
 
 def test_a_new_password_ends_the_sessions_of_all_services_and_a_new_role_those_of_one(both: Database) -> None:
     def sessions() -> list[bool]:
-        begun = (("c", CONSOLE), ("j", JUDGE))
-        return [ask(both, one.use_session(secret, idle_seconds=60)) is not None for secret, one in begun]
+        console = ask(both, CONSOLE.use_session("c", idle_seconds=60))
+        judge = ask(both, JUDGE.use_session("j", idle_seconds=60))
+        return [console is not None, judge is not None]
 
     for secret, accounts in (("c", CONSOLE), ("j", JUDGE)):
         ask(both, accounts.begin_session(secret, "ada", lifetime_seconds=60, address="here", agent=""))
@@ -133,7 +134,7 @@ def test_disabled_in_one_service_is_not_in_the_other(both: Database) -> None:
 
 
 def test_attempts_at_one_name_are_counted_over_all_services(both: Database) -> None:
-    services = [CONSOLE, JUDGE] * 5
+    services: list[Accounts[Any]] = [CONSOLE, JUDGE] * 5
     begun = [
         ask(both, one.begin_login("ada", f"192.0.2.{n}", window_seconds=WINDOW)).wait_seconds
         for n, one in enumerate(services)

@@ -135,7 +135,7 @@ def test_users_keep_their_accounts_passwords_and_tokens(
     assert password(upgraded, CONSOLE, "local") is password(upgraded, JUDGE, "local") is None
 
     known = {
-        secret: [ask(upgraded, accounts.use_token(secret)) for accounts in (CONSOLE, JUDGE)]
+        secret: [ask(upgraded, CONSOLE.use_token(secret)), ask(upgraded, JUDGE.use_token(secret))]
         for secret in ("fpc_ada", "fpc_revoked", "fpj_ada", "fpj_con", "fpj_out")
     }
     assert known == {

@@ -59,7 +59,7 @@ def test_an_account_of_the_judge_does_not_become_an_admin_by_its_name(
 ) -> None:
     judges = JUDGE.set_user("local", JudgeRole.CONTESTANT, "known to the jury", "jo", by_service=True)
     stage.call(judges)
-    assert run(["console", "link"]) == ExitCode.USAGE
+    assert run(["console", "link"]) == ExitCode.PROBLEM
     assert "local is an account without a role in the console" in capsys.readouterr().err
     place = of_this_directory(Settings.load())
     told = announce(place, to_person=True)

@@ -112,6 +112,7 @@ def test_a_header_that_must_be_understood_and_is_not_is_refused() -> None:
 def tampered_head(head: dict[str, Any]) -> str:
     """Signed as it stands: the library would not make it."""
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (head, claims())]
+    assert KEY.private_key is not None
     signature = KEY.private_key.sign(b".".join(parts), padding.PKCS1v15(), hashes.SHA256())
     return b".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from hypothesis import strategies as st
 
 from fencepost_server.accounts.oidc import IdentityRefused, OidcProvider, believed, endpoints_of, person_of
+from fencepost_server.console.role import Role
 from tests.unit.accounts.test_oidc import ERRAND, ISSUER, SETTINGS, claims, keys, signed
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text
@@ -116,7 +117,7 @@ def test_keys_that_are_none_vouch_for_nobody(known: Any) -> None:
 
 
 @asynccontextmanager
-async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider]:
+async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider[Role]]:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=answers[request.path])
 
