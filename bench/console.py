@@ -16,15 +16,13 @@ from bench.report import Goal, Report, Row, machine
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run as call
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.accounts.secret import new_secret
 from fencepost_server.console.http_service import make_service
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.console.settings import ConsoleSettings
 from fencepost_server.web.app import make_app
 from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
-from fencepost_server.web.signing import digest_of, new_secret
 
 FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000)
 QUICK = FixtureData(jobs=50_000, orders=5_000, leases=1_000)
@@ -111,14 +109,12 @@ def run(*, quick: bool) -> Report:
 
 
 def _token(database: Database) -> str:
-    secret = TOKEN_PREFIX + new_secret()
+    secret = ACCOUNTS.token_prefix + new_secret()
     with database.connect() as connection:
-        call(connection, account_calls.set_user("bench", Role.ADMIN, None, "bench"))
+        call(connection, ACCOUNTS.set_user("bench", Role.ADMIN, None, "bench", by_service=False))
         call(
             connection,
-            account_calls.make_token(
-                digest_of(secret), "bench", "bench", Role.ADMIN, lifetime_seconds=86_400
-            ),
+            ACCOUNTS.make_token(secret, "bench", "bench", Role.ADMIN, lifetime_seconds=86_400, actor="test"),
         )
     return secret
 

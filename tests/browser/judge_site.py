@@ -16,11 +16,11 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_judge import accounts
 from fencepost_judge.access import OWN_AUTH_PATHS
 from fencepost_judge.api import make_router
 from fencepost_judge.pages.routes import make_pages
-from fencepost_judge.role import JudgeRole
+from fencepost_judge.role import ACCOUNTS, JudgeRole
+from fencepost_server.accounts.secret import new_secret
 from fencepost_server.web.app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.server import WebServer
@@ -41,9 +41,9 @@ class JudgeSite:
             return run(connection, call)
 
     def add(self, name: str, role: JudgeRole) -> None:
-        token = accounts.new_token()
-        self.call(accounts.set_user(name, role, "test"))
-        self.call(accounts.make_token(accounts.digest_of(token), name, "test", 86_400, "test"))
+        token = ACCOUNTS.token_prefix + new_secret()
+        self.call(ACCOUNTS.set_user(name, role, None, "test", by_service=True))
+        self.call(ACCOUNTS.make_token(token, name, "test", None, lifetime_seconds=86_400, actor="test"))
         self.tokens[name] = token
 
     def submit(self, name: str, **body: Any) -> int:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from fencepost.embedded import Database
-from fencepost_server.console import account_calls
+from fencepost_server.console.minutes import roll
 from fencepost_server.console.role import Role
 from tests.browser.visit import Visit
 from tests.integration.console.env import PASSWORD, ConsoleEnv, console
@@ -28,7 +28,7 @@ SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
 def city(stage: ConsoleEnv) -> PopulatedSystem:
     leave_a_report(stage.place.fp.settings.data_directory)
     city = PopulatedSystem(stage.database)
-    stage.call(account_calls.roll(5))
+    stage.call(roll(5))
     stage.place.live_snapshot.forget()
     return city
 

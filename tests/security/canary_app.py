@@ -28,13 +28,12 @@ from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost_judge import accounts as judge_people
+from fencepost_judge.role import ACCOUNTS as JUDGE_ACCOUNTS
 from fencepost_judge.role import JudgeRole
 from fencepost_server import web_service
-from fencepost_server.console import account_calls
-from fencepost_server.console.role import Role
+from fencepost_server.accounts.secret import new_secret
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.web.app import make_app
-from fencepost_server.web.signing import digest_of, new_secret
 from tests.security.canary import CanaryServers, canary_of, planted
 
 SAME_MAX = 3
@@ -71,10 +70,10 @@ class CanaryApp:
     @contextmanager
     def admin(self) -> Generator[httpx.Client]:
         """A browser that is logged in to the console and to the judge, each as an administrator."""
-        ticket, token = new_secret(), judge_people.new_token()
-        self.call(account_calls.make_ticket(digest_of(ticket), "ada", Role.ADMIN, lifetime_seconds=600))
-        self.call(judge_people.set_user("ada", JudgeRole.ADMIN, "test"))
-        self.call(judge_people.make_token(judge_people.digest_of(token), "ada", "test", 600, "test"))
+        ticket, token = new_secret(), JUDGE_ACCOUNTS.token_prefix + new_secret()
+        self.call(ACCOUNTS.make_ticket(ticket, "ada", Role.ADMIN, lifetime_seconds=600))
+        self.call(JUDGE_ACCOUNTS.set_user("ada", JudgeRole.ADMIN, None, "test", by_service=True))
+        self.call(JUDGE_ACCOUNTS.make_token(token, "ada", "test", None, lifetime_seconds=600, actor="test"))
         with self.stranger() as client:
             entered = [
                 client.get(f"/console/enter?ticket={ticket}"),

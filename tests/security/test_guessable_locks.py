@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
@@ -11,12 +10,12 @@ from psycopg.types.json import Jsonb
 
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost_server.console import account_calls
-from fencepost_server.console.role import Role
+from fencepost.kernel.migrate import component
+from fencepost_server.console.role import ACCOUNTS, Role
 
-SOURCE = Path(__file__).parents[2] / "src/fencepost"
-LOGIN: LiteralString = "select * from fencepost.console_login_begin('ada', '127.0.0.1', '15 minutes')"
-JUDGE_LOGIN: LiteralString = "select * from fencepost.judge_login_begin('ada', '127.0.0.1', '15 minutes')"
+LOGIN: LiteralString = (
+    "select * from fencepost.account_login_begin('console', 'ada', '127.0.0.1', '15 minutes')"
+)
 IMPORT: LiteralString = "select fencepost.judge_problem_put('sum', 'Sum', '{}')"
 ENTER: LiteralString = (
     "select * from fencepost.judge_worker_enter("
@@ -24,8 +23,8 @@ ENTER: LiteralString = (
 )
 ROLL: LiteralString = "select fencepost.console_roll(1)"
 NAMES = (
-    "console-login:ada",
-    "judge-login:ada",
+    "account-login:ada",
+    "account:ada",
     "judge_problem:sum",
     "judge_worker",
     "fencepost.console_roll",
@@ -35,8 +34,7 @@ NAMES = (
 @pytest.fixture
 def people_of(database: Database) -> Database:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        run(connection, account_calls.set_user("ada", Role.ADMIN, "a hash", "test"))
-        connection.execute("select fencepost.judge_user_set('ada', 'contestant', 'test')")
+        run(connection, ACCOUNTS.set_user("ada", Role.ADMIN, "a hash", "test", by_service=False))
     return database
 
 
@@ -47,7 +45,7 @@ def impatient(database: Database) -> psycopg.Connection[Any]:
     return connection
 
 
-@pytest.mark.parametrize("statement", [LOGIN, JUDGE_LOGIN, IMPORT, ENTER, ROLL])
+@pytest.mark.parametrize("statement", [LOGIN, IMPORT, ENTER, ROLL])
 def test_a_reader_cannot_hold_it_up(people_of: Database, statement: LiteralString) -> None:
     with psycopg.connect(people_of.viewer_url) as reader, impatient(people_of) as service:
         for name in NAMES:
@@ -57,7 +55,7 @@ def test_a_reader_cannot_hold_it_up(people_of: Database, statement: LiteralStrin
         assert statement is not ROLL or answer[0] > 0
 
 
-@pytest.mark.parametrize("statement", [LOGIN, JUDGE_LOGIN, IMPORT, ENTER])
+@pytest.mark.parametrize("statement", [LOGIN, IMPORT, ENTER])
 def test_two_of_them_still_take_turns(people_of: Database, statement: LiteralString) -> None:
     with impatient(people_of) as first, impatient(people_of) as second:
         first.execute(statement)
@@ -75,8 +73,10 @@ def test_imports_of_two_problems_are_versions_in_order(people_of: Database) -> N
     assert found == [(1,), (1,), (2,)]
 
 
-@pytest.mark.parametrize("part", ["console", "judge"])
-def test_no_function_for_people_waits_for_an_advisory_lock(part: str) -> None:
-    for file in (SOURCE / part / "functions").glob("*.sql"):
-        assert "pg_advisory" not in file.read_text(), file.name
-        assert "pg_try_advisory" not in file.read_text(), file.name
+@pytest.mark.parametrize("name", ["accounts", "console", "judge"])
+def test_no_function_for_people_waits_for_an_advisory_lock(name: str) -> None:
+    functions = component(name).functions
+    assert functions
+    for file, text in functions:
+        assert "pg_advisory" not in text, file
+        assert "pg_try_advisory" not in text, file

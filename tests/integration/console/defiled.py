@@ -13,10 +13,11 @@ _COLUMNS = """
     where c.table_schema = 'fencepost' and t.table_type = 'BASE TABLE' and c.data_type in ('text', 'jsonb')
       and c.is_generated = 'NEVER'
       and c.table_name ~
-        '^(orders|nonce|player|console|flow|schedule|job|checkpoint|refusal|event|outbox|lease)'
-      and c.table_name not in ('console_session', 'console_ticket')
+        '^(orders|nonce|player|console|account|flow|schedule|job|checkpoint|refusal|event|outbox|lease)'
+      and c.table_name not in ('account_session', 'account_ticket')
       -- By these things are found; they were made with the text in them, or have a form of their own.
-      and c.column_name not in ('resource', 'flow', 'queue', 'subject', 'noun', 'channel', 'name', 'reason')
+      and c.column_name not in ('resource', 'flow', 'queue', 'subject', 'noun', 'channel', 'name', 'reason',
+        'service')
     order by 1, 2"""
 # A JSON document with the text behind each of its texts, as deep as they stand.
 _DEFILE_JSON = """

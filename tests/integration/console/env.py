@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +18,15 @@ from fencepost.embedded import Database
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.settings import Settings
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.accounts.secret import new_secret
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.http_service import make_context, make_router, running
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.console.settings import ConsoleSettings
 from fencepost_server.web.app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
-from fencepost_server.web.signing import digest_of, new_secret
 
 T = TypeVar("T")
 PASSWORD = "correct horse battery"
@@ -50,18 +48,18 @@ class ConsoleEnv:
 
     def user(self, role: Role) -> str:
         """Somebody with this role, known by the role's word."""
-        self.call(account_calls.set_user(role.word, role, CHEAP.hash(PASSWORD), "test"))
+        self.call(ACCOUNTS.set_user(role.word, role, CHEAP.hash(PASSWORD), "test", by_service=False))
         return role.word
 
     def link(self, role: Role) -> str:
         secret = new_secret()
-        self.call(account_calls.make_ticket(digest_of(secret), role.word, role, lifetime_seconds=60))
+        self.call(ACCOUNTS.make_ticket(secret, role.word, role, lifetime_seconds=60))
         return f"/console/enter?ticket={secret}"
 
     def token(self, role: Role) -> str:
-        secret = TOKEN_PREFIX + new_secret()
+        secret = ACCOUNTS.token_prefix + new_secret()
         self.call(
-            account_calls.make_token(digest_of(secret), self.user(role), "test", role, lifetime_seconds=600)
+            ACCOUNTS.make_token(secret, self.user(role), "test", role, lifetime_seconds=600, actor="test")
         )
         return secret
 
@@ -85,11 +83,22 @@ class ConsoleEnv:
             yield client
 
 
-def form_token(client: httpx.Client) -> str:
-    page = client.get("/console/account").text
-    found = re.search(r'name="form-token" content="([^"]+)"', page)
-    assert found is not None, page
+def form_token(
+    client: httpx.Client, page: str = "/console/account", headers: Mapping[str, str] | None = None
+) -> str:
+    text = client.get(page, headers=headers).text
+    found = re.search(r'name="form-token" content="([^"]+)"', text)
+    assert found is not None, text
     return found[1]
+
+
+def log_in(
+    client: httpx.Client, name: str, password: str, *, headers: Mapping[str, str] | None = None, **more: str
+) -> httpx.Response:
+    """Fill in the form of the login page, and send it."""
+    fields = {"name": name, "password": password, **more}
+    fields["form_token"] = form_token(client, "/console/login", headers)
+    return client.post("/console/login", data=fields, headers=headers)
 
 
 @contextmanager
@@ -108,7 +117,7 @@ def console(
         make_router(place),
         lambda: running(place, loopback=web.is_loopback),
         ("/", "/console", "/api"),
-        has_accounts=lambda: fp.run(account_calls.has_users()),
+        has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
     )
     server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
     try:

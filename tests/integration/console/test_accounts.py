@@ -9,20 +9,17 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_server.console import account_calls
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 
 T = TypeVar("T")
 
 
 def session(name: str) -> Call[None]:
-    return account_calls.begin_session(
-        b"digest", name, lifetime_seconds=60, address="127.0.0.1", agent="test"
-    )
+    return ACCOUNTS.begin_session("secret", name, lifetime_seconds=60, address="127.0.0.1", agent="test")
 
 
 def token(name: str) -> Call[int]:
-    return account_calls.make_token(b"digest", name, "test", Role.VIEWER, lifetime_seconds=60)
+    return ACCOUNTS.make_token("secret", name, "test", Role.VIEWER, lifetime_seconds=60, actor="test")
 
 
 def call(database: Database, asked: Call[T]) -> T:
@@ -34,21 +31,21 @@ def call(database: Database, asked: Call[T]) -> T:
 def test_who_is_no_user_or_no_longer_one_is_not_admitted(
     database: Database, admit: Callable[[str], Call[Any]]
 ) -> None:
-    call(database, account_calls.set_user("ada", Role.ADMIN, "hash", "test"))
-    call(database, account_calls.disable_user("ada", "test"))
+    call(database, ACCOUNTS.set_user("ada", Role.ADMIN, "hash", "test", by_service=False))
+    call(database, ACCOUNTS.disable_user("ada", "test"))
 
     for name in ("ada", "nobody"):
         with pytest.raises(NotFound, match=name):
             call(database, admit(name))
 
-    call(database, account_calls.set_user("bob", Role.ADMIN, "hash", "test"))
+    call(database, ACCOUNTS.set_user("bob", Role.ADMIN, "hash", "test", by_service=False))
     call(database, admit("bob"))
 
 
 @pytest.mark.parametrize("name", ["-x", "a b", "a/b", "ä", "<b>", "a\nb"])
 def test_a_name_that_a_log_or_a_page_could_be_misled_by_is_refused(database: Database, name: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        call(database, account_calls.set_user(name, Role.VIEWER, "hash", "test"))
+        call(database, ACCOUNTS.set_user(name, Role.VIEWER, "hash", "test", by_service=False))
 
     assert refused.value.field == "name"
-    assert call(database, account_calls.users(None, 10)) == []
+    assert call(database, ACCOUNTS.users(None, 10)) == []

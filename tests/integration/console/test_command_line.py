@@ -9,7 +9,13 @@ import pytest
 
 from fencepost.cli.app import run
 from fencepost.cli.exit_codes import ExitCode
-from tests.integration.console.env import ConsoleEnv
+from fencepost.server_addresses import of_this_directory
+from fencepost.settings import Settings
+from fencepost_judge.role import ACCOUNTS as JUDGE
+from fencepost_judge.role import JudgeRole
+from fencepost_server.console.commands import announce
+from fencepost_server.console.role import ACCOUNTS
+from tests.integration.console.env import ConsoleEnv, log_in
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +29,7 @@ def test_a_user_is_made_logs_in_and_is_locked_out(
     monkeypatch.setattr("sys.stdin", io.StringIO("a long enough one\n"))
     assert run(["console", "user", "ada", "--role", "admin", "--password-stdin"]) == ExitCode.OK
     with stage.stranger() as client:
-        form = {"name": "ada", "password": "a long enough one"}
-        assert client.post("/console/login", data=form).status_code == 303
+        assert log_in(client, "ada", "a long enough one").status_code == 303
         assert client.get("/console/users").status_code == 200
         capsys.readouterr()
         assert run(["console", "users", "--json"]) == ExitCode.OK
@@ -47,3 +52,18 @@ def test_a_link_is_a_way_in(stage: ConsoleEnv, capsys: pytest.CaptureFixture[str
     with stage.stranger() as client:
         assert client.get(link).status_code == 303
         assert client.get("/api/account").json()["name"] == "local"
+
+
+def test_an_account_of_the_judge_does_not_become_an_admin_by_its_name(
+    stage: ConsoleEnv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judges = JUDGE.set_user("local", JudgeRole.CONTESTANT, "known to the jury", "jo", by_service=True)
+    stage.call(judges)
+    assert run(["console", "link"]) == ExitCode.PROBLEM
+    assert "local is an account without a role in the console" in capsys.readouterr().err
+    place = of_this_directory(Settings.load())
+    told = announce(place, to_person=True)
+    assert list(told) == ["Log in"]
+    assert "without a role in the console" in told["Log in"]
+    assert "ticket" not in str(told)
+    assert stage.call(ACCOUNTS.users(None, 10)) == []

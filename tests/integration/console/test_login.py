@@ -8,11 +8,11 @@ from fencepost.embedded import Database
 from fencepost.errors import SettingsError
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost_server.console import account_calls
-from fencepost_server.console.login import WINDOW_SECONDS
-from fencepost_server.console.role import Role
+from fencepost_server.accounts.calls import audit_entries
+from fencepost_server.accounts.login import WINDOW_SECONDS
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
-from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, form_token
+from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, form_token, log_in
 
 # What the settings say; the test itself listens on loopback.
 BEYOND = WebSettings(address="192.0.2.1", token="0123456789abcdef")
@@ -27,8 +27,7 @@ def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(stage
             "/console/login?next=%2Fconsole%2Fjobs%3Fstate%3Ddead",
         )
         assert client.get("/api/jobs").status_code == 401
-        form = {"name": "viewer", "password": PASSWORD, "next": "/console/jobs?state=dead"}
-        answer = client.post("/console/login", data=form)
+        answer = log_in(client, "viewer", PASSWORD, next="/console/jobs?state=dead")
         assert (answer.status_code, answer.headers["location"]) == (303, "/console/jobs?state=dead")
         assert client.get("/console/jobs").status_code == 200
 
@@ -37,19 +36,14 @@ def test_a_login_leads_to_no_other_host(stage: ConsoleEnv) -> None:
     stage.user(Role.VIEWER)
     with stage.stranger() as client:
         for evil in ("https://evil.example/", "//evil.example/console", "/console//evil", "/console\\evil"):
-            answer = client.post(
-                "/console/login", data={"name": "viewer", "password": PASSWORD, "next": evil}
-            )
+            answer = log_in(client, "viewer", PASSWORD, next=evil)
             assert answer.headers["location"] == "/console"
 
 
 def test_a_wrong_password_and_an_unknown_name_get_one_answer(stage: ConsoleEnv) -> None:
     stage.user(Role.VIEWER)
     with stage.stranger() as client:
-        answers = [
-            client.post("/console/login", data={"name": name, "password": "not this one at all"})
-            for name in ("viewer", "nobody")
-        ]
+        answers = [log_in(client, name, "not this one at all") for name in ("viewer", "nobody")]
         assert [one.status_code for one in answers] == [403, 403]
         assert all("Name or password is wrong." in one.text for one in answers)
         assert "fencepost_session" not in client.cookies
@@ -59,32 +53,27 @@ def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: ConsoleE
     stage.user(Role.VIEWER)
     with stage.stranger() as client:
         for _ in range(10):
-            assert (
-                client.post("/console/login", data={"name": "viewer", "password": "wrong"}).status_code == 403
-            )
-        refused = client.post("/console/login", data={"name": "viewer", "password": PASSWORD})
+            assert log_in(client, "viewer", "wrong").status_code == 403
+        refused = log_in(client, "viewer", PASSWORD)
         assert refused.status_code == 429
         assert "Too many attempts" in refused.text
-    audit_entries = stage.call(account_calls.audit_entries(actor="viewer", before=None, limit=20))
-    assert [audit_entry.outcome for audit_entry in audit_entries if audit_entry.action == "login"] == [
-        "wrong password"
-    ] * 10
+    entries = stage.call(audit_entries(actor="viewer", before=None, limit=20))
+    assert [entry.outcome for entry in entries if entry.action == "login"] == ["wrong password"] * 10
 
 
 def test_a_stranger_who_guesses_locks_no_known_browser_out(stage: ConsoleEnv) -> None:
     stage.user(Role.VIEWER)
-    right = {"name": "viewer", "password": PASSWORD}
     with stage.stranger() as owner:
-        assert owner.post("/console/login", data=right).status_code == 303
+        assert log_in(owner, "viewer", PASSWORD).status_code == 303
         owner.cookies.delete("fencepost_session")
         for _ in range(10):
-            stage.call(account_calls.begin_login("viewer", "192.0.2.1", window_seconds=WINDOW_SECONDS))
+            stage.call(ACCOUNTS.begin_login("viewer", "192.0.2.1", window_seconds=WINDOW_SECONDS))
         with stage.stranger() as another:
-            assert another.post("/console/login", data=right).status_code == 429
+            assert log_in(another, "viewer", PASSWORD).status_code == 429
             # Its cookie is of one user, and cannot be made up.
-            another.cookies.set("fencepost_known", "6120766965776572.AAAA")
-            assert another.post("/console/login", data=right).status_code == 429
-        assert owner.post("/console/login", data=right).status_code == 303
+            another.cookies.set("fencepost_known", '"a viewer".AAAA.AAAA')
+            assert log_in(another, "viewer", PASSWORD).status_code == 429
+        assert log_in(owner, "viewer", PASSWORD).status_code == 303
         assert owner.get("/console").status_code == 200
 
 
@@ -92,7 +81,7 @@ def test_wrong_passwords_from_a_known_browser_wait_longer_each_time(stage: Conso
     stage.user(Role.VIEWER)
 
     def attempt() -> float | None:
-        call = account_calls.begin_login_known("viewer", "browser", window_seconds=WINDOW_SECONDS)
+        call = ACCOUNTS.begin_login_known("viewer", "browser", window_seconds=WINDOW_SECONDS)
         return stage.call(call).wait_seconds
 
     assert [attempt() for _ in range(3)] == [None] * 3
@@ -100,7 +89,7 @@ def test_wrong_passwords_from_a_known_browser_wait_longer_each_time(stage: Conso
         assert attempt() == seconds
         clock.advance(seconds)
         assert attempt() is None
-    stage.call(account_calls.end_login("viewer", "192.0.2.1", right=True, rehashed=None))
+    stage.call(ACCOUNTS.end_login("viewer", "192.0.2.1", right=True, rehashed=None))
     assert attempt() is None
 
 
@@ -108,9 +97,7 @@ def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_t
     stage: ConsoleEnv, clock: Clock
 ) -> None:
     def attempt(name: str, address: str) -> float | None:
-        return stage.call(
-            account_calls.begin_login(name, address, window_seconds=WINDOW_SECONDS)
-        ).wait_seconds
+        return stage.call(ACCOUNTS.begin_login(name, address, window_seconds=WINDOW_SECONDS)).wait_seconds
 
     assert [attempt(f"user{number}", "192.0.2.1") for number in range(50)] == [None] * 50
     assert attempt("another", "192.0.2.1") == WINDOW_SECONDS
@@ -176,7 +163,7 @@ def test_who_logs_out_or_is_locked_out_is_out(stage: ConsoleEnv) -> None:
         # Making the token's user anew has ended the session.
         assert client.get("/console").status_code == 303
         assert program.get("/api/jobs").status_code == 200
-        stage.call(account_calls.disable_user("operator", "test"))
+        stage.call(ACCOUNTS.disable_user("operator", "test"))
         assert program.get("/api/jobs").status_code == 401
 
 
@@ -189,6 +176,17 @@ def test_a_form_without_its_token_does_nothing(stage: ConsoleEnv) -> None:
         assert client.get("/api/queues").json()["queues"] == []
         assert client.post("/console/queues/mail/pause", data={"form_token": good}).status_code == 303
         assert client.get("/api/queues").json()["queues"][0]["paused"]
+
+
+def test_a_login_that_another_site_began_is_refused(stage: ConsoleEnv) -> None:
+    """Otherwise a link could log a browser in as somebody who then reads what its owner does."""
+    stage.user(Role.VIEWER)
+    form = {"name": "viewer", "password": PASSWORD}
+    with stage.stranger() as client, stage.stranger() as other:
+        for token in ("", "made up", form_token(other, "/console/login")):
+            assert client.post("/console/login", data=form | {"form_token": token}).status_code == 403
+        assert "fencepost_session" not in client.cookies
+        assert log_in(client, "viewer", PASSWORD).status_code == 303
 
 
 def test_another_sessions_token_is_worth_nothing(stage: ConsoleEnv) -> None:
@@ -217,7 +215,7 @@ def test_beyond_loopback_it_does_not_start_without_an_admin(database: Database) 
 
 def test_beyond_loopback_an_admin_needs_no_house_token_and_the_rest_does(database: Database) -> None:
     with database.connect() as connection:
-        run(connection, account_calls.set_user("ada", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
+        run(connection, ACCOUNTS.set_user("ada", Role.ADMIN, CHEAP.hash(PASSWORD), "test", by_service=False))
     with console(database, web=BEYOND) as stage:
         with stage.stranger() as client:
             assert client.get("/console/login").status_code == 200

@@ -41,8 +41,10 @@ ROWS: LiteralString = """
       select s.signer_id, s.signer || n, 'd', 'QUEUED', 1, '', 21000, now(), now()
       from generate_series(1, 7) n, fencepost.nonce_signer s;
     -- Whoever looks is the seventh.
-    insert into fencepost.console_user (name, role, made_at, made_by)
-      select 'user-' || n, 'viewer', now(), 'test' from generate_series(1, 6) n;
+    insert into fencepost.account (name, made_at, made_by)
+      select 'user-' || n, now(), 'test' from generate_series(1, 6) n;
+    insert into fencepost.account_role (service, name, role, made_at, made_by)
+      select 'console', 'user-' || n, 'viewer', now(), 'test' from generate_series(1, 6) n;
     -- Takeovers below more events of jobs than anybody would look through.
     insert into fencepost.event (at, noun, subject, event, actor, token, detail)
       select now(), 'lease', 'door-' || n, 'taken_over', 'b', n, '{"from": "a"}' from generate_series(1, 7) n;

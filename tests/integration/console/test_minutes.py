@@ -12,11 +12,11 @@ from fencepost.embedded import Database
 from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost_server.console import account_calls
+from fencepost_server.console import minutes
 from tests.integration.console.watchers import Watchers
 
 
-def minutes(database: Database) -> list[tuple[Any, ...]]:
+def counted(database: Database) -> list[tuple[Any, ...]]:
     with database.connect_admin() as connection:
         return connection.execute(
             "select finished, dead, cancelled, workers, waiting, running, refused is not null"
@@ -26,7 +26,7 @@ def minutes(database: Database) -> list[tuple[Any, ...]]:
 
 def roll(database: Database, missing: int) -> int:
     with database.connect() as connection:
-        return run(connection, account_calls.roll(missing))
+        return run(connection, minutes.roll(missing))
 
 
 def test_a_minute_is_counted_again_and_not_twice(database: Database) -> None:
@@ -35,7 +35,7 @@ def test_a_minute_is_counted_again_and_not_twice(database: Database) -> None:
     Watchers(database)
     roll(database, 0)
     roll(database, 0)
-    assert minutes(database) == [(1, 3, 1, 1, 1, 1, True)]
+    assert counted(database) == [(1, 3, 1, 1, 1, 1, True)]
 
 
 def test_minutes_that_nobody_counted_are_counted_afterwards(database: Database) -> None:
@@ -48,7 +48,7 @@ def test_minutes_that_nobody_counted_are_counted_afterwards(database: Database) 
     while (left := roll(database, 500)) > 0:
         assert left < missing
         missing = left
-    assert [row[:4] for row in minutes(database)] == [(1, 3, 1, 1)]
+    assert [row[:4] for row in counted(database)] == [(1, 3, 1, 1)]
 
 
 def test_what_is_older_than_eight_days_is_forgotten(database: Database) -> None:
@@ -58,7 +58,7 @@ def test_what_is_older_than_eight_days_is_forgotten(database: Database) -> None:
     roll(database, 0)
     clock.advance(9 * 86_400)
     roll(database, 0)
-    assert minutes(database) == []
+    assert counted(database) == []
 
 
 def test_a_minute_knows_how_late_the_outbox_was_what_it_delivered_and_who_was_there(

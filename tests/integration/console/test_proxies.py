@@ -10,10 +10,9 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost_server.console import account_calls
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
-from tests.integration.console.env import ConsoleEnv, console
+from tests.integration.console.env import ConsoleEnv, console, log_in
 
 TOKEN = "the-token-of-the-house"
 LOGIN = {"name": "nobody", "password": "wrong"}
@@ -34,13 +33,13 @@ def unnamed(database: Database) -> Iterator[ConsoleEnv]:
 
 def addresses(stage: ConsoleEnv) -> set[str]:
     with psycopg.connect(stage.database.admin_url) as connection:
-        return {row[0] for row in connection.execute("select address from fencepost.console_attempt")}
+        return {row[0] for row in connection.execute("select address from fencepost.account_attempt")}
 
 
 def test_an_unnamed_proxy_is_not_believed(unnamed: ConsoleEnv) -> None:
     """With no account there is nothing to forge, and the header is ignored."""
     with unnamed.stranger() as client:
-        said = client.post("/console/login", data=LOGIN, headers={"x-forwarded-for": "203.0.113.9"})
+        said = log_in(client, **LOGIN, headers={"x-forwarded-for": "203.0.113.9"})
         assert said.status_code == 403
         assert "Name or password is wrong" in said.text
     assert addresses(unnamed) == {"127.0.0.1"}
@@ -59,9 +58,9 @@ def test_with_an_account_it_is_refused_and_told_what_to_set(unnamed: ConsoleEnv,
 def test_the_limit_of_logins_counts_the_client_behind_a_named_proxy(named: ConsoleEnv) -> None:
     with named.stranger() as client:
         for number in range(50):
-            named.call(account_calls.begin_login(f"n{number}", "203.0.113.9", window_seconds=900))
-        over = client.post("/console/login", data=LOGIN, headers={"x-forwarded-for": "1.2.3.4, 203.0.113.9"})
-        other = client.post("/console/login", data=LOGIN, headers={"x-forwarded-for": "203.0.113.10"})
+            named.call(ACCOUNTS.begin_login(f"n{number}", "203.0.113.9", window_seconds=900))
+        over = log_in(client, **LOGIN, headers={"x-forwarded-for": "1.2.3.4, 203.0.113.9"})
+        other = log_in(client, **LOGIN, headers={"x-forwarded-for": "203.0.113.10"})
     assert (over.status_code, other.status_code) == (429, 403)
     assert addresses(named) == {"203.0.113.9", "203.0.113.10"}
 

@@ -11,7 +11,7 @@ import pytest
 from fencepost.errors import FencepostError
 from fencepost_server.console.read_pool import ReadPool
 from fencepost_server.console.role import Role
-from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.env import ConsoleEnv, log_in
 from tests.integration.console.page import Page
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre>"
@@ -27,7 +27,7 @@ def test_what_a_request_says_is_shown_and_never_run(stage: ConsoleEnv) -> None:
             client.get("/console/audit", params={"actor": EVIL}),
             client.get("/console/checkpoints", params={"resource": EVIL}),
             client.get("/console/login", params={"next": EVIL}),
-            client.post("/console/login", data={"name": EVIL, "password": EVIL}),
+            log_in(client, EVIL, EVIL),
             client.get("/console/jobs", params={"before": EVIL}),
         ]
         for page in pages:
@@ -66,8 +66,8 @@ async def test_the_eyes_cannot_write(stage: ConsoleEnv) -> None:
 
 def test_the_viewer_of_the_database_may_not_read_people(stage: ConsoleEnv) -> None:
     queries: list[LiteralString] = [
-        "select * from fencepost.console_users(null, 10)",
-        "select fencepost.console_key()",
+        "select * from fencepost.account_users('console', null, 10)",
+        "select fencepost.account_key()",
     ]
     with psycopg.connect(stage.database.viewer_url, autocommit=True) as connection:
         for query in queries:

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
-from fencepost_server.console import account_calls
-from fencepost_server.console.role import Role
-from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console
+from fencepost_server.accounts.calls import audit_entries
+from fencepost_server.console.role import ACCOUNTS, Role
+from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, log_in
 from tests.integration.console.oidc_double import ADA, BOB, EVE, FAKE, openid_provider, trusting
 
 
@@ -51,7 +51,7 @@ def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stag
         assert "ada@house.example" in client.get("/console/account").text
         # An operator, and no more.
         assert client.get("/console/users").status_code == 403
-    [login] = stage.call(account_calls.audit_entries(actor="ada@house.example", before=None, limit=10))
+    [login] = stage.call(audit_entries(actor="ada@house.example", before=None, limit=10))
     assert (login.action, login.outcome, login.role) == ("login", "done", "operator")
 
 
@@ -69,7 +69,7 @@ def test_whom_it_does_not_vouch_for_stays_outside(
 
 
 def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(stage: ConsoleEnv) -> None:
-    stage.call(account_calls.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
+    stage.call(ACCOUNTS.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test", by_service=False))
     with stage.stranger() as client:
         answer = client.get(go(client, FAKE))
         assert answer.status_code == 403
@@ -105,7 +105,7 @@ def test_a_code_lets_in_once(stage: ConsoleEnv) -> None:
 def test_who_was_locked_out_here_stays_out(stage: ConsoleEnv) -> None:
     with stage.stranger() as client:
         client.get(go(client, ADA))
-        stage.call(account_calls.disable_user("ada@house.example", "test"))
+        stage.call(ACCOUNTS.disable_user("ada@house.example", "test"))
         assert client.get("/console").status_code == 303
         answer = client.get(go(client, ADA))
         assert answer.status_code == 403
@@ -118,7 +118,7 @@ def test_his_role_is_what_the_provider_says_today(database: Database, provider: 
     changed = trusting(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
     with console(database, changed) as stage, stage.stranger() as client:
         client.get(go(client, ADA))
-        assert [(user.name, user.role) for user in stage.call(account_calls.users(None, 10))] == [
+        assert [(user.name, user.role) for user in stage.call(ACCOUNTS.users(None, 10))] == [
             ("ada@house.example", "viewer")
         ]
 
@@ -130,10 +130,7 @@ def test_a_provider_that_does_not_answer_is_named_and_passwords_still_work(datab
             answer = client.get("/console/login/sso")
             assert answer.status_code == 403
             assert "The provider does not answer" in answer.text
-            assert (
-                client.post("/console/login", data={"name": "viewer", "password": PASSWORD}).status_code
-                == 303
-            )
+            assert log_in(client, "viewer", PASSWORD).status_code == 303
 
 
 def test_a_console_without_it_has_no_such_door(database: Database) -> None:

@@ -13,16 +13,16 @@ from fastapi import APIRouter
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost_judge import accounts
 from fencepost_judge.access import OWN_AUTH_PATHS
 from fencepost_judge.api import make_router
 from fencepost_judge.pages.routes import make_pages
-from fencepost_judge.role import JudgeRole
+from fencepost_judge.role import ACCOUNTS, JudgeRole
 from fencepost_judge.service import Judging
 from fencepost_judge.settings import JudgeSettings
+from fencepost_server.accounts.passwords import Passwords
+from fencepost_server.accounts.secret import new_secret
 from fencepost_server.web.app import make_app
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.passwords import Passwords
 from fencepost_server.web.settings import WebSettings
 
 Command = Callable[..., tuple[int, str]]
@@ -79,9 +79,11 @@ class JudgeEnv:
             yield browser
 
     async def add(self, name: str, role: JudgeRole) -> str:
-        await self.fp.run(accounts.set_user(name, role, "test"))
-        token = accounts.new_token()
-        await self.fp.run(accounts.make_token(accounts.digest_of(token), name, "test", 864_000, "test"))
+        await self.fp.run(ACCOUNTS.set_user(name, role, None, "test", by_service=True))
+        token = ACCOUNTS.token_prefix + new_secret()
+        await self.fp.run(
+            ACCOUNTS.make_token(token, name, "test", None, lifetime_seconds=864_000, actor="test")
+        )
         self.tokens[name] = token
         return token
 

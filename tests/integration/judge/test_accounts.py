@@ -9,9 +9,8 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.logs import configure_logging
 from fencepost.testing import Clock
-from fencepost_judge import accounts
 from fencepost_judge.access import ACCESS, SMALL_BYTES
-from fencepost_judge.role import JudgeRole
+from fencepost_judge.role import ACCOUNTS, JudgeRole
 from tests.integration.judge.judge_env import HOUSE_TOKEN, PROGRAM, open_office
 
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, HOUSE_TOKEN: 3}
@@ -127,8 +126,8 @@ async def test_a_token_is_shown_once_and_ends_with_its_time_its_revocation_or_it
         clock.advance(3 * 86_400)
         expired = await known()
     with psycopg.connect(database.admin_url) as connection:
-        kept = connection.execute("select t::text from fencepost.judge_token t").fetchall()
-        events = connection.execute("select e::text from fencepost.event e").fetchall()
+        kept = connection.execute("select t::text from fencepost.account_token t").fetchall()
+        events = connection.execute("select a::text from fencepost.account_audit a").fetchall()
     said = capsys.readouterr()
 
     assert (first, refused, back, expired) == ([200] * 3, [401, 401, 200], [401, 401, 200], [401] * 3)
@@ -194,6 +193,6 @@ async def test_a_name_that_could_be_mistaken_is_refused(database: Database, tmp_
             for name in ("a%20b", "-a", "%3Cb%3E", "x" * 65)
         ]
         nobody = await office.ask(HOUSE_TOKEN, "POST", "/judge/api/users/nobody/tokens", json={"label": "x"})
-        users = await office.fp.run(accounts.users(None, 10))
+        users = await office.fp.run(ACCOUNTS.users(None, 10))
 
     assert (odd, nobody.status_code, users) == ([400] * 4, 404, [])

@@ -25,7 +25,8 @@ def test_users_and_their_tokens_are_made_shown_and_ended(judge: Command, databas
     listed = judge("tokens", "list", "ada")[1]
     with database.connect() as connection:
         known = connection.execute(
-            "select name, role from fencepost.judge_token_use(sha256(%s::bytea))", (token.encode(),)
+            "select name, role from fencepost.account_token_use(sha256(%s::bytea), 'judge')",
+            (token.encode(),),
         ).fetchall()
     revoked = judge("tokens", "revoke", "1")
     locked = judge("users", "lock", "ada")
@@ -51,7 +52,7 @@ def test_a_user_gets_a_password_for_the_pages(
     kept, unknown, short = given("correct horse"), given("correct horse", "bob"), given("short")
     with database.connect() as connection:
         row = connection.execute(
-            "select password from fencepost.judge_login_begin('ada', '::1', interval '1 minute')"
+            "select password from fencepost.account_login_begin('judge', 'ada', '::1', interval '1 minute')"
         ).fetchone()
 
     assert kept == (0, "ada has a new password.")

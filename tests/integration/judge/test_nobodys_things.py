@@ -26,7 +26,7 @@ ABSENT: dict[str, tuple[LiteralString, Sequence[Any], str]] = {
         "7",
     ),
     "whose session it would be": (
-        "select fencepost.judge_session_begin('x'::bytea, %s, %s)",
+        "select fencepost.account_session_begin('x'::bytea, 'judge', %s, %s, 'here', '')",
         ("absent", timedelta(minutes=1)),
         "absent",
     ),

@@ -16,11 +16,11 @@ from fencepost.errors import NotFound
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost_judge import accounts, judge_calls, sessions
+from fencepost_judge import judge_calls
 from fencepost_judge.grading import CaseResult
 from fencepost_judge.judging import Judgement
 from fencepost_judge.pages import submissions
-from fencepost_judge.role import JudgeRole
+from fencepost_judge.role import ACCOUNTS, JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 OWNER = "judge/boot-1"
@@ -352,7 +352,7 @@ async def test_who_changes_the_password_stays_and_his_other_sessions_end(
             stays, gone = await here.get("/judge"), await there.get("/judge")
             place_of(await there.log_in("con", PASSWORD))
             with database.connect() as connection:
-                run(connection, accounts.disable_user("con", "jo"))
+                run(connection, ACCOUNTS.disable_user("con", "jo"))
             locked = [await one.get("/judge") for one in (here, there)]
             refused = await there.log_in("con", PASSWORD)
 
@@ -370,7 +370,7 @@ async def test_a_stranger_who_guesses_locks_nobody_out_who_is_in_or_was(
         async with office.browser("con") as here, office.browser() as stranger:
             with database.connect() as connection:
                 for _ in range(10):
-                    run(connection, sessions.begin_login("con", "192.0.2.1", window_seconds=900))
+                    run(connection, ACCOUNTS.begin_login("con", "192.0.2.1", window_seconds=900))
                 connection.commit()
             refused = await stranger.log_in("con", office.tokens["con"])
             place_of(await here.send("/judge/account/password", old=office.tokens["con"], password=PASSWORD))

@@ -19,7 +19,7 @@ from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost_server.console.role import Role
 from fencepost_server.web.settings import WebSettings
-from tests.integration.console.env import ConsoleEnv, console
+from tests.integration.console.env import ConsoleEnv, console, log_in
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 PAGE = Path(__file__).parents[3] / "docs/how-to/proxies.md"
@@ -106,16 +106,14 @@ def test_as_documented_the_console_works_and_knows_its_visitor(database: Databas
             "forwarded": "for=203.0.113.9",
             "x-real-ip": "203.0.113.9",
         }
-        said = browser.post("/console/login", data={"name": "x", "password": "wrong"}, headers=forged)
+        said = log_in(browser, "x", "wrong", headers=forged)
         assert said.status_code == 403
         assert "Name or password is wrong" in said.text
         host = urlsplit(str(browser.base_url)).netloc
-        ours = browser.post(
-            "/console/login", data={"name": "y", "password": "wrong"}, headers={"origin": f"http://{host}"}
-        )
+        ours = log_in(browser, "y", "wrong", headers={"origin": f"http://{host}"})
         assert "Name or password is wrong" in ours.text
         with psycopg.connect(database.admin_url) as connection:
-            rows = connection.execute("select distinct address from fencepost.console_attempt").fetchall()
+            rows = connection.execute("select distinct address from fencepost.account_attempt").fetchall()
         # nginx is asked from loopback here; what the client wrote is nowhere.
         assert rows == [("127.0.0.1",)]
 

@@ -24,10 +24,8 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import TOKEN_PREFIX
-from fencepost_server.console.role import Role
-from fencepost_server.web.signing import digest_of, new_secret
+from fencepost_server.accounts.secret import new_secret
+from fencepost_server.console.role import ACCOUNTS, Role
 
 HAND_OVER = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
 ROOT = Path(__file__).parents[3]
@@ -58,12 +56,12 @@ class Served:
 @contextmanager
 def served(database: Database, folder: Path, **settings: str) -> Generator[Served]:
     """`fencepost serve` with the console, as a process of its own."""
-    secret = TOKEN_PREFIX + new_secret()
+    secret = ACCOUNTS.token_prefix + new_secret()
     with psycopg.connect(database.url, autocommit=True) as connection:
-        run(connection, account_calls.set_user("ada", Role.ADMIN, None, "test"))
+        run(connection, ACCOUNTS.set_user("ada", Role.ADMIN, None, "test", by_service=False))
         run(
             connection,
-            account_calls.make_token(digest_of(secret), "ada", "test", Role.ADMIN, lifetime_seconds=3600),
+            ACCOUNTS.make_token(secret, "ada", "test", Role.ADMIN, lifetime_seconds=3600, actor="test"),
         )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HTTP_")}
     environ |= {"DATABASE_URL": database.url, "CONSOLE_READ_DATABASE_URL": database.viewer_url, **settings}

@@ -25,16 +25,14 @@ from fencepost_orders.brokers import Broker
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.service import Orders
 from fencepost_players.http_service import make_service as make_players
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.accounts.secret import new_secret
 from fencepost_server.console.http_service import make_service as make_console
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.console.settings import ConsoleSettings
 from fencepost_server.web.app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
-from fencepost_server.web.signing import digest_of, new_secret
 from tests.integration.orders.broker_env import adapter_for
 
 HOUSE_TOKEN = "the-token-of-the-house"
@@ -51,11 +49,11 @@ class WholeApp:
         """A token that opens this door: the console's own, made anew: a request may have revoked the last."""
         if not path.startswith("/api"):
             return f"Bearer {HOUSE_TOKEN}"
-        secret = TOKEN_PREFIX + new_secret()
+        secret = ACCOUNTS.token_prefix + new_secret()
         with psycopg.connect(self.database.url, autocommit=True) as connection:
-            run(connection, account_calls.set_user("walker", Role.ADMIN, None, "test"))
-            token = account_calls.make_token(
-                digest_of(secret), "walker", "test", Role.ADMIN, lifetime_seconds=600
+            run(connection, ACCOUNTS.set_user("walker", Role.ADMIN, None, "test", by_service=False))
+            token = ACCOUNTS.make_token(
+                secret, "walker", "test", Role.ADMIN, lifetime_seconds=600, actor="test"
             )
             run(connection, token)
         return f"Bearer {secret}"

@@ -4,22 +4,23 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-import jwt
 import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
-from fencepost_server.console.oidc import IdentityRefused, OidcProvider, believed, doors_of, person_of
-from tests.unit.console.test_oidc import ERRAND, ISSUER, KEY, SETTINGS, claims, keys
+from fencepost_server.accounts.oidc import IdentityRefused, OidcProvider, believed, endpoints_of, person_of
+from fencepost_server.console.role import Role
+from tests.unit.accounts.test_oidc import ERRAND, ISSUER, SETTINGS, claims, keys, signed
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text
 
 PERSON = claims(email="a@b.example", email_verified=True, groups=["ops"])
-TOKEN = jwt.encode(PERSON, KEY, "RS256", headers={"kid": "1"})
-OWN_AUTH_PATHS = {
+TOKEN = signed(PERSON)
+ENDPOINTS = {
     "issuer": ISSUER,
     "authorization_endpoint": f"{ISSUER}/ask",
     "token_endpoint": f"{ISSUER}/token",
@@ -29,13 +30,13 @@ OWN_AUTH_PATHS = {
 
 def believe(token: str, known: Any = None) -> None:
     with shown():
-        person_of(believed(token, known or keys(), SETTINGS, ISSUER, ERRAND), SETTINGS)
+        person_of(believed(token, known or keys(), SETTINGS, ERRAND), SETTINGS)
 
 
 def describe(doors: Any) -> None:
     with shown():
-        found = doors_of(doors, ISSUER)
-        assert all(urlsplit(found[name]).hostname for name in OWN_AUTH_PATHS if name != "issuer")
+        found = endpoints_of(doors, ISSUER)
+        assert all(urlsplit(found[name]).hostname for name in ENDPOINTS if name != "issuer")
 
 
 @contextmanager
@@ -58,15 +59,11 @@ def with_part(place: int, document: Any) -> str:
     return ".".join(parts)
 
 
-def signed(document: Any) -> str:
-    return jwt.api_jws.encode(json.dumps(document).encode(), KEY, "RS256", headers={"kid": "1"})
-
-
 HEADS = st.one_of(wrong_documents({"alg": "RS256", "kid": "1", "typ": "JWT"}), DOCUMENTS)
 PARSERS = {
     "where its doors are": Parser(
         describe,
-        wrong_documents(OWN_AUTH_PATHS).filter(lambda doors: hasattr(doors, "get")),
+        wrong_documents(ENDPOINTS).filter(lambda doors: hasattr(doors, "get")),
         (IdentityRefused,),
     ),
     "an ID token": Parser(believe, wrong_text(TOKEN), (IdentityRefused,)),
@@ -76,7 +73,7 @@ PARSERS = {
     ),
     "keys": Parser(
         lambda known: believe(TOKEN, known),
-        st.one_of(wrong_documents(keys()), wrong_documents({"keys": [OWN_AUTH_PATHS]})).filter(bool),
+        st.one_of(wrong_documents(keys()), wrong_documents({"keys": [ENDPOINTS]})).filter(bool),
         (IdentityRefused,),
     ),
 }
@@ -120,7 +117,7 @@ def test_keys_that_are_none_vouch_for_nobody(known: Any) -> None:
 
 
 @asynccontextmanager
-async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider]:
+async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider[Role]]:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=answers[request.path])
 
@@ -138,7 +135,7 @@ async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider]:
             "jwks_uri": f"{url}/keys",
         }
         answers.setdefault(FOUND, json.dumps(doors | {"more": "x" * 600_000}).encode())
-        yield OidcProvider(SETTINGS.model_copy(update={"oidc_issuer": url}), "/back")
+        yield OidcProvider(replace(SETTINGS, issuer=url))
     finally:
         await runner.cleanup()
 

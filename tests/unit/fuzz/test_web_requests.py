@@ -15,19 +15,17 @@ from starlette.types import Message, Receive, Scope, Send
 from fencepost.errors import InvalidInput
 from fencepost.kernel.call import text as storable_text
 from fencepost.tracing import place_of, trace_id_of
-from fencepost_server.web.cookies import Cookies
+from fencepost_server.accounts.cookies import Cookies
 from fencepost_server.web.forms import FORM_FIELD, Id, fields_of, filled, local_path, readable
 from fencepost_server.web.security_middleware import SecurityMiddleware, SecurityRules
-from fencepost_server.web.signing import Signer
 from fencepost_server.web.tracing_middleware import TracingMiddleware
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import TEXTS, wrong_bytes, wrong_text
 
-SEAL = Signer(b"k" * 32)
-COOKIES = Cookies(SEAL, "notice")
+COOKIES = Cookies(b"k" * 32, "f")
 TRACE = b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"
 FORM = b"application/x-www-form-urlencoded"
-KEPT = f"session={SEAL.signed('s', purpose='session')}; notice={SEAL.signed('61', purpose='notice')}".encode()
+KEPT = f"f_session={COOKIES.signed('session', 's')}; f_notice={COOKIES.signed('notice', 'a')}".encode()
 TOKEN = "0123456789abcdef"
 OPEN, CLOSED = SecurityRules(token=None, body_max_bytes=2048), SecurityRules(token=TOKEN, body_max_bytes=2048)
 Headers = Sequence[tuple[bytes, bytes]]
@@ -42,9 +40,9 @@ async def inner(scope: Scope, receive: Receive, send: Send) -> None:
     """What pages do with a request."""
     request = Request(scope, receive)
     fields = await fields_of(request)
-    COOKIES.kept(request, "notice")
-    session = SEAL.opened(request.cookies.get("session", ""), purpose="session")
-    SEAL.is_form_token(fields.get(FORM_FIELD, ""), session or "")
+    COOKIES.notice(request)
+    session = COOKIES.kept(request, "session", 3600)
+    COOKIES.is_form_token(fields.get(FORM_FIELD, ""), session or "")
     try:
         storable_text("name", readable(filled(Wanted, fields).name))
     except InvalidInput as error:

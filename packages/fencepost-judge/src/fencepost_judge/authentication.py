@@ -24,9 +24,8 @@ from starlette.types import Message, Receive
 from fencepost.client import Fencepost
 from fencepost.errors import FencepostError, IndeterminateCommit, ServerUnavailable
 from fencepost.logs import get_logger
-from fencepost_judge import accounts
 from fencepost_judge.access import ACCESS, Access
-from fencepost_judge.role import OPERATOR, JudgeRole, JudgeVisitor
+from fencepost_judge.role import ACCOUNTS, OPERATOR, JudgeRole, JudgeVisitor, visitor
 
 _log = get_logger(__name__)
 ANONYMOUS = "anonymous"
@@ -45,8 +44,8 @@ class Authentication:
     async def visitor(self, authorization: str) -> JudgeVisitor | None:
         scheme, _, given = authorization.partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
-        if given.startswith(accounts.TOKEN_PREFIX) and given.isascii():
-            return await self._fp.run(accounts.use_token(accounts.digest_of(given)))
+        if given.startswith(ACCOUNTS.token_prefix) and given.isascii():
+            return visitor(await self._fp.run(ACCOUNTS.use_token(given)))
         if self._app_token is not None:
             return OPERATOR if hmac.compare_digest(given.encode(), self._app_token.encode()) else None
         # A wrong token is refused; it does not fall back to anonymous access.
@@ -54,7 +53,7 @@ class Authentication:
 
     async def unasked(self) -> JudgeVisitor | None:
         """The operator, if anonymous access is allowed; otherwise None."""
-        closed = self._app_token is not None or await self._fp.run(accounts.has_users())
+        closed = self._app_token is not None or await self._fp.run(ACCOUNTS.has_users())
         return None if closed else OPERATOR
 
     async def pass_through(self, request: Request, access: Access) -> Request:

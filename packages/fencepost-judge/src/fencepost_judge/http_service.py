@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from fencepost.client import Fencepost
-from fencepost_judge import accounts
 from fencepost_judge.access import OWN_AUTH_PATHS
 from fencepost_judge.api import make_router
 from fencepost_judge.pages.routes import make_pages
+from fencepost_judge.role import ACCOUNTS
 from fencepost_judge.service import Judging
 from fencepost_judge.settings import JudgeSettings
 from fencepost_server.web.http_service import HttpService
@@ -26,5 +26,5 @@ def make_service(fp: Fencepost) -> HttpService:
         router,
         judging.running,
         own_auth_paths=OWN_AUTH_PATHS,
-        has_accounts=lambda: fp.run(accounts.has_users()),
+        has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
     )

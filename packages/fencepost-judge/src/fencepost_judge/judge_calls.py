@@ -225,6 +225,15 @@ def get_recent(before: int | None, limit: int) -> Call[list[RecentSubmission]]:
     )
 
 
+def admit(name: str, per_minute: float, burst: int) -> Call[None]:
+    """Count one submission of a user. Raises Backpressure when the user exceeds the rate limit."""
+    return Call(
+        "select fencepost.judge_admit(%s::text, %s::double precision, %s::integer)",
+        (text("name", name), per_minute, burst),
+        nothing,
+    )
+
+
 def _stored(slug: str, version: int, title: str, spec: str) -> StoredProblem:
     return StoredProblem(slug, version, title, Problem.model_validate_json(spec))
 

@@ -10,6 +10,7 @@ PLUGIN = Plugin(
     name="judge",
     about="an online judge with a sandbox of its own",
     schemas={"judge": _HERE},
+    requires=("accounts",),
     settings=("fencepost_judge.settings:JudgeSettings",),
     commands={"judge": "fencepost_judge.commands.judge:app"},
     http_service="fencepost_judge.http_service:make_service",

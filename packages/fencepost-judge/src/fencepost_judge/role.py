@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Literal, Self
+from typing import Literal
+
+from fencepost_server.accounts.calls import Accounts
+from fencepost_server.accounts.role import Identity, ServiceRole
 
 RoleWord = Literal["contestant", "jury", "admin"]
 
 
-class JudgeRole(IntEnum):
+class JudgeRole(ServiceRole):
     """A contestant submits, a jury decides about problems and verdicts, an admin manages users."""
 
     CONTESTANT = 1
     JURY = 2
     ADMIN = 3
 
-    @classmethod
-    def named(cls, name: str) -> Self:
-        return cls[name.upper()]
 
-    @property
-    def word(self) -> str:
-        return self.name.lower()
+ACCOUNTS = Accounts("judge", JudgeRole, token_prefix="fpj_")  # noqa: S106 - A prefix.
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeVisitor:
-    """An authenticated visitor. The operator of the server is not a user, and may do everything.
+class JudgeVisitor(Identity[JudgeRole]):
+    """An authenticated visitor. The operator of the server is not a user, and may do everything."""
 
-    `session` is what the forms of a browser session are bound to; empty for a program with a token.
-    """
-
-    name: str
-    role: JudgeRole
     is_user: bool = True
-    session: str = ""
-
-    def may(self, needed: JudgeRole) -> bool:
-        return self.role >= needed
 
     def sees(self, author: str) -> bool:
         """Whether the visitor may see what this author submitted."""
@@ -51,3 +39,8 @@ class JudgeVisitor:
 
 
 OPERATOR = JudgeVisitor("operator", JudgeRole.ADMIN, is_user=False)
+
+
+def visitor(identity: Identity[JudgeRole] | None) -> JudgeVisitor | None:
+    """The user whom a session or a token has authenticated."""
+    return JudgeVisitor(identity.name, identity.role, identity.session) if identity else None

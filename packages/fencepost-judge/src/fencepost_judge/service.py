@@ -23,7 +23,7 @@ from fencepost.kernel.migrate import require
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.transaction import Transaction
-from fencepost_judge import accounts, contests, judge_calls, rejudging, time_limit
+from fencepost_judge import contests, judge_calls, rejudging, time_limit
 from fencepost_judge.compiling import entry_of
 from fencepost_judge.custom_run_executor import FAILED
 from fencepost_judge.custom_runs import CustomRuns
@@ -128,7 +128,7 @@ class Judging:
 
     def allowance(self, name: str) -> Call[None]:
         """Count one request against the user's rate limit; the call raises when the limit is exceeded."""
-        return accounts.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
+        return judge_calls.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
 
     async def standing(self, job_id: int) -> judge_calls.SubmissionStanding:
         found = await self.fp.run(judge_calls.get_standings([job_id]))
@@ -257,7 +257,8 @@ class Judging:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Judge while this is open. Without a sandbox, submissions wait for a worker that has one."""
-        await asyncio.to_thread(require, self.fp.database_url, "judge")
+        for name in ("accounts", "judge"):
+            await asyncio.to_thread(require, self.fp.database_url, name)
         # An embedded database starts with sample problems; a database of the user's own gets nothing unasked.
         if self.fp.settings.database_url is None:
             await self.import_samples()

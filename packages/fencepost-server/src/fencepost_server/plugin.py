@@ -9,7 +9,8 @@ _HERE = Path(__file__).parent
 PLUGIN = Plugin(
     name="console",
     about="the HTTP application, its accounts and the console",
-    schemas={"console": _HERE / "console"},
+    schemas={"accounts": _HERE / "accounts", "console": _HERE / "console"},
+    requires=("accounts",),
     settings=(
         "fencepost_server.web.settings:WebSettings",
         "fencepost_server.console.settings:ConsoleSettings",

@@ -47,6 +47,8 @@ class Plugin:
     """One line, which `fencepost doctor` shows."""
     schemas: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Components of the database by name: folders with `schema/NNNN_name.sql` and `functions/*.sql`."""
+    requires: tuple[str, ...] = ()
+    """Components, its own or of other plugins, that its tables refer to: they are migrated before them."""
     settings: tuple[str, ...] = ()
     """Settings classes: their keys are allowed in config.yaml."""
     commands: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -11,11 +11,11 @@ import typer
 
 from fencepost.cli.terminal import JsonOption, answer, answer_json, ask_password
 from fencepost_judge.role import RoleWord
+from fencepost_server.accounts.calls import DAY_SECONDS, TOKEN_DAYS_MAX
 
 if TYPE_CHECKING:
     from fencepost.server_addresses import ServerAddresses
 
-DAY_SECONDS = 86_400
 LIST_MAX = 100_000
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -53,11 +53,13 @@ def set_user(
     """Create a user, or change a user's role. As soon as one user exists, every request needs a token."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import accounts  # noqa: PLC0415
-    from fencepost_judge.role import JudgeRole  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS, JudgeRole  # noqa: PLC0415
 
     with acting() as connection:
-        run(connection, accounts.set_user(name, JudgeRole.named(role), somebody(None)))
+        run(
+            connection,
+            ACCOUNTS.set_user(name, JudgeRole.named(role), None, somebody(None), by_service=False),
+        )
     answer(f"{name} is {role}.")
 
 
@@ -79,12 +81,12 @@ def set_password(
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import sessions  # noqa: PLC0415
-    from fencepost_server.web.passwords import Passwords  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS  # noqa: PLC0415
+    from fencepost_server.accounts.passwords import Passwords  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection, known(f"There is no user {name}."):
-        run(connection, sessions.set_password(name, hashed, somebody(None)))
+        run(connection, ACCOUNTS.set_password(name, hashed, somebody(None), by_service=False))
     answer(f"{name} has a new password.")
 
 
@@ -93,10 +95,10 @@ def list_users(json_output: JsonOption = False) -> None:
     """List all users, including locked ones."""
     from fencepost.cli.job_commands import acting  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import accounts  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection:
-        found = run(connection, accounts.users(None, LIST_MAX))
+        found = run(connection, ACCOUNTS.users(None, LIST_MAX))
     if json_output:
         answer_json([asdict(one) for one in found])
         return
@@ -112,10 +114,10 @@ def lock(name: Name) -> None:
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import accounts  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no user {name}."):
-        run(connection, accounts.disable_user(name, somebody(None)))
+        run(connection, ACCOUNTS.disable_user(name, somebody(None)))
     answer(f"{name} is locked out.")
 
 
@@ -123,7 +125,7 @@ def lock(name: Name) -> None:
 def make_token(
     name: Name,
     label: Annotated[str, typer.Option("--label", help="What it is for.")] = "command line",
-    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it lives.")] = 90,
+    days: Annotated[int, typer.Option("--days", min=1, max=TOKEN_DAYS_MAX, help="How long it lives.")] = 90,
     json_output: JsonOption = False,
 ) -> None:
     """Create a token and show it, once: only its digest is stored.
@@ -132,10 +134,14 @@ def make_token(
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import accounts  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS  # noqa: PLC0415
+    from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415
 
-    token = accounts.new_token()
-    made = accounts.make_token(accounts.digest_of(token), name, label, days * DAY_SECONDS, somebody(None))
+    token = ACCOUNTS.token_prefix + new_secret()
+    lifetime_seconds = days * DAY_SECONDS
+    made = ACCOUNTS.make_token(
+        token, name, label, None, lifetime_seconds=lifetime_seconds, actor=somebody(None)
+    )
     with acting() as connection, known(f"There is no user {name} who may come in."):
         token_id = run(connection, made)
     if json_output:
@@ -149,10 +155,10 @@ def list_tokens(name: Name, json_output: JsonOption = False) -> None:
     """List the tokens of a user and when each was used; never the tokens themselves."""
     from fencepost.cli.job_commands import acting  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import accounts  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection:
-        found = run(connection, accounts.tokens(name))
+        found = run(connection, ACCOUNTS.tokens(name))
     if json_output:
         answer_json([asdict(one) for one in found])
         return
@@ -167,10 +173,10 @@ def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None
     """Revoke a token. Exits with 4 when there is no token with this id."""
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_judge import accounts  # noqa: PLC0415
+    from fencepost_judge.role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no token {token_id}."):
-        run(connection, accounts.revoke_token(token_id, somebody(None)))
+        run(connection, ACCOUNTS.revoke_token(token_id, somebody(None)))
     answer(f"Token {token_id} is revoked.")
 
 

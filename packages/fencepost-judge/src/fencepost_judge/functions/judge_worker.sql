@@ -26,7 +26,7 @@ begin
   perform fencepost._check_text('sandbox', p_sandbox, 64);
   perform fencepost._check_json('languages', p_languages, 16384);
   perform fencepost._check_json('degraded', p_degraded, 16384);
-  perform from fencepost.judge_key k where k.only_row for no key update;
+  perform from fencepost.judge_turn t where t.only_row for no key update;
   select w.place into v_place from fencepost.judge_worker w where w.owner = p_owner order by w.place limit 1;
   v_place := coalesce(v_place, 1);
   loop

@@ -9,16 +9,15 @@ from fastapi import Request, Response
 from pydantic import Field
 
 from fencepost.errors import InvalidInput
-from fencepost_judge import accounts, sessions
 from fencepost_judge.access import PAGES_ROOT
 from fencepost_judge.accounts_api import TokenRequest, UserRequest, make_token
 from fencepost_judge.authentication import Who
 from fencepost_judge.pages.page_router import PageRouter
 from fencepost_judge.pages.page_sessions import form_of
-from fencepost_judge.role import JudgeRole
+from fencepost_judge.role import ACCOUNTS, JudgeRole
+from fencepost_server.accounts.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
 from fencepost_server.web.formatting import quoted
 from fencepost_server.web.forms import Id, filled
-from fencepost_server.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
 
 PAGE_ROWS = 200
 HOME = f"{PAGES_ROOT}/users"
@@ -39,7 +38,7 @@ def _add_users(desk: PageRouter, passwords: Passwords) -> None:
 
     @desk.router.get(HOME)
     async def users(request: Request, after: str | None = None) -> Response:
-        found = await fp.run(accounts.users(after, PAGE_ROWS))
+        found = await fp.run(ACCOUNTS.users(after, PAGE_ROWS))
         further = found[-1].name if len(found) == PAGE_ROWS else None
         return desk.show(request, "users.html", "Users", {"users": found, "further": further})
 
@@ -50,17 +49,15 @@ def _add_users(desk: PageRouter, passwords: Passwords) -> None:
         hashed = (
             None if wanted.password is None else await asyncio.to_thread(passwords.hashed, wanted.password)
         )
-        async with fp.transaction() as tx:
-            await tx.run(accounts.set_user(wanted.name, JudgeRole.named(wanted.role), who.name))
-            if hashed is not None:
-                await tx.run(sessions.set_password(wanted.name, hashed, who.name))
+        role = JudgeRole.named(wanted.role)
+        await fp.run(ACCOUNTS.set_user(wanted.name, role, hashed, who.name, by_service=True))
         return desk.done(request, f"{HOME}/{quoted(wanted.name)}", f"{wanted.name} is {wanted.role}.")
 
     @desk.router.post(f"{HOME}/{{name}}/lock")
     async def lock(request: Request, who: Who, name: str) -> Response:
         if who.is_user and name == who.name:
             raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
-        await fp.run(accounts.disable_user(name, who.name))
+        await fp.run(ACCOUNTS.disable_user(name, who.name))
         return desk.done(request, HOME, f"{name} is locked out.")
 
 
@@ -69,7 +66,7 @@ def _add_tokens(desk: PageRouter) -> None:
 
     @desk.router.get(f"{HOME}/{{name}}")
     async def one_user(request: Request, name: str) -> Response:
-        facts = {"name": name, "tokens": await fp.run(accounts.tokens(name))}
+        facts = {"name": name, "tokens": await fp.run(ACCOUNTS.tokens(name))}
         return desk.show(request, "user.html", f"Tokens of {name}", facts)
 
     @desk.router.post(f"{HOME}/{{name}}/tokens")
@@ -84,5 +81,5 @@ def _add_tokens(desk: PageRouter) -> None:
 
     @desk.router.post(f"{PAGES_ROOT}/tokens/{{token_id}}/revoke")
     async def revoke(request: Request, who: Who, token_id: Id) -> Response:
-        await fp.run(accounts.revoke_token(token_id, who.name))
+        await fp.run(ACCOUNTS.revoke_token(token_id, who.name))
         return desk.done(request, HOME, f"Token {token_id} is revoked.")

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 
 from fencepost_judge.access import OPEN_PAGES, PAGES, PAGES_ROOT
 from fencepost_judge.authentication import line_of, reasons_withheld
-from fencepost_judge.pages.page_sessions import NOTICE_COOKIE, Sessions
+from fencepost_judge.pages.page_sessions import PageSessions, form_of, session_of
 from fencepost_judge.pages.verdicts import verdict_of, worth
 from fencepost_judge.role import JudgeRole, JudgeVisitor
 from fencepost_judge.service import Judging
@@ -37,7 +37,7 @@ NAVIGATION: tuple[tuple[str, str, JudgeRole], ...] = (
 class PageRouter:
     """`router` has every page."""
 
-    def __init__(self, judging: Judging, page_sessions: Sessions) -> None:
+    def __init__(self, judging: Judging, page_sessions: PageSessions) -> None:
         self.judging = judging
         self.fp = judging.fp
         self.page_sessions = page_sessions
@@ -64,8 +64,8 @@ class PageRouter:
             },
             visitor=visitor,
             navigation=navigation(request, visitor),
-            form_token=self.page_sessions.form_token(request),
-            notice=self.page_sessions.cookies.kept(request, NOTICE_COOKIE),
+            form_token=self.page_sessions.form_token(request, session_of(request)),
+            notice=self.page_sessions.cookies.notice(request),
             status=status,
         )
         self.page_sessions.cookies.take_notice(request, response)
@@ -98,7 +98,7 @@ class PageRouter:
                 async def received(request: Request) -> Response:
                     request = desk.page_sessions.admit(request, access)
                     try:
-                        await desk.page_sessions.check_form(request)
+                        await desk.page_sessions.check_form(request, session_of(request), read=form_of)
                         with reasons_withheld(request):
                             return await handle(request)
                     finally:

@@ -19,9 +19,9 @@ from fencepost_judge.pages import (
     workers,
 )
 from fencepost_judge.pages.page_router import PageRouter
-from fencepost_judge.pages.page_sessions import Sessions
+from fencepost_judge.pages.page_sessions import PageSessions
 from fencepost_judge.service import Judging
-from fencepost_server.web.passwords import Passwords
+from fencepost_server.accounts.passwords import Passwords
 
 
 def make_pages(
@@ -31,7 +31,7 @@ def make_pages(
     doors = Authentication(
         judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes
     )
-    desk = PageRouter(judging, Sessions(judging.fp, doors, judging.settings))
+    desk = PageRouter(judging, PageSessions(judging.fp, doors, judging.settings))
     passwords = passwords or Passwords()
     for module in (problems, submissions, custom_runs, contests, rejudgings, imports, workers):
         module.add(desk)

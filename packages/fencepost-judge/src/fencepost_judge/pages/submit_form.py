@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fencepost_judge.language import read_specs
 from fencepost_judge.service import Judging
-from fencepost_server.web.signing import new_secret
+from fencepost_server.accounts.secret import new_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,13 +72,12 @@ def user(
     """
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_server.console import account_calls  # noqa: PLC0415
-    from fencepost_server.console.role import Role  # noqa: PLC0415
-    from fencepost_server.web.passwords import Passwords  # noqa: PLC0415
+    from fencepost_server.accounts.passwords import Passwords  # noqa: PLC0415
+    from fencepost_server.console.role import ACCOUNTS, Role  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection:
-        run(connection, account_calls.set_user(name, Role.named(role), hashed, somebody(None)))
+        run(connection, ACCOUNTS.set_user(name, Role.named(role), hashed, somebody(None), by_service=False))
     answer(f"{name} is {role}.")
 
 
@@ -92,10 +91,10 @@ def users(json_output: JsonOption = False) -> None:
     """
     from fencepost.cli.job_commands import acting  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_server.console import account_calls  # noqa: PLC0415
+    from fencepost_server.console.role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection:
-        found = run(connection, account_calls.users(None, LIST_MAX))
+        found = run(connection, ACCOUNTS.users(None, LIST_MAX))
     if json_output:
         answer_json([asdict(one) for one in found])
         return
@@ -118,11 +117,11 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.errors import NotFound  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_server.console import account_calls  # noqa: PLC0415
+    from fencepost_server.console.role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection:
         try:
-            run(connection, account_calls.disable_user(name, somebody(None)))
+            run(connection, ACCOUNTS.disable_user(name, somebody(None)))
         except NotFound:
             raise UserError(f"There is no user {name}.", ExitCode.NOT_FOUND) from None
     answer(f"{name} is locked out.")
@@ -130,18 +129,25 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
 
 def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
     """A link that logs the person in once who has just started everything."""
-    return {"Log in, once": _ticket(place, LOCAL_NAME, "admin")} if to_person else {}
+    from fencepost.errors import InvalidInput  # noqa: PLC0415
+
+    if not to_person:
+        return {}
+    try:
+        return {"Log in, once": _ticket(place, LOCAL_NAME, "admin")}
+    except InvalidInput as error:
+        # Another service has an account of this name: it does not become the console's administrator.
+        return {"Log in": f"{place.endpoint_url or ''}/console. There is no link: {error}"}
 
 
 def _ticket(place: ServerAddresses, name: str, role: str) -> str:
     from fencepost.cli.database_reader import reading  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost_server.console import account_calls  # noqa: PLC0415
-    from fencepost_server.console.role import Role  # noqa: PLC0415
-    from fencepost_server.web.signing import digest_of, new_secret  # noqa: PLC0415
+    from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415
+    from fencepost_server.console.role import ACCOUNTS, Role  # noqa: PLC0415
 
     secret = new_secret()
-    call = account_calls.make_ticket(digest_of(secret), name, Role.named(role), lifetime_seconds=LINK_SECONDS)
+    call = ACCOUNTS.make_ticket(secret, name, Role.named(role), lifetime_seconds=LINK_SECONDS)
     with reading(place.service_url, remedy=place.remedy) as connection:
         run(connection, call)
     return f"{place.endpoint_url or ''}/console/enter?ticket={secret}"

@@ -12,7 +12,6 @@ from fencepost.errors import SettingsError
 from fencepost.kernel.migrate import require
 from fencepost.loop import Loop
 from fencepost_server.console import (
-    account_calls,
     dead_letters,
     flows,
     jobs,
@@ -26,9 +25,11 @@ from fencepost_server.console import (
 from fencepost_server.console.auth import ConsoleAuth
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.live_snapshot import LiveSnapshot
+from fencepost_server.console.minutes import roll
 from fencepost_server.console.page_templates import make_templates
 from fencepost_server.console.plugin_pages import plugin_pages
 from fencepost_server.console.read_pool import ReadPool
+from fencepost_server.console.role import ACCOUNTS
 from fencepost_server.console.router import API, PAGES, ConsoleRouter
 from fencepost_server.console.settings import ConsoleSettings
 from fencepost_server.web.http_service import HttpService
@@ -52,7 +53,7 @@ def make_service(
         make_router(place),
         lambda: running(place, loopback=loopback),
         own_auth_paths=OWN_AUTH_PATHS,
-        has_accounts=lambda: fp.run(account_calls.has_users()),
+        has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
     )
 
 
@@ -97,9 +98,10 @@ def make_router(place: ConsoleContext) -> APIRouter:
 @asynccontextmanager
 async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
     """Open everything that the console needs; raises an error that says what is missing."""
-    require(place.fp.database_url, "console")
+    for name in ("accounts", "console"):
+        require(place.fp.database_url, name)
     vouched = place.settings.oidc_issuer is not None
-    if not loopback and not vouched and not await place.fp.run(account_calls.has_admin()):
+    if not loopback and not vouched and not await place.fp.run(ACCOUNTS.has_admin()):
         raise SettingsError(
             "HTTP_ADDRESS can be reached by others, and the console has no administrator yet. Make one with "
             "`fencepost console user NAME --role admin`, or listen on loopback."
@@ -109,12 +111,12 @@ async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[No
         "fencepost_console_loop_errors", "Ticks of the console's loops that failed.", labels=("loop",)
     )
 
-    async def roll() -> float:
-        return 0.2 if await place.fp.run(account_calls.roll(MISSING_MINUTES)) else ROLL_SECONDS
+    async def count() -> float:
+        return 0.2 if await place.fp.run(roll(MISSING_MINUTES)) else ROLL_SECONDS
 
     async with AsyncExitStack() as closing:
         await closing.enter_async_context(place.reading.running())
-        for name, tick in (("console-pulse", place.live_snapshot.tick), ("console-roll", roll)):
+        for name, tick in (("console-pulse", place.live_snapshot.tick), ("console-roll", count)):
             loop = Loop(name, tick, errors)
             loop.start()
             closing.push_async_callback(loop.stop)

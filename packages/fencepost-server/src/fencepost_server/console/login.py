@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from math import ceil
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
@@ -11,25 +10,23 @@ from fastapi.responses import RedirectResponse
 
 from fencepost.errors import InvalidInput
 from fencepost.logs import get_logger
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import ERRAND_COOKIE, KNOWN_COOKIE
+from fencepost_server.accounts.login import LoginRefused, PasswordLogin
+from fencepost_server.accounts.oidc import IdentityRefused, LoginState, OidcProvider
+from fencepost_server.accounts.passwords import Passwords
 from fencepost_server.console.context import ConsoleContext
-from fencepost_server.console.oidc import IdentityRefused, LoginState, OidcProvider
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.console.router import PAGES
-from fencepost_server.web.formatting import duration, link
+from fencepost_server.web.formatting import link
 from fencepost_server.web.forms import address_of, fields_of, local_path
-from fencepost_server.web.passwords import Passwords
-from fencepost_server.web.signing import digest_of
 from fencepost_server.web.templating import HEADERS
 
 _log = get_logger(__name__)
 
-WINDOW_SECONDS = 900.0
-NAME_MAX = 64
 SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
 OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
 """The paths that need no authentication. A test checks that every other one requires a role."""
+LOGIN_STATE_SECONDS = 600.0
+_LOGIN_STATE = "errand"
 _REFUSED = {
     "disabled": "This account is disabled.",
     "name_taken": "Somebody else has this name here.",
@@ -51,64 +48,48 @@ def add_pages(place: ConsoleContext) -> None:
     async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
         return desk.show(request, "login.html", _form(place, local_path(next, PAGES)))
 
-    _add_login(place, Passwords())
+    _add_login(place, PasswordLogin(desk.doors, Passwords()))
     if place.settings.oidc_issuer is not None:
-        _add_sign_on(place, OidcProvider(place.settings, BACK))
+        _add_sign_on(place, OidcProvider(place.settings.oidc(BACK)))
 
     @pages.get(f"{PAGES}/enter")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=200)] = "") -> Response:
         """Log in with a one-time link: its first use invalidates it."""
-        known = await place.fp.run(account_calls.use_ticket(digest_of(ticket), address_of(request)))
+        known = await place.fp.run(ACCOUNTS.use_ticket(ticket, address_of(request)))
         if known is None:
             return desk.refuse(
                 request, 403, "This link was used already, or is too old. `fencepost console link` makes one."
             )
         response = RedirectResponse(PAGES, 303, headers=dict(HEADERS))
-        await desk.doors.begin_session(request, response, known.name)
+        await desk.doors.begin(request, response, known.name)
         return response
 
     @pages.post(f"{PAGES}/logout", dependencies=[Depends(desk.doors.needs(Role.VIEWER))])
     async def logout(request: Request) -> Response:
         response = RedirectResponse(f"{PAGES}/login", 303, headers=dict(HEADERS))
-        await desk.doors.end_session(request, response)
+        await desk.doors.end(request, response)
         return response
 
 
-def _add_login(place: ConsoleContext, passwords: Passwords) -> None:
+def _add_login(place: ConsoleContext, passwords: PasswordLogin[Role]) -> None:
     desk = place.desk
 
     @desk.pages.post(f"{PAGES}/login")
     async def login(request: Request) -> Response:
+        await desk.doors.check_form(request, "")
         fields = await fields_of(request)
-        name, address = fields.get("name", "").replace("\0", "")[:NAME_MAX], address_of(request)
         wanted = local_path(fields.get("next"), PAGES)
-
-        def again(user_error: str, status: int) -> Response:
-            return desk.show(request, "login.html", _form(place, wanted, user_error), status=status)
-
-        if not name:
-            return again("Enter a name and a password.", 400)
-        # A stranger that guesses passwords for a name locks out other strangers, not the browser of the user.
-        known = desk.doors.cookies.known(request, KNOWN_COOKIE, name)
-        if known is None:
-            begin = account_calls.begin_login(name, address, window_seconds=WINDOW_SECONDS)
-        else:
-            begin = account_calls.begin_login_known(name, known, window_seconds=WINDOW_SECONDS)
-        attempt = await place.fp.run(begin)
-        if attempt.wait_seconds is not None:
-            return again(f"Too many attempts. Wait {duration(ceil(attempt.wait_seconds))}.", 429)
-        verdict = await passwords.judge(fields.get("password", ""), attempt.password)
-        await place.fp.run(
-            account_calls.end_login(name, address, right=verdict.right, rehashed=verdict.rehashed)
-        )
-        if not verdict.right:
-            return again("Name or password is wrong.", 403)
+        try:
+            name = await passwords.check(request, fields.get("name", ""), fields.get("password", ""))
+        except LoginRefused as refused:
+            form = _form(place, wanted, refused.reason)
+            return desk.show(request, "login.html", form, status=refused.status)
         response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
-        await desk.doors.begin_session(request, response, name)
+        await desk.doors.begin(request, response, name)
         return response
 
 
-def _add_sign_on(place: ConsoleContext, provider: OidcProvider) -> None:
+def _add_sign_on(place: ConsoleContext, provider: OidcProvider[Role]) -> None:
     desk = place.desk
 
     def refuse(request: Request, why: str) -> Response:
@@ -117,13 +98,13 @@ def _add_sign_on(place: ConsoleContext, provider: OidcProvider) -> None:
 
     @desk.pages.get(SIGN_ON)
     async def sign_on(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
-        errand = LoginState.new(local_path(next, PAGES))
+        begun = LoginState.new(local_path(next, PAGES))
         try:
-            address = await provider.address(errand)
+            address = await provider.address(begun)
         except IdentityRefused as error:
             return refuse(request, str(error))
         response = RedirectResponse(address, 303, headers=dict(HEADERS))
-        desk.doors.leave_errand(request, response, errand.written())
+        desk.doors.cookies.keep(request, response, _LOGIN_STATE, begun.written(), LOGIN_STATE_SECONDS)
         return response
 
     @desk.pages.get(BACK)
@@ -132,14 +113,14 @@ def _add_sign_on(place: ConsoleContext, provider: OidcProvider) -> None:
         code: Annotated[str, Query(max_length=4000)] = "",
         state: Annotated[str, Query(max_length=200)] = "",
     ) -> Response:
-        carried = desk.doors.errand(request)
-        errand = None if carried is None else LoginState.read(carried)
-        if errand is None or not secrets.compare_digest(errand.state.encode(), state.encode()):
+        carried = desk.doors.cookies.kept(request, _LOGIN_STATE, LOGIN_STATE_SECONDS)
+        begun = None if carried is None else LoginState.read(carried)
+        if begun is None or not secrets.compare_digest(begun.state.encode(), state.encode()):
             return refuse(request, "This login was not begun here, or it took too long.")
         try:
-            person = await provider.person(code, errand)
+            person = await provider.person(code, begun)
             known = await place.fp.run(
-                account_calls.sign_on(
+                ACCOUNTS.sign_on(
                     person.name,
                     person.role,
                     issuer=provider.issuer,
@@ -151,9 +132,9 @@ def _add_sign_on(place: ConsoleContext, provider: OidcProvider) -> None:
             return refuse(request, str(error))
         if known.refused is not None:
             return refuse(request, _REFUSED[known.refused])
-        response = RedirectResponse(errand.next, 303, headers=dict(HEADERS))
-        response.delete_cookie(ERRAND_COOKIE, path="/")
-        await desk.doors.begin_session(request, response, known.name)
+        response = RedirectResponse(begun.next, 303, headers=dict(HEADERS))
+        desk.doors.cookies.delete(response, _LOGIN_STATE)
+        await desk.doors.begin(request, response, known.name)
         return response
 
 

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Self
+
+from fencepost_server.accounts.calls import Accounts
+from fencepost_server.accounts.role import Identity, ServiceRole
 
 
-class Role(IntEnum):
+class Role(ServiceRole):
     """A viewer reads, an operator decides about work, an admin decides about users."""
 
     VIEWER = 1
     OPERATOR = 2
     ADMIN = 3
 
-    @classmethod
-    def named(cls, name: str) -> Self:
-        return cls[name.upper()]
 
-    @property
-    def word(self) -> str:
-        return self.name.lower()
+ACCOUNTS = Accounts("console", Role, token_prefix="fpc_")  # noqa: S106 - A prefix.
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(Identity[Role]):
     """An authenticated user. `session` is empty for a program with a token."""
-
-    name: str
-    role: Role
-    session: str = ""
-
-    def may(self, needed: Role) -> bool:
-        return self.role >= needed
 
     @property
     def actor(self) -> str:

@@ -21,11 +21,11 @@ from fastapi.routing import APIRoute
 
 from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, Refusal
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import NOTICE_COOKIE, ConsoleAuth
+from fencepost_server.accounts.calls import end_audit_entry
+from fencepost_server.console.auth import ConsoleAuth
 from fencepost_server.console.page_data import ActionDone, PageData, Table, as_json
 from fencepost_server.console.page_templates import navigation
-from fencepost_server.console.role import Role, Visitor
+from fencepost_server.console.role import ACCOUNTS, Role, Visitor
 from fencepost_server.web.forms import address_of, fields_of, filled
 from fencepost_server.web.page_errors import as_page, title_of, to_login
 from fencepost_server.web.templating import HEADERS, Templates
@@ -149,6 +149,7 @@ class ConsoleRouter:
         self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200
     ) -> Response:
         visitor: Visitor | None = getattr(request.state, "visitor", None)
+        session = visitor.session if visitor else ""
         response = self.stationery.page(
             request,
             template,
@@ -159,10 +160,12 @@ class ConsoleRouter:
             },
             visitor=visitor,
             navigation=navigation(request, visitor),
-            form_token=self.doors.form_token(visitor),
-            notice=self.doors.cookies.kept(request, NOTICE_COOKIE),
+            form_token=self.doors.form_token(request, session),
+            notice=self.doors.cookies.notice(request),
             status=status,
         )
+        if not session:
+            self.doors.leave_visit(request, response)
         self.doors.cookies.take_notice(request, response)
         return response
 
@@ -198,7 +201,7 @@ class ConsoleRouter:
         detail.pop("password", None)
         subject = "/".join(str(value) for value in request.path_params.values()) or action
         audit_entry = await self.fp.run(
-            account_calls.begin_audit_entry(
+            ACCOUNTS.begin_audit_entry(
                 visitor.name, visitor.role.word, action, subject, detail, address_of(request)
             )
         )
@@ -206,9 +209,9 @@ class ConsoleRouter:
             done = await act(**arguments)
         except Exception as error:
             reason = error.reason if isinstance(error, Refusal) else type(error).__name__
-            await self.fp.run(account_calls.end_audit_entry(audit_entry, f"refused: {reason}"))
+            await self.fp.run(end_audit_entry(audit_entry, f"refused: {reason}"))
             raise
-        await self.fp.run(account_calls.end_audit_entry(audit_entry, "done"))
+        await self.fp.run(end_audit_entry(audit_entry, "done"))
         return done
 
     def _page_route(self) -> type[APIRoute]:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.settings import PostgresUrl
+from fencepost_server.accounts.oidc_settings import OidcSettings
 from fencepost_server.console.role import Role
 
 
@@ -98,3 +99,18 @@ class ConsoleSettings(LayeredSettings):
                 " CONSOLE_OIDC_ELSE_ROLE."
             )
         return self
+
+    def oidc(self, back: str) -> OidcSettings[Role]:
+        """What single sign-on needs; the provider sends browsers back to the path `back`."""
+        assert self.oidc_issuer is not None, "a console without single sign-on has no provider"
+        assert self.oidc_client_id is not None, "validated above"
+        return OidcSettings(
+            issuer=self.oidc_issuer,
+            client_id=self.oidc_client_id,
+            client_secret=self.oidc_client_secret,
+            redirect_uri=f"{self.public_url}{back}",
+            name_claim=self.oidc_name_claim,
+            role_claim=self.oidc_role_claim,
+            roles=self.oidc_roles,
+            else_role=self.oidc_else_role,
+        )

@@ -10,17 +10,14 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from fencepost.errors import InvalidInput
-from fencepost_server.console import account_calls
-from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.accounts.calls import DAY_SECONDS, LABEL_MAX, TOKEN_DAYS_MAX, TOKENS_MAX, audit_entries
+from fencepost_server.accounts.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
+from fencepost_server.accounts.secret import new_secret
 from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
-from fencepost_server.console.role import Role
+from fencepost_server.console.role import ACCOUNTS, Role
 from fencepost_server.console.router import visitor_of
-from fencepost_server.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
-from fencepost_server.web.signing import digest_of, new_secret
 
-# The most rows that console_tokens() returns.
-TOKENS_MAX = 200
 RoleWord = Literal["viewer", "operator", "admin"]
 UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
 Password = Annotated[str, Field(min_length=LENGTH_MIN, max_length=LENGTH_MAX)]
@@ -40,9 +37,9 @@ class NewUser(SetUser):
 class NewToken(BaseModel):
     model_config = {"extra": "forbid"}
 
-    label: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+    label: Annotated[str, Field(min_length=1, max_length=LABEL_MAX, pattern=r"^[^\x00-\x1f]+$")]
     role: RoleWord = "viewer"
-    days: Annotated[float, Field(gt=0, le=999)] = 90
+    days: Annotated[float, Field(gt=0, le=TOKEN_DAYS_MAX)] = 90
 
 
 class UsersQuery(BaseModel):
@@ -58,7 +55,7 @@ def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/users", "users.html", "Users", needs=Role.ADMIN)
     async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> PageData:
         """All users, in order of name."""
-        rows = await place.fp.run(account_calls.users(wanted(query.after), query.limit))
+        rows = await place.fp.run(ACCOUNTS.users(wanted(query.after), query.limit))
         facts = {
             "users": rows,
             "next_after": rows[-1].name if len(rows) == query.limit else None,
@@ -70,7 +67,7 @@ def add_pages(place: ConsoleContext) -> None:
     async def account(request: Request) -> PageData:
         """Your role and your tokens."""
         visitor = visitor_of(request)
-        tokens = await place.fp.run(account_calls.tokens(visitor.name))
+        tokens = await place.fp.run(ACCOUNTS.tokens(visitor.name))
         roles = [role.word for role in Role if visitor.may(role)]
         facts = {"name": visitor.name, "role": visitor.role.word, "roles": roles}
         return PageData({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
@@ -79,7 +76,7 @@ def add_pages(place: ConsoleContext) -> None:
     async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> PageData:
         """The audit, newest first."""
         rows = await place.fp.run(
-            account_calls.audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
+            audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
         )
         after = rows[-1].audit_id if len(rows) == query.limit else None
         return PageData({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
@@ -92,7 +89,9 @@ def add_actions(place: ConsoleContext) -> None:
         hashed = None
         if wanted_user.password is not None:
             hashed = await asyncio.to_thread(passwords.hashed, wanted_user.password)
-        await place.fp.run(account_calls.set_user(name, Role.named(wanted_user.role), hashed, actor))
+        await place.fp.run(
+            ACCOUNTS.set_user(name, Role.named(wanted_user.role), hashed, actor, by_service=True)
+        )
 
     @place.desk.action("/users", "user.make", needs=Role.ADMIN)
     async def make_user(request: Request, body: NewUser) -> ActionDone:
@@ -112,21 +111,26 @@ def add_actions(place: ConsoleContext) -> None:
         visitor = visitor_of(request)
         if visitor.name == name:
             raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
-        await place.fp.run(account_calls.disable_user(name, visitor.name))
+        await place.fp.run(ACCOUNTS.disable_user(name, visitor.name))
         return ActionDone(f"{name} is locked out.", "/console/users")
 
     @place.desk.action("/account/tokens", "token.make", needs=Role.VIEWER)
     async def make_token(request: Request, body: NewToken) -> ActionDone:
         """Create a token for a program, with at most your own role. Its secret is shown once."""
-        visitor, secret = visitor_of(request), TOKEN_PREFIX + new_secret()
+        visitor, secret = visitor_of(request), ACCOUNTS.token_prefix + new_secret()
         if not visitor.session:
             # Otherwise a stolen token could make new ones that outlive it.
             raise HTTPException(403, "A token makes no tokens: log in.")
         role = min(Role.named(body.role), visitor.role)
-        lifetime_seconds = body.days * 86_400
+        lifetime_seconds = body.days * DAY_SECONDS
         token_id = await place.fp.run(
-            account_calls.make_token(
-                digest_of(secret), visitor.name, body.label, role, lifetime_seconds=lifetime_seconds
+            ACCOUNTS.make_token(
+                secret,
+                visitor.name,
+                body.label,
+                role,
+                lifetime_seconds=lifetime_seconds,
+                actor=visitor.name,
             )
         )
         return ActionDone(
@@ -138,5 +142,6 @@ def add_actions(place: ConsoleContext) -> None:
         request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
     ) -> ActionDone:
         """Revoke the token at once."""
-        await place.fp.run(account_calls.revoke_token(token_id, visitor_of(request).name))
+        visitor = visitor_of(request)
+        await place.fp.run(ACCOUNTS.revoke_token(token_id, visitor.name, owner=visitor.name))
         return ActionDone(f"Token {token_id} is revoked.", "/console/account")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -111,9 +111,11 @@ class Migrated:
 
 
 def components(only: Collection[str] = ()) -> tuple[Component, ...]:
-    """Every installed component that has a schema: the kernel first, then the others by name.
+    """Every installed component that has a schema: the kernel first, then the others by name, each after what
+    it requires.
 
-    `only` names components or plugins. The kernel is always included: every other component uses it.
+    `only` names components or plugins. The kernel is always included, because every other component uses it,
+    and so is what they require.
     """
     folders = component_folders()
     if not only:
@@ -129,15 +131,40 @@ def components(only: Collection[str] = ()) -> tuple[Component, ...]:
         if name not in folders and not of_plugin:
             known = ", ".join(dict.fromkeys((*folders, *plugins())))
             raise InvalidInput(f"Unknown component {name!r}. Installed: {known}.", field="only")
-        wanted.update(of_plugin or (name,))
+        wanted.update(_required(of_plugin or (name,)))
     return tuple(component(name) for name in folders if name in wanted)
 
 
 def component_folders() -> Mapping[str, Path]:
-    """The folder of each component's files."""
+    """The folder of each component's files, in the order in which they are migrated."""
     brought = {name: folder for plugin in plugins().values() for name, folder in plugin.schemas.items()}
-    others = {"flows": _HERE.parent / "flows", **brought}
-    return {KERNEL: _HERE, **dict(sorted(others.items()))}
+    folders = {KERNEL: _HERE, "flows": _HERE.parent / "flows", **brought}
+    ordered = (KERNEL, *_required(sorted(folders.keys() - {KERNEL})))
+    for name in ordered:
+        if name not in folders:
+            raise SettingsError(
+                f"An installed plugin requires the component {name!r}, which none brings. Install the "
+                "distribution that does."
+            )
+    return {name: folders[name] for name in ordered}
+
+
+def _required(names: Iterable[str]) -> list[str]:
+    """The components, each after those that it requires."""
+    requires = {name: plugin.requires for plugin in plugins().values() for name in plugin.schemas}
+    ordered: list[str] = []
+    seen: set[str] = set()
+
+    def put(name: str) -> None:
+        if name not in seen:
+            seen.add(name)
+            for required in requires.get(name, ()):
+                put(required)
+            ordered.append(name)
+
+    for name in names:
+        put(name)
+    return ordered
 
 
 @cache
