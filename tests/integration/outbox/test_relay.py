@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fencepost import Fencepost
+from fencepost.backoff import Backoff
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.kernel import outbox
 from fencepost.listener import Listener
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
 from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Request
 from fencepost.outbox.relay import Relay, RelayLimits

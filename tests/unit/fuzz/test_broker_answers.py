@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from hypothesis import strategies as st
 
+from fencepost.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost.kernel.call import document
-from fencepost.outbox.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost.outbox.http1 import address_of
 from fencepost.outbox.http_client import HttpClient, NotSent, Reply, Request
 from fencepost_orders import alpaca, oanda

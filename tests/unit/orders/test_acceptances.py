@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.backoff import Backoff
 from fencepost.errors import SettingsError
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http_client import Reply, Request
 from fencepost_orders.alpaca import AlpacaBroker
 from fencepost_orders.broker import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.outbox.backoff import Backoff
+from fencepost.backoff import Backoff
 from fencepost_orders.alpaca import read_order
 from fencepost_orders.broker import (
     BrokerOrder,

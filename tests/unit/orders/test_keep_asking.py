@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.outbox.backoff import Backoff
+from fencepost.backoff import Backoff
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from fencepost.backoff import Backoff
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import document
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http_client import Reply
 from fencepost_orders.broker import (
     AnswerVerdict,

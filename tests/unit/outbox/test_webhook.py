@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fencepost.backoff import Backoff, retry_after_seconds
 from fencepost.kernel.outbox import Message
-from fencepost.outbox.backoff import Backoff, retry_after_seconds
 from fencepost.outbox.http_client import HttpClient, Reply
 from fencepost.outbox.webhook import Webhook
 

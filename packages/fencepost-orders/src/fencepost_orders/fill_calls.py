@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from fencepost.backoff import Backoff
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -19,7 +20,6 @@ from fencepost.kernel.call import (
     parsed,
     text,
 )
-from fencepost.outbox.backoff import Backoff
 from fencepost_orders.broker import Declaration, FoundOrder, LookupFinding, LookupScope, OutgoingOrder
 from fencepost_orders.order_calls import Settled, Weather
 from fencepost_orders.outcome import result_of, weather_of

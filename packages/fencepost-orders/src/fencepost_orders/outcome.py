@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from fencepost.backoff import Backoff
 from fencepost.kernel.call import Json
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http_client import Reply
 from fencepost_orders.broker import (
     AnswerVerdict,
@@ -161,7 +161,7 @@ def found(
         step,
         _seconds(asked_at - (taken.unknown_since or taken.stamped_at)),
         ask_seconds=policy.ask_seconds,
-        first_seconds=policy.backoff.base_seconds,
+        first_seconds=policy.backoff.first_seconds,
     )
     return _carry_out(taken, answer, step, policy)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from fencepost.app import Fencepost
+from fencepost.backoff import Backoff
 from fencepost.errors import InvalidInput, NotFound, SettingsError
 from fencepost.jobs.submission import send
 from fencepost.kernel import migrate
@@ -16,7 +17,6 @@ from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.retention import until_short

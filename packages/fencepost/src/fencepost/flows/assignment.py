@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from fencepost.backoff import Backoff
 from fencepost.flows.failing import told
 from fencepost.flows.shuffle_sender import ShuffleSender
 from fencepost.flows.task import Task
 from fencepost.flows.units import Unit
 from fencepost.kernel.lease import Lease
 
-RETRY_SECONDS = (0.1, 5.0)
+RETRIES = Backoff(0.2, 5.0, jitter=0)
 ERROR_CHARACTERS_MAX = 1000
 
 
@@ -39,11 +40,10 @@ class Assignment:
     def failed(self, error: Exception, ran_seconds: float) -> float:
         """Record a failure; returns how long to wait: twice as long each time, until it has run for longer
         than that."""
-        least, most = RETRY_SECONDS
-        self.failures = 1 if ran_seconds > most else self.failures + 1
+        self.failures = 1 if ran_seconds > RETRIES.most_seconds else self.failures + 1
         self.error = f"{type(error).__name__}: {error}".replace("\0", "")[:ERROR_CHARACTERS_MAX]
         self.trouble = told(error)
-        return min(most, least * 2.0 ** min(self.failures, 10))
+        return RETRIES.seconds(self.failures)
 
     def mended(self) -> None:
         self.error, self.trouble = None, {}

@@ -10,13 +10,13 @@ from typing import TypeGuard
 
 import psycopg
 
+from fencepost.backoff import Backoff
 from fencepost.errors import Cancelled, FencepostError, NotFound
 from fencepost.jobs.job import AsyncDatabase, SyncDatabase
 from fencepost.kernel import job_queries, notify
 from fencepost.kernel.call import Json
 
-FIRST_POLL_SECONDS = 0.05
-POLL_SECONDS_MAX = 2.0
+POLLS = Backoff(0.05, 2.0, jitter=0)
 
 
 class JobFailed(FencepostError):
@@ -59,16 +59,14 @@ class Polling:
 
     def __init__(self, within: float) -> None:
         self._deadline = time.monotonic() + within
-        self._next = FIRST_POLL_SECONDS
+        self._waits = POLLS.waits()
 
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self._deadline
 
     def wait_seconds(self) -> float:
-        seconds = min(self._next, max(0.0, self._deadline - time.monotonic()))
-        self._next = min(POLL_SECONDS_MAX, self._next * 2)
-        return seconds
+        return min(next(self._waits), max(0.0, self._deadline - time.monotonic()))
 
 
 async def wait_for_result(

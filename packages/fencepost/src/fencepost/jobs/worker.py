@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
+from fencepost.backoff import Backoff
 from fencepost.errors import InvalidInput
 from fencepost.jobs.capacity import Capacity
 from fencepost.jobs.completer import Completer
@@ -40,8 +41,8 @@ from fencepost.redis_streams.stream import StreamEntry
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
-UNKNOWN_KIND_SECONDS = 5.0
-UNKNOWN_KIND_SECONDS_MAX = 300.0
+INTAKE_RETRIES = Backoff(0.2, 5.0, jitter=0)
+UNKNOWN_KINDS = Backoff(5.0, 300.0, jitter=0)
 FAREWELL_SECONDS = 10.0
 REFRESH_SECONDS_MAX = 2.0
 
@@ -178,7 +179,7 @@ class Worker:
                 failures += 1
                 self._metrics.loop_errors.labels(loop="intake").inc()
                 _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
-                await pause(min(5.0, 0.1 * 2 ** min(failures, 10)), self._stopping)
+                await pause(INTAKE_RETRIES.seconds(failures), self._stopping)
                 continue
             if not found and self._link.streams is None:
                 announce("worker.idle")
@@ -276,10 +277,9 @@ class Worker:
         """For a kind without a handler: another worker may have one, so the job goes back, with a longer
         delay each time."""
         running = active.running
-        delay = UNKNOWN_KIND_SECONDS * 2 ** min(running.attempt - 1, 10)
         self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
         active.outcome_known = True
-        self._settler.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
+        self._settler.add(active, leave(running, "release", None, UNKNOWN_KINDS.seconds(running.attempt)))
 
     def _settled(self, actives: Sequence[HeldJob]) -> None:
         for active in actives:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fencepost.backoff import Backoff, retry_after_seconds
 from fencepost.kernel.call import document
 from fencepost.kernel.outbox import Message, Settlement
-from fencepost.outbox.backoff import Backoff, retry_after_seconds
 from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.tracing import TRACEPARENT, current_place
 

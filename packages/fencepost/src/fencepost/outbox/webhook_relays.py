@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import Counter
 
+from fencepost.backoff import Backoff
 from fencepost.client import KernelClient
 from fencepost.listener import Listener
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
 from fencepost.outbox.http_client import HttpClient
 from fencepost.outbox.relay import Relay
