@@ -23,7 +23,7 @@ from fencepost_orders.broker import (
     OutgoingOrder,
     kept_answer,
 )
-from fencepost_orders.order_calls import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
+from fencepost_orders.order_source import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
 from fencepost_orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost_orders.resend import (
     EXPIRED,

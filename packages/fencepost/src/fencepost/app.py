@@ -23,7 +23,7 @@ from fencepost.jobs.pruner import Pruner
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.scheduler import Schedule, Scheduler, Schedules, declare
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.submission import Lane, Submission, lane_number, send
+from fencepost.jobs.submission import Lane, Submission, lane_number
 from fencepost.kernel import batch as kernel_batch
 from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel.call import Json
@@ -35,6 +35,7 @@ from fencepost.metrics import Metrics
 from fencepost.retention import Retention, RetentionMetrics
 from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
+from fencepost.transaction import send
 
 if TYPE_CHECKING:
     from fencepost.flows.graph import Flow

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString, TypeVar, cast, overload
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -13,7 +13,7 @@ from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
 from fencepost.instrumentation import CallObserver, CallTimer
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
-from fencepost.kernel.drivers import run
+from fencepost.kernel.drivers import AsyncConnection, SyncConnection, run
 
 T = TypeVar("T")
 BEGIN: LiteralString = "begin isolation level read committed"
@@ -241,6 +241,18 @@ def open_sync_transaction(
         if connection.closed:
             raise verdict.indeterminate(error) from error
         raise
+
+
+@overload
+def send(tx: Transaction | AsyncConnection, call: Call[T]) -> Awaitable[T]: ...
+@overload
+def send(tx: SyncTransaction | SyncConnection, call: Call[T]) -> T: ...
+def send(tx: Any, call: Call[T]) -> Any:
+    """Make a call in a Fencepost transaction, or on a connection of yours."""
+    if isinstance(tx, Transaction | SyncTransaction):
+        return tx.run(call)
+    # The overloads of `run` tell sync from async; the type of `tx` does not say it here.
+    return cast("Any", run)(tx, call)
 
 
 async def _roll_back(connection: psycopg.AsyncConnection[Any]) -> None:

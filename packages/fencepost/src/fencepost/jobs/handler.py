@@ -21,12 +21,12 @@ from typing import (
 from fencepost.errors import InvalidInput
 from fencepost.jobs.payload_schema import Key, PayloadSchema, key_of, shape_of
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
-from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send
+from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.redis_streams.stream_names import NORMAL
 from fencepost.tracing import with_trace
-from fencepost.transaction import SyncTransaction, Transaction
+from fencepost.transaction import SyncTransaction, Transaction, send
 
 if TYPE_CHECKING:
     from fencepost.jobs.job import Job

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from fencepost.errors import InvalidInput
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
-from fencepost.kernel.drivers import run
 from fencepost.redis_streams.stream_names import LANES
-from fencepost.transaction import SyncTransaction, Transaction
 
 if TYPE_CHECKING:
-    from fencepost.kernel.drivers import AsyncConnection, SyncConnection
+    pass
 
 T = TypeVar("T")
 Lane = Literal["urgent", "normal", "low", "bulk"]
@@ -85,15 +83,3 @@ def lane_number(lane: Lane | int) -> int:
     if lane not in LANES:
         raise InvalidInput(f"lane is {lane!r}; it must be one of {', '.join(LANES)}.", field="lane")
     return LANES.index(lane)
-
-
-@overload
-def send(tx: Transaction | AsyncConnection, call: Call[T]) -> Awaitable[T]: ...
-@overload
-def send(tx: SyncTransaction | SyncConnection, call: Call[T]) -> T: ...
-def send(tx: Any, call: Call[T]) -> Any:
-    """Make a call in a Fencepost transaction, or on a connection of yours."""
-    if isinstance(tx, Transaction | SyncTransaction):
-        return tx.run(call)
-    # The overloads of `run` tell sync from async; the type of `tx` does not say it here.
-    return cast("Any", run)(tx, call)
