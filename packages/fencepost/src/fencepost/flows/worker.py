@@ -25,7 +25,6 @@ from fencepost.flows.committer import Committer
 from fencepost.flows.errors import StartRefused, StateMismatch, unfit
 from fencepost.flows.graph import Flow
 from fencepost.flows.layout import Layout
-from fencepost.flows.lease_keeper import LeaseKeeper
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.plan import FlowPlan, KeyedStage
 from fencepost.flows.record_input import SourceInput, opened
@@ -40,7 +39,8 @@ from fencepost.flows.sinks.sink_types import TwoPhaseCommitSink
 from fencepost.flows.task import Task
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Json
-from fencepost.kernel.lease import owner_name
+from fencepost.kernel.lease import Lease, owner_name
+from fencepost.lease_keeper import LeaseKeeper
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 
@@ -156,15 +156,16 @@ class FlowWorker:
         await self._register()
         settings = self.settings
 
-        def lost(resource: str) -> None:
-            loop.call_soon_threadsafe(self._lose, resource)
+        def lost(lease: Lease) -> None:
+            loop.call_soon_threadsafe(self._lose, lease.resource)
 
         self._leasing = LeaseKeeper(
             self._fp.database_url,
             self.owner,
-            settings.lease_seconds,
-            settings.heartbeat_seconds,
-            lost,
+            name="flows",
+            ttl_seconds=settings.lease_seconds,
+            beat_seconds=settings.heartbeat_seconds,
+            on_lost=lost,
         )
         self._leasing.start()
 

@@ -7,7 +7,6 @@ statement registers the worker as alive, also when it is idle, and records wheth
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,14 +21,13 @@ from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
+from fencepost.lease_keeper import BeatThread
 from fencepost.logs import get_logger
 from fencepost.redis_streams.entry_refresher import EntryRefresher
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
-CONNECT_SECONDS = 5
 LONGEST_STEP_SECONDS = 1.0
-CLOSE_SECONDS = 5.0
 SEEN_SECONDS_MIN = 1.0
 
 
@@ -61,7 +59,6 @@ class Heartbeat:
         alone: Callable[[], bool],
         interval_seconds: float,
     ) -> None:
-        self._url = url
         self._owner = owner
         self._metrics = metrics
         self._refresher = refresher
@@ -69,40 +66,41 @@ class Heartbeat:
         self._on_beat = on_beat
         self._alone = alone
         self._interval_seconds = interval_seconds
-        self._closing = threading.Event()
-        self._connection: psycopg.Connection | None = None
         self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
         self._presence = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
         self._seen_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="fencepost-heartbeat", daemon=True)
+        self._last = time.monotonic()
+        self._thread = BeatThread(
+            url,
+            "fencepost-heartbeat",
+            self._step,
+            # Often enough to see a job with a short lease soon, however rare the renewals are.
+            step_seconds=min(interval_seconds, LONGEST_STEP_SECONDS),
+            answer_seconds=interval_seconds,
+            at_end=self._leave,
+        )
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._closing.set()
-        self._thread.join(CLOSE_SECONDS)
+        self._thread.close()
 
-    def _run(self) -> None:
-        # Often enough to see a job with a short lease soon, however rare the renewals are.
-        step_seconds = min(self._interval_seconds, LONGEST_STEP_SECONDS)
-        last = time.monotonic()
-        self._be_seen()
-        while not self._closing.wait(step_seconds):
-            held = [active for active in self._held() if not active.lost]
-            if time.monotonic() - last < self._pace(held):
-                continue
-            last = time.monotonic()
-            try:
-                self._beat(held)
-            except Exception as error:
-                # The thread continues after any error: all leases of this worker depend on it.
-                self._metrics.loop_errors.labels(loop="heartbeat").inc()
-                _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
-            announce("heartbeat.beat")
-        self._leave()
-        if self._refresher is not None:
-            self._refresher.close()
+    def _step(self) -> None:
+        if not self._seen_at:
+            self._be_seen()
+            return
+        held = [active for active in self._held() if not active.lost]
+        if time.monotonic() - self._last < self._pace(held):
+            return
+        self._last = time.monotonic()
+        try:
+            self._beat(held)
+        except Exception as error:
+            # The thread continues after any error: all leases of this worker depend on it.
+            self._metrics.loop_errors.labels(loop="heartbeat").inc()
+            _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
+        announce("heartbeat.beat")
 
     def _pace(self, held: Sequence[HeldJob]) -> float:
         """A tenth less than the interval, because a step that wakes slightly early would skip a beat."""
@@ -135,33 +133,20 @@ class Heartbeat:
             return
         self._seen_at = now
         try:
-            self._presence.keep(self._connected(), alone=self._alone())
+            self._presence.keep(self._thread.connection(), alone=self._alone())
         except Exception as error:
             # A failure affects only the list of workers.
             _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")
 
     def _leave(self) -> None:
-        if self._connection is not None:
+        if self._thread.is_connected:
             with suppress(psycopg.Error, FencepostError):
-                self._presence.leave(self._connection)
-            self._connection.close()
-
-    def _connected(self) -> psycopg.Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._url,
-                autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                application_name="fencepost-heartbeat",
-                # Beats are too rare to gain by it, and behind a pooler the next beat may use another backend.
-                prepare_threshold=None,
-                # An unresponsive server is given up before the leases expire.
-                tcp_user_timeout=round(self._interval_seconds * 1000),
-            )
-        return self._connection
+                self._presence.leave(self._thread.connection())
+        if self._refresher is not None:
+            self._refresher.close()
 
     def _renew(self, held: Sequence[HeldJob]) -> Sequence[kernel_job.Renewed]:
-        connection = self._connected()
+        connection = self._thread.connection()
         crash_point("jobs.renew.before_commit")
         answers = run(
             connection,
