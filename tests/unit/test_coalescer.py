@@ -30,11 +30,13 @@ class Server:
     """Doubles numbers, when it may."""
 
     def __init__(self) -> None:
+        self.began = asyncio.Event()
         self.may = asyncio.Event()
         self.batches: list[list[int]] = []
 
     async def serve(self, batch: Sequence[int]) -> list[int]:
         self.batches.append(list(batch))
+        self.began.set()
         await self.may.wait()
         return [number * 2 for number in batch if number != 13]
 
@@ -43,8 +45,7 @@ async def test_what_arrives_while_a_batch_is_under_way_is_the_next_batch() -> No
     server, line = Server(), All()
     coalescer = Coalescer(server.serve, line, name="test")
     first = asyncio.create_task(coalescer.ask(0))
-    while not server.batches:
-        await asyncio.sleep(0)
+    await server.began.wait()
     others = [asyncio.create_task(coalescer.ask(number)) for number in range(1, 6)]
     server.may.set()
 
