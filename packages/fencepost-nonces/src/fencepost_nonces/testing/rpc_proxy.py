@@ -109,7 +109,7 @@ class RpcProxy:
     async def _open(self) -> None:
         self._session = aiohttp.ClientSession()
         application = web.Application(client_max_size=BODY_BYTES_MAX)
-        application.router.add_post("/", self._pass_on)
+        application.router.add_post("/", self.answer)
         self._runner = web.AppRunner(application)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -122,7 +122,8 @@ class RpcProxy:
         await self._runner.cleanup()
         await self._session.close()
 
-    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """The answer to one call. A proxy with other faults overrides this."""
         asked = cast("dict[str, Any]", json.loads(await request.read()))
         method = str(asked["method"])
         self.met[method] += 1
@@ -132,7 +133,7 @@ class RpcProxy:
         if method in self.always_stale or self._meets("stale", uneven.stale):
             reply = await self._ask_snapshot(asked, self._chance.randint(*uneven.blocks_behind))
         else:
-            reply = await self._ask(asked)
+            reply = await self.ask_node(asked)
         if method in self.always_null or (method in _NULLABLE and self._meets("null", uneven.null)):
             reply = _answer(asked, None)
         if self._meets("lost", uneven.lost) and request.transport is not None:
@@ -146,7 +147,7 @@ class RpcProxy:
 
     async def _ask_snapshot(self, asked: Reply, behind: int) -> Reply:
         """Answers as a backend that has not seen the last `behind` blocks."""
-        newest = max(0, int((await self._ask(_question("eth_blockNumber")))["result"], 16) - behind)
+        newest = max(0, int((await self.ask_node(_question("eth_blockNumber")))["result"], 16) - behind)
         method, params = str(asked["method"]), list(asked.get("params") or ())
         if method == "eth_blockNumber":
             return _answer(asked, hex(newest))
@@ -154,14 +155,15 @@ class RpcProxy:
         if place is not None:
             named = _number_of(params, place, newest)
             if named is None:
-                return await self._ask(asked)
+                return await self.ask_node(asked)
             if named > newest:
                 return _unknown(asked)
             asked = {**asked, "params": [*params[:place], hex(named), *params[place + 1 :]]}
-        reply = await self._ask(asked)
+        reply = await self.ask_node(asked)
         return _answer(asked, None) if _is_beyond(reply.get("result"), newest) else reply
 
-    async def _ask(self, asked: Reply) -> Reply:
+    async def ask_node(self, asked: Reply) -> Reply:
+        """The node's own answer."""
         assert self._session is not None
         async with self._session.post(self._target, json=asked) as answer:
             return cast("Reply", await answer.json(content_type=None))
