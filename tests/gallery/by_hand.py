@@ -158,7 +158,7 @@ BY_HAND = {
     "tests/integration/orders/test_teeth.py": [
         (
             "a stuck order is rewound",
-            "fencepost_orders/sender.py",
+            "fencepost_orders/order_source.py",
             "two orders at the broker",
             "test_a_rewind_instead_of_a_question_doubles_an_order",
         ),

@@ -14,7 +14,8 @@ import pytest
 from fencepost.cli.app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.testing import Clock, RpcProxy, Unevenness
+from fencepost.testing import Clock
+from fencepost_nonces.testing import RpcProxy, Unevenness
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil
 from tests.acceptance.nonces.exchange import Exchange, opened, recipient
 

@@ -17,7 +17,8 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.testing import Child, Clock, RpcProxy, Unevenness
+from fencepost.testing import Child, Clock
+from fencepost_nonces.testing import RpcProxy, Unevenness
 from fencepost_torture.systems.transactions import Transactions
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.acceptance.nonces.counter import run_counter

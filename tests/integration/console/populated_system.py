@@ -19,7 +19,7 @@ from fencepost.kernel import lease, schedule
 from fencepost.kernel.drivers import run
 from fencepost.kernel.job import Submission, SubmitOptions
 from fencepost_orders import operator_calls
-from fencepost_orders.order_calls import Outcome
+from fencepost_orders.order_source import Outcome
 from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
 from fencepost_players.service import Players
 from tests.integration.console.watchers import OWNER, Watchers

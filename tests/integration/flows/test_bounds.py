@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows import CheckpointId, Flow, IterableSource, adaptive_batch
+from fencepost.flows import CheckpointId, Flow, IterableSource, steps
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.redis_client import connect_bytes
 from fencepost.flows.shuffle import ChannelKeys, ChannelSender
@@ -196,7 +196,7 @@ async def test_a_slow_step_leaves_others_their_turns(
 ) -> None:
     """A commit that was under way would stand still, and the database would end its transaction."""
     clock = SlowClock()
-    monkeypatch.setattr(adaptive_batch, "time", clock)
+    monkeypatch.setattr(steps, "time", clock)
     head, body = Slow(clock), Slow(clock)
     keyed = Flow("slow").source(IterableSource(range(60))).map(head).key_by(lambda n: n % 2, groups=groups)
     flow = keyed.sum(body).sink(PostgresUpsert("total", ["key"], ["value"]))

@@ -14,7 +14,7 @@ from fencepost.flows.graph import KeyedStream
 from fencepost.flows.plan import FlowPlan
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.state_codec import decode
+from fencepost.flows.state import decode
 from fencepost.flows.value_codec import flat
 from fencepost.kernel import lease
 from tests.integration.flows.harness import FlowHarness

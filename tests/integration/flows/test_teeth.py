@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fencepost.flows import Flow, SourceTrimmed, state_codec
+from fencepost.flows import Flow, SourceTrimmed, state
 from fencepost.flows.sinks import redis as redis_sinks
 from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows
@@ -96,7 +96,7 @@ async def test_values_that_come_back_as_something_else_are_found(
     def plain(part: Any, **_: Any) -> msgspec.Raw:
         return msgspec.Raw(msgspec.msgpack.encode(part, enc_hook=str))
 
-    monkeypatch.setattr(state_codec, "stored", plain)
+    monkeypatch.setattr(state, "stored", plain)
     monkeypatch.setattr(flow_sinks, "CARRIERS", flow_sinks.CARRIERS[:2])
 
     with pytest.raises(SinkBroken, match=r"came to the sink as \[\d+, \['inner'\]\]"):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from fencepost.embedded.deadline import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Deadline
+from fencepost.embedded.deadline import PAUSES, Deadline
 
 WAIT_SECONDS = 60
 T = TypeVar("T")
@@ -23,11 +23,10 @@ async def found(
     within: float = WAIT_SECONDS,
 ) -> T:
     """What `look` answers as soon as it is the one; TimeoutError tells the last that was not."""
-    clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE_SECONDS
+    clock, pauses = asyncio.get_running_loop().time, PAUSES.waits()
     end = clock() + within
     while not is_it(seen := await look()):
         if clock() >= end:
             raise TimeoutError(f"Timed out after {within:g} s waiting until {condition}: {seen!r}.")
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        await asyncio.sleep(next(pauses))
     return seen

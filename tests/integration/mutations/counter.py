@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from fencepost.kernel.call import Call, document, one, parsed
-from fencepost_players.mutations.declaration import mutation
-from fencepost_players.mutations.planning import Planned, Rng
+from fencepost_players.mutations.planning import Planned, Rng, mutation
 from fencepost_players.mutations.store import Executed, Lookup, RequestContext
 
 

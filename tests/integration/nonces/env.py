@@ -46,3 +46,9 @@ class NoncesEnv:
 async def town_on(database: Database) -> AsyncGenerator[NoncesEnv]:
     async with AsyncExitStack() as stack:
         yield NoncesEnv(database, stack)
+
+
+async def stand_still(node: Node) -> None:
+    """It renews nothing and hands nothing over any more, as a paused process."""
+    await node._keeper.stop()  # pyright: ignore[reportPrivateUsage]
+    await node._signer_leases.keeper.close()  # pyright: ignore[reportPrivateUsage]

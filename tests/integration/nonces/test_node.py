@@ -15,7 +15,7 @@ from fencepost_nonces.errors import SignerElsewhere
 from fencepost_nonces.node import Node
 from fencepost_nonces.routing import home_of
 from fencepost_nonces.signer import Signer
-from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
+from tests.integration.nonces.env import ALICE, NoncesEnv, stand_still, town_on
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(
     second = await town.node(lease_seconds=30, idle_seconds=300)
     await first.reserve(ALICE, ["r1"])
     # It stands still, as a paused one does: its next turn would notice that the lease is lost.
-    await first._keeper.stop()  # pyright: ignore[reportPrivateUsage]
+    await stand_still(first)
     clock.advance(31)
     await second.reserve(ALICE, ["r2"])
 
@@ -138,7 +138,7 @@ async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(
     first = await town.node(lease_seconds=300)
     second = await town.node(lease_seconds=300, wait_seconds=5.0)
     await first.reserve(ALICE, ["r1"])
-    await first._keeper.stop()  # pyright: ignore[reportPrivateUsage] - It stands still, as a paused one does.
+    await stand_still(first)
 
     with pytest.raises(SignerElsewhere) as caught:
         await second.reserve(ALICE, ["r2"])

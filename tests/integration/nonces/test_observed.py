@@ -1,5 +1,6 @@
 """What an operator sees of a node: the figures and the lines of the log that the reference promises."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import structlog
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from fencepost_nonces.node import Node
-from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
+from tests.integration.nonces.env import ALICE, NoncesEnv, stand_still, town_on
 
 LEASE_SECONDS = 30.0
 
@@ -30,10 +31,8 @@ def told(said: list[Any], event: str) -> list[Mapping[str, Any]]:
 
 
 async def renew_now(node: Node) -> None:
-    """As if a third of the lease had passed."""
-    for signer_lease in node._signer_leases.held():  # pyright: ignore[reportPrivateUsage]
-        signer_lease.valid_until -= LEASE_SECONDS / 2
-    await node._signer_leases.renew()  # pyright: ignore[reportPrivateUsage]
+    """As the keeper's thread does when a third of the lease has passed."""
+    await asyncio.to_thread(node._signer_leases.keeper.renew)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("mode", ["basic", "queue"])
@@ -42,7 +41,7 @@ async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: C
     first, second = [await town.node(**settings) for _ in range(2)]
     for node in (first, second):
         # They stand still: every step of theirs is the test's.
-        await node._keeper.stop()  # pyright: ignore[reportPrivateUsage]
+        await stand_still(node)
     with structlog.testing.capture_logs() as said:
         (row,) = await first.reserve(ALICE, ["r1"])
         await renew_now(first)
@@ -52,6 +51,7 @@ async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: C
         await first.mark_used(ALICE, row.nonce, row.hold)
         clock.advance(LEASE_SECONDS + 1)
         await renew_now(first)
+        await first._signer_leases.keeper.close()  # pyright: ignore[reportPrivateUsage]
 
     assert counted(town, first, "lease_acquire_total", result="acquired", mode=mode) == 2
     assert counted(town, second, "lease_acquire_total", result="acquired", mode=mode) == 1

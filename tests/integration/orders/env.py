@@ -8,8 +8,9 @@ import psycopg
 
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_orders import operator_calls, order_calls
-from fencepost_orders.order_calls import Accepted, OrderSettlement, Settled, TakenOrder
+from fencepost_orders import operator_calls, order_calls, order_source
+from fencepost_orders.order_calls import Accepted
+from fencepost_orders.order_source import OrderSettlement, Settled, TakenOrder
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 
 T = TypeVar("T")
@@ -61,22 +62,22 @@ class OrdersEnv:
         return answer.order_id
 
     def take(self, owner: str = "worker-1", limit: int = 10, lease_seconds: float = 60) -> list[TakenOrder]:
-        return self.run(order_calls.take(BROKER, owner, lease_seconds, limit))
+        return self.run(order_source.take(BROKER, owner, lease_seconds, limit))
 
     def take_one(self, owner: str = "worker-1") -> TakenOrder:
         (taken,) = self.take(owner)
         return taken
 
     def ask(self, owner: str = "asker-1", limit: int = 10) -> list[TakenOrder]:
-        return self.run(order_calls.take_unknown(BROKER, owner, 60, limit))
+        return self.run(order_source.take_unknown(BROKER, owner, 60, limit))
 
     def settle(
-        self, taken: TakenOrder, outcome: order_calls.Outcome, owner: str = "worker-1", **how: Any
+        self, taken: TakenOrder, outcome: order_source.Outcome, owner: str = "worker-1", **how: Any
     ) -> Settled:
         if outcome == "sent":
             how.setdefault("result", RESULT)
         (settled,) = self.run(
-            order_calls.settle(BROKER, owner, [OrderSettlement(taken.id, taken.take, outcome, **how)])
+            order_source.settle(BROKER, owner, [OrderSettlement(taken.id, taken.take, outcome, **how)])
         )
         return settled
 

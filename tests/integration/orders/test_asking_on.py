@@ -9,9 +9,9 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound, StaleAttempt
 from fencepost.testing import Clock
-from fencepost_orders import fill_calls, operator_calls, order_calls, probe
+from fencepost_orders import fill_source, operator_calls, order_source
 from fencepost_orders.broker import Promise
-from fencepost_orders.order_calls import OrderSettlement
+from fencepost_orders.order_source import OrderSettlement
 from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_book import Book, BookOrder
@@ -29,8 +29,8 @@ def broker_row(market: OrdersEnv) -> dict[str, Any]:
     return row
 
 
-def ask(market: OrdersEnv, owner: str = "asker-1", *, parked: bool = True) -> list[order_calls.TakenOrder]:
-    return market.run(order_calls.take_unknown(BROKER, owner, 60, 10, parked=parked))
+def ask(market: OrdersEnv, owner: str = "asker-1", *, parked: bool = True) -> list[order_source.TakenOrder]:
+    return market.run(order_source.take_unknown(BROKER, owner, 60, 10, parked=parked))
 
 
 def park(market: OrdersEnv, **fields: Any) -> int:
@@ -109,7 +109,7 @@ def test_since_when_an_order_is_unknown_is_known(market: OrdersEnv, clock: Clock
     order_id = market.accepted()
     market.take_one()
     clock.advance(61)
-    assert market.run(order_calls.expire_takes(BROKER, 10)) == [order_id]
+    assert market.run(order_source.expire_takes(BROKER, 10)) == [order_id]
     (taken,) = ask(market)
     assert taken.unknown_since == began + timedelta(seconds=61)
     clock.advance(5)
@@ -230,7 +230,7 @@ async def test_a_day_of_retry_after_is_cut_to_the_bound(database: Database) -> N
 # Refused credentials.
 
 
-def refuse(*taken: order_calls.TakenOrder, outcome: order_calls.Outcome = "dead") -> list[OrderSettlement]:
+def refuse(*taken: order_source.TakenOrder, outcome: order_source.Outcome = "dead") -> list[OrderSettlement]:
     return [
         OrderSettlement(
             one.id, one.take, outcome, "not_this", "UNAUTHORIZED", "401: expired", weather="unauthorized"
@@ -244,12 +244,12 @@ def test_refused_credentials_end_one_order_halt_the_broker_and_the_others_wait(
 ) -> None:
     ids = [market.accepted(symbol=f"S{number}") for number in range(25)]
     under_way = market.take(limit=10)
-    answers = market.run(order_calls.settle(BROKER, "worker-1", refuse(*under_way[:4])))
+    answers = market.run(order_source.settle(BROKER, "worker-1", refuse(*under_way[:4])))
     assert [answer.state for answer in answers] == ["dead", "queued", "queued", "queued"]
     row = broker_row(market)
     assert (row["halted_by"], row["halted_code"]) == ("fencepost", "UNAUTHORIZED")
     assert "401: expired" in str(row["halted_reason"])
-    late = market.run(order_calls.settle(BROKER, "worker-1", refuse(*under_way[4:])))
+    late = market.run(order_source.settle(BROKER, "worker-1", refuse(*under_way[4:])))
     assert {answer.state for answer in late} == {"queued"}
     assert [market.status(one) for one in ids].count("dead") == 1
     clock.advance(3600)
@@ -271,7 +271,7 @@ def test_the_one_that_would_be_dead_behind_an_open_request_is_asked_about(
     market.settle(ask(market)[0], "failed", "asker-1")
     clock.advance(1)
     (taken,) = market.take()
-    (answer,) = market.run(order_calls.settle(BROKER, "worker-1", refuse(taken)))
+    (answer,) = market.run(order_source.settle(BROKER, "worker-1", refuse(taken)))
     assert answer.state == "unknown"
     assert broker_row(market)["halted_code"] == "UNAUTHORIZED"
     assert market.status(order_id) == "unknown"
@@ -280,7 +280,7 @@ def test_the_one_that_would_be_dead_behind_an_open_request_is_asked_about(
 def test_held_instead_of_ended_it_waits_with_the_others(market: OrdersEnv) -> None:
     order_id = market.accepted()
     (answer,) = market.run(
-        order_calls.settle(BROKER, "worker-1", refuse(market.take_one(), outcome="queued"))
+        order_source.settle(BROKER, "worker-1", refuse(market.take_one(), outcome="queued"))
     )
     assert answer.state == "queued"
     assert broker_row(market)["halted_code"] == "UNAUTHORIZED"
@@ -293,7 +293,7 @@ def test_a_broker_that_a_person_halted_keeps_his_reason(market: OrdersEnv) -> No
     market.accepted()
     taken = market.take_one()
     market.run(operator_calls.halt(BROKER, None, "ann", "prices are wrong"))
-    market.run(order_calls.settle(BROKER, "worker-1", refuse(taken)))
+    market.run(order_source.settle(BROKER, "worker-1", refuse(taken)))
     row = broker_row(market)
     assert row["halted_by"] == "ann"
     assert str(row["halted_reason"]).startswith("prices are wrong; UNAUTHORIZED")
@@ -303,7 +303,7 @@ def test_halt_and_end_are_one_transaction(market: OrdersEnv) -> None:
     order_id = market.accepted()
     taken = market.take_one()
     with market.connection.transaction(force_rollback=True):
-        market.run(order_calls.settle(BROKER, "worker-1", refuse(taken)))
+        market.run(order_source.settle(BROKER, "worker-1", refuse(taken)))
         assert broker_row(market)["halted_code"] == "UNAUTHORIZED"
     assert market.status(order_id) == "sending"
     assert broker_row(market)["halted_at"] is None
@@ -316,18 +316,18 @@ def test_a_question_tries_a_halted_broker_and_says_that_it_answers(market: Order
     )
     market.accepted("first")
     market.accepted("second", symbol="EURUSD")
-    market.run(order_calls.settle(BROKER, "worker-1", refuse(market.take(limit=1)[0])))
-    assert market.run(probe.take(BROKER)) is None
+    market.run(order_source.settle(BROKER, "worker-1", refuse(market.take(limit=1)[0])))
+    assert market.run(order_source.take_probe(BROKER)) is None
     clock.advance(10)
-    probed = market.run(probe.take(BROKER))
+    probed = market.run(order_source.take_probe(BROKER))
     assert probed is not None
     assert probed.outgoing().client_id == "second"
-    assert market.run(probe.take(BROKER)) is None, "one at a time"
-    market.run(probe.tell(BROKER, "failed"))
+    assert market.run(order_source.take_probe(BROKER)) is None, "one at a time"
+    market.run(order_source.settle_probe(BROKER, "failed"))
     assert broker_row(market)["answered_at"] is None
     clock.advance(10)
-    assert market.run(probe.take(BROKER)) is not None
-    market.run(probe.tell(BROKER, "ok"))
+    assert market.run(order_source.take_probe(BROKER)) is not None
+    market.run(order_source.settle_probe(BROKER, "ok"))
     row = broker_row(market)
     assert row["answered_at"] is not None
     assert row["halted_at"] is not None, "a person resumes"
@@ -345,8 +345,8 @@ def test_a_breaker_that_failures_opened_is_closed_by_a_question_and_not_tried_by
     clock.advance(10)
     assert broker_row(market)["breaker"] == "half_open"
     assert market.take() == []
-    assert market.run(probe.take(BROKER)) is not None
-    market.run(probe.tell(BROKER, "ok"))
+    assert market.run(order_source.take_probe(BROKER)) is not None
+    market.run(order_source.settle_probe(BROKER, "ok"))
     assert broker_row(market)["breaker"] == "closed"
     assert len(market.take()) == 1
 
@@ -360,7 +360,7 @@ def test_a_broker_for_which_nothing_waits_is_not_tried(market: OrdersEnv, clock:
     market.accepted()
     market.settle(market.take_one(), "dead", fate="not_this", weather="failed")
     clock.advance(10)
-    assert market.run(probe.take(BROKER)) is None
+    assert market.run(order_source.take_probe(BROKER)) is None
 
 
 class ExpiredKey(Dialect):
@@ -422,12 +422,12 @@ def test_an_order_resolved_as_sent_is_followed(market: OrdersEnv, clock: Clock) 
     )
     assert market.get(order_id)["result"]["is_followed"] is True
     clock.advance(1)
-    (followed,) = market.run(fill_calls.take(BROKER, 60, 10))
+    (followed,) = market.run(fill_source.take(BROKER, 60, 10))
     assert (followed.id, followed.broker_order_id) == (order_id, "brk-7")
     bare = park(market, symbol="EURUSD")
     market.run(operator_calls.resolve(bare, "parked", "sent", "ann", "seen in the blotter"))
     clock.advance(1)
-    assert [one.id for one in market.run(fill_calls.take(BROKER, 60, 10))] == [bare]
+    assert [one.id for one in market.run(fill_source.take(BROKER, 60, 10))] == [bare]
 
 
 def test_the_kill_switch_refuses_a_broker_and_an_account_that_nobody_knows(market: OrdersEnv) -> None:

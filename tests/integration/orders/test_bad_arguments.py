@@ -6,8 +6,8 @@ import pytest
 
 from fencepost.errors import InvalidInput, WrongIsolation
 from fencepost.kernel.call import Call, scalar
-from fencepost_orders import operator_calls, order_calls
-from fencepost_orders.order_calls import OrderSettlement
+from fencepost_orders import operator_calls, order_calls, order_source
+from fencepost_orders.order_source import OrderSettlement
 from tests.integration.orders.env import BROKER, OrdersEnv, request
 
 
@@ -49,7 +49,9 @@ def test_settle_names_the_wrong_argument(market: OrdersEnv) -> None:
     ]
     for field, how in wrong:
         with pytest.raises(InvalidInput) as caught:
-            market.run(order_calls.settle(BROKER, "worker-1", [OrderSettlement(taken.id, taken.take, **how)]))
+            market.run(
+                order_source.settle(BROKER, "worker-1", [OrderSettlement(taken.id, taken.take, **how)])
+            )
         assert caught.value.field == field
     assert market.status(taken.id) == "sending"
 

@@ -7,11 +7,10 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_orders import operator_calls, order_calls
+from fencepost_orders import operator_calls, order_calls, order_source
 from fencepost_orders.broker import Code, Promise
 from fencepost_orders.brokers import Broker
-from fencepost_orders.order_calls import OrderSettlement
-from fencepost_orders.sender import PendingOrderSource
+from fencepost_orders.order_source import OrderSettlement, PendingOrderSource
 from fencepost_orders.service import Orders
 from fencepost_orders.settings import OrdersSettings
 from tests.integration.orders.broker_env import adapter_for
@@ -68,7 +67,7 @@ def lines(fp: Fencepost) -> set[str]:
     return set(fp.metrics.page().body.decode().splitlines())
 
 
-OUTCOMES: dict[str, tuple[order_calls.Outcome, Code | None]] = {
+OUTCOMES: dict[str, tuple[order_source.Outcome, Code | None]] = {
     "success": ("sent", None),
     "conflict_processed": ("sent", Code.CONFLICT_PROCESSED),
     "retry": ("failed", Code.NETWORK_TIMEOUT),

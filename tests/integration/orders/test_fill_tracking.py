@@ -8,10 +8,10 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_orders import fill_calls, operator_calls, order_calls
+from fencepost_orders import fill_source, operator_calls, order_calls
 from fencepost_orders.alpaca import AlpacaBroker
 from fencepost_orders.broker import BrokerAdapter, Promise
-from fencepost_orders.fill_calls import FollowUp
+from fencepost_orders.fill_source import FollowUp
 from fencepost_orders.oanda import OandaBroker
 from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import HostileBroker
@@ -87,17 +87,17 @@ async def test_a_part_of_a_fill_is_stored_and_the_order_is_asked_about_again(dat
 
 
 @pytest.fixture
-def followed(market: OrdersEnv, clock: Clock) -> tuple[int, fill_calls.Followed]:
+def followed(market: OrdersEnv, clock: Clock) -> tuple[int, fill_source.Followed]:
     order_id = market.accepted()
     market.settle(market.take_one(), "sent", result=OPEN)
-    assert market.run(fill_calls.take(BROKER, 60, 10)) == [], "nobody is asked in the same moment"
+    assert market.run(fill_source.take(BROKER, 60, 10)) == [], "nobody is asked in the same moment"
     clock.advance(1)
-    (taken,) = market.run(fill_calls.take(BROKER, 60, 10))
+    (taken,) = market.run(fill_source.take(BROKER, 60, 10))
     return order_id, taken
 
 
 def settle(market: OrdersEnv, *follow_ups: FollowUp) -> list[tuple[str | None, str | None]]:
-    return [(one.state, one.refusal) for one in market.run(fill_calls.settle(BROKER, "asker-1", follow_ups))]
+    return [(one.state, one.refusal) for one in market.run(fill_source.settle(BROKER, "asker-1", follow_ups))]
 
 
 def test_what_the_broker_is_done_with_is_not_followed(market: OrdersEnv, clock: Clock) -> None:
@@ -105,11 +105,11 @@ def test_what_the_broker_is_done_with_is_not_followed(market: OrdersEnv, clock: 
     market.settle(market.take_one(), "sent", result={**RESULT, "open": False})
     clock.advance(10)
 
-    assert market.run(fill_calls.take(BROKER, 60, 10)) == []
+    assert market.run(fill_source.take(BROKER, 60, 10)) == []
 
 
 def test_the_brokers_new_word_replaces_the_old_one_everywhere(
-    market: OrdersEnv, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, followed: tuple[int, fill_source.Followed]
 ) -> None:
     order_id, taken = followed
 
@@ -124,7 +124,7 @@ def test_the_brokers_new_word_replaces_the_old_one_everywhere(
 
 
 def test_the_same_word_again_writes_nothing_but_the_next_question(
-    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_source.Followed]
 ) -> None:
     order_id, taken = followed
     lines = len(market.steps(order_id))
@@ -133,17 +133,17 @@ def test_the_same_word_again_writes_nothing_but_the_next_question(
 
     assert len(market.steps(order_id)) == lines
     clock.advance(29)
-    assert market.run(fill_calls.take(BROKER, 60, 10)) == []
+    assert market.run(fill_source.take(BROKER, 60, 10)) == []
     clock.advance(1)
-    assert [one.asks for one in market.run(fill_calls.take(BROKER, 60, 10))] == [2]
+    assert [one.asks for one in market.run(fill_source.take(BROKER, 60, 10))] == [2]
 
 
 def test_an_asker_that_stood_still_cannot_write_an_old_word_over_a_newer_one(
-    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_source.Followed]
 ) -> None:
     order_id, late = followed
     clock.advance(61)
-    (taken,) = market.run(fill_calls.take(BROKER, 60, 10))
+    (taken,) = market.run(fill_source.take(BROKER, 60, 10))
     assert settle(market, FollowUp(taken.id, taken.take, {**FILLED, "open": True})) == [("changed", None)]
 
     assert settle(market, FollowUp(late.id, late.take, OPEN, over=True)) == [(None, "stale_attempt")]
@@ -153,13 +153,13 @@ def test_an_asker_that_stood_still_cannot_write_an_old_word_over_a_newer_one(
 
 
 def test_an_asker_that_dies_leaves_the_order_to_the_next_one(
-    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_source.Followed]
 ) -> None:
     _, first = followed
-    assert market.run(fill_calls.take(BROKER, 60, 10)) == []
+    assert market.run(fill_source.take(BROKER, 60, 10)) == []
     clock.advance(61)
 
-    (second,) = market.run(fill_calls.take(BROKER, 60, 10))
+    (second,) = market.run(fill_source.take(BROKER, 60, 10))
 
     assert (second.id, second.take) == (first.id, first.take + 1)
 
@@ -172,23 +172,23 @@ def test_questions_about_fills_leave_half_of_the_throttle_to_orders(market: Orde
     clock.advance(1)
     market.declare(rate_per_second=0.001, burst=6)
 
-    assert len(market.run(fill_calls.take(BROKER, 60, 10))) == 3
+    assert len(market.run(fill_source.take(BROKER, 60, 10))) == 3
 
 
 def test_a_followed_order_is_not_pruned(
-    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_source.Followed]
 ) -> None:
     _, taken = followed
     clock.advance(86_400)
     assert market.run(order_calls.prune(60, 10)) == 0
-    (taken,) = market.run(fill_calls.take(BROKER, 60, 10))
+    (taken,) = market.run(fill_source.take(BROKER, 60, 10))
     settle(market, FollowUp(taken.id, taken.take, over=True))
 
     assert market.run(order_calls.prune(60, 10)) == 1
 
 
 def test_one_that_nobody_follows_any_more_is_named(
-    market: OrdersEnv, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, followed: tuple[int, fill_source.Followed]
 ) -> None:
     _, taken = followed
     settle(market, FollowUp(taken.id, taken.take, FILLED, over=True))
@@ -198,7 +198,7 @@ def test_one_that_nobody_follows_any_more_is_named(
 
 
 def test_what_a_broker_limits_is_heard_by_the_throttle(
-    market: OrdersEnv, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, followed: tuple[int, fill_source.Followed]
 ) -> None:
     _, taken = followed
     settle(market, FollowUp(taken.id, taken.take, delay_seconds=20, weather="limited"))
@@ -208,10 +208,10 @@ def test_what_a_broker_limits_is_heard_by_the_throttle(
 
 
 def test_counts_tell_how_many_are_followed_and_how_late(
-    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_calls.Followed]
+    market: OrdersEnv, clock: Clock, followed: tuple[int, fill_source.Followed]
 ) -> None:
     clock.advance(90)
 
-    (count,) = market.run(fill_calls.counts())
+    (count,) = market.run(fill_source.counts())
 
     assert (count.broker, count.orders, count.late_seconds) == (BROKER, 1, 30)

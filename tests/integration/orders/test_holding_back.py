@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.errors import NotFound
 from fencepost.testing import Clock
-from fencepost_orders import operator_calls, order_calls
+from fencepost_orders import operator_calls, order_calls, order_source
 from tests.integration.orders.env import BROKER, OrdersEnv
 
 
@@ -99,13 +99,13 @@ def test_a_429_halves_the_rate_once_pauses_and_the_rate_rises_again(market: Orde
     for number in range(10):
         market.accepted(symbol=f"S{number}")
     limited = [
-        order_calls.OrderSettlement(
+        order_source.OrderSettlement(
             one.id, one.take, "queued", "not_this", "RATE_LIMITED", None, 7, None, "limited"
         )
         for one in market.take(limit=4)
     ]
-    market.run(order_calls.settle(BROKER, "worker-1", limited[:2]))
-    market.run(order_calls.settle(BROKER, "worker-1", limited[2:]))
+    market.run(order_source.settle(BROKER, "worker-1", limited[:2]))
+    market.run(order_source.settle(BROKER, "worker-1", limited[2:]))
 
     assert broker_row(market)["rate"] == 50
     assert market.take() == []
@@ -150,7 +150,7 @@ def test_a_failed_probe_keeps_the_breaker_open(market: OrdersEnv, clock: Clock) 
 
 def test_a_broker_that_nobody_declared_is_not_found(market: OrdersEnv) -> None:
     with pytest.raises(NotFound):
-        market.run(order_calls.take("nobody", "w", 60, 1))
+        market.run(order_source.take("nobody", "w", 60, 1))
 
 
 def test_declaring_again_keeps_what_was_learned(market: OrdersEnv) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fencepost.cli.app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost_orders import operator_calls, probe
+from fencepost_orders import operator_calls, order_source
 from tests.integration.cli.conftest import Answer
 from tests.integration.orders.env import OrdersEnv
 
@@ -160,6 +160,6 @@ def test_refused_credentials_are_shown_with_whether_the_broker_answers(
     )
     assert "HALTED by fencepost: UNAUTHORIZED" in fencepost("brokers").out
     assert "has not answered a question since" in fencepost("brokers").out
-    market.run(probe.tell("acme", "ok"))
+    market.run(order_source.settle_probe("acme", "ok"))
     assert "answers questions since" in fencepost("brokers").out
     assert 'last_answer:      401: {"message": "expired"}' in fencepost("show", str(order_id)).out

@@ -5,7 +5,7 @@ from importlib.resources import files
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost_orders import fill_calls, operator_calls, order_calls
+from fencepost_orders import fill_source, operator_calls, order_calls, order_source
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv
 
 HISTORY = 3000
@@ -51,8 +51,8 @@ def _live_a_life(market: OrdersEnv) -> None:
     market.settle(lost, "unknown", code="BROKER_5XX")
     market.settle(failed, "failed", fate="not_this", delay_seconds=9)
     market.settle(market.ask()[0], "parked", "asker-1")
-    market.run(order_calls.settle(BROKER, "worker-1", [_sent(one) for one in others]))
-    market.run(order_calls.expire_takes(BROKER, 10))
+    market.run(order_source.settle(BROKER, "worker-1", [_sent(one) for one in others]))
+    market.run(order_source.expire_takes(BROKER, 10))
     market.run(order_calls.expire_due(10))
     market.run(order_calls.prune(86_400 * 400, 10))
     market.run(order_calls.history(ids[0]))
@@ -70,13 +70,13 @@ def _follow(market: OrdersEnv, admin: psycopg.Connection[tuple[object, ...]]) ->
     market.settle(market.take_one(), "sent", result={**RESULT, "open": True})
     # As if a minute had passed.
     admin.execute("update fencepost.orders_following set ask_at = ask_at - interval '1 minute'")
-    (followed,) = market.run(fill_calls.take(BROKER, 60, 10))
-    heard = fill_calls.FollowUp(
+    (followed,) = market.run(fill_source.take(BROKER, 60, 10))
+    heard = fill_source.FollowUp(
         followed.id, followed.take, {"digest": "sha256:y", "status": "filled"}, over=True
     )
-    market.run(fill_calls.settle(BROKER, "asker-1", [heard]))
-    market.run(fill_calls.counts())
+    market.run(fill_source.settle(BROKER, "asker-1", [heard]))
+    market.run(fill_source.counts())
 
 
-def _sent(taken: order_calls.TakenOrder) -> order_calls.OrderSettlement:
-    return order_calls.OrderSettlement(taken.id, taken.take, "sent", result={"digest": "sha256:x"})
+def _sent(taken: order_source.TakenOrder) -> order_source.OrderSettlement:
+    return order_source.OrderSettlement(taken.id, taken.take, "sent", result={"digest": "sha256:x"})

@@ -7,7 +7,7 @@ import pytest
 from fencepost.errors import AlreadyFinished, InFlight, Mismatch, NotFound
 from fencepost.errors import Duplicate as DuplicateRefusal
 from fencepost.testing import Clock
-from fencepost_orders import operator_calls, order_calls
+from fencepost_orders import operator_calls, order_calls, order_source
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 
 
@@ -35,7 +35,7 @@ def test_a_late_settlement_meets_another_take_and_is_refused(market: OrdersEnv, 
     order_id = market.accepted()
     late = market.take_one("slow")
     clock.advance(61)
-    assert market.run(order_calls.expire_takes(BROKER, 10)) == [order_id]
+    assert market.run(order_source.expire_takes(BROKER, 10)) == [order_id]
 
     assert market.settle(late, "sent", "slow").refusal == "stale_attempt"
     assert market.status(order_id) == "unknown"
@@ -54,7 +54,7 @@ def test_a_silent_sender_leaves_an_unknown_order_that_nobody_sends(market: Order
     order_id = market.accepted()
     market.take_one()
     clock.advance(61)
-    market.run(order_calls.expire_takes(BROKER, 10))
+    market.run(order_source.expire_takes(BROKER, 10))
 
     assert market.take() == []
     (asked,) = market.ask()
@@ -113,17 +113,17 @@ def test_retries_are_counted_and_a_forgiven_one_is_not(market: OrdersEnv, clock:
     clock.advance(2)
     assert market.take_one().retry_count == 1
     (taken,) = market.rows("select id, take from fencepost.outbox_messages")
-    again = order_calls.OrderSettlement(
+    again = order_source.OrderSettlement(
         taken["id"], taken["take"], "queued", fate="not_this", code="RATE_LIMITED"
     )
-    market.run(order_calls.settle(BROKER, "worker-1", [again]))
+    market.run(order_source.settle(BROKER, "worker-1", [again]))
 
     assert market.get(order_id)["retry_count"] == 0
     assert market.take_one().retry_count == 1
 
 
 @pytest.mark.parametrize("held", ["unknown", "parked"])
-def test_an_unsure_head_holds_its_own_key_only(market: OrdersEnv, held: order_calls.Outcome) -> None:
+def test_an_unsure_head_holds_its_own_key_only(market: OrdersEnv, held: order_source.Outcome) -> None:
     head = market.accepted(symbol="USDJPY")
     market.settle(market.take_one(), held)
     behind = market.accepted(symbol="USDJPY")
@@ -150,11 +150,11 @@ def test_a_sent_head_frees_its_key_in_a_batch(market: OrdersEnv) -> None:
     assert [one.id for one in taken] == heads
 
     settled = market.run(
-        order_calls.settle(
+        order_source.settle(
             BROKER,
             "worker-1",
             [
-                order_calls.OrderSettlement(one.id, one.take, "sent", result={"digest": "sha256:x"})
+                order_source.OrderSettlement(one.id, one.take, "sent", result={"digest": "sha256:x"})
                 for one in taken
             ],
         )
@@ -180,8 +180,8 @@ def test_an_order_is_settled_by_its_own_broker_only(market: OrdersEnv) -> None:
     market.declare("other")
     market.accepted()
     taken = market.take_one()
-    sent = order_calls.OrderSettlement(taken.id, taken.take, "sent", result=RESULT)
-    (answer,) = market.run(order_calls.settle("other", "worker-1", [sent]))
+    sent = order_source.OrderSettlement(taken.id, taken.take, "sent", result=RESULT)
+    (answer,) = market.run(order_source.settle("other", "worker-1", [sent]))
     assert answer.refusal == "not_found"
     assert market.status(taken.id) == "sending"
 

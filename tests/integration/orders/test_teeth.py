@@ -10,11 +10,10 @@ import pytest
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.testing import at_crash_point
-from fencepost_orders import operator_calls, order_calls, outcome, resend, sender
+from fencepost_orders import operator_calls, order_source, outcome, resend, sender
 from fencepost_orders.broker import AnswerVerdict, Declaration, LookupFinding, Meaning, Promise
-from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.order_source import OrderSettlement, PendingOrderSource, TakenOrder
 from fencepost_orders.resend import Decision, Facts, Next
-from fencepost_orders.sender import PendingOrderSource
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.integration.orders.broker_env import STUCK_SOON, VALID_SECONDS, floor_with
@@ -31,7 +30,7 @@ def rewinding() -> Generator[None]:
     """A stuck order goes back into the queue, as if nothing had left."""
 
     async def expire(self: Any, limit: int) -> int:
-        stuck = await self._database.run(order_calls.expire_takes(self._broker, limit))
+        stuck = await self._database.run(order_source.expire_takes(self._broker, limit))
         for order_id in stuck:
             await self._database.run(operator_calls.resolve(order_id, "unknown", "queued", "bug", "rewound"))
         return len(stuck)

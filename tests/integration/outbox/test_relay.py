@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fencepost import Fencepost
+from fencepost.backoff import Backoff
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request
 from fencepost.kernel import outbox
 from fencepost.listener import Listener
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.webhook import Webhook

@@ -17,9 +17,8 @@ from fencepost.testing import Signals
 from fencepost_players import requests, rules
 from fencepost_players.api import TWIRP, make_router
 from fencepost_players.http_service import make_service
-from fencepost_players.mutations.declaration import Mutation, mutation, mutations_of
 from fencepost_players.mutations.http_routes import MutationRoute, TwirpRoute
-from fencepost_players.mutations.planning import Rng
+from fencepost_players.mutations.planning import Mutation, Rng, mutation, mutations_of
 from fencepost_players.service import Players
 from fencepost_server.web.app import make_app
 from fencepost_server.web.http_service import HttpService

@@ -14,6 +14,7 @@ from fencepost_judge.sandbox.doctor_probe import (
     cgroup_mounts,
     probe_bubblewrap,
     probe_cgroups,
+    probe_judge,
     probe_user_namespaces,
 )
 
@@ -75,6 +76,14 @@ def test_every_program_is_probed_in_order() -> None:
     assert [finding.name for finding in probe_programs(PaperMachine())] == [
         program.name for program in PROGRAMS
     ]
+
+
+def test_compilers_and_storage_are_probed_by_the_judge_and_not_without_it() -> None:
+    areas = {finding.area for finding in probe_programs(PaperMachine())}
+    of_the_judge = {finding.area for finding in probe_judge(PaperMachine())}
+
+    assert {"compilers", "storage", "sandbox"} <= of_the_judge
+    assert areas.isdisjoint(of_the_judge)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from fencepost.flows import Flow, IterableSource, StateMismatch, TableSink
 from fencepost.flows.graph import Stream
 from fencepost.flows.plan import FlowPlan, KeyedStage
-from fencepost.flows.state_codec import PIECE_KEYS, Document, decode, encode, pieces
+from fencepost.flows.state import PIECE_KEYS, Document, decode, encode, pieces
 
 
 def numbers() -> Stream[Any]:

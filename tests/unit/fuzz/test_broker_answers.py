@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import strategies as st
 
+from fencepost.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost.http1 import address_of
 from fencepost.http_client import HttpClient, NotSent, Reply, Request
 from fencepost.kernel.call import document
-from fencepost.outbox.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost_orders import alpaca, oanda
 from fencepost_orders.alpaca import AlpacaBroker
 from fencepost_orders.broker import BrokerAdapter, BrokerOrder, LookupFinding, OutgoingOrder, Promise

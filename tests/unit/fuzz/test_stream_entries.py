@@ -11,11 +11,11 @@ from fencepost.flows import Flow, IterableSource, TableSink
 from fencepost.flows.frontier import Frontier, Mark
 from fencepost.flows.plan import FlowPlan
 from fencepost.flows.record import IdempotentRecord, Record, order
-from fencepost.flows.record_input import Arrival
 from fencepost.flows.shared_reads import SharedReads
 from fencepost.flows.shuffle import ChannelKeys, ChannelReceiver, NoEntry, entries_for, read_entry
 from fencepost.flows.sources import redis_streams
 from fencepost.flows.state import as_it_was
+from fencepost.flows.task import Arrival
 from fencepost.flows.units import senders_of
 from fencepost.jobs import fetcher as job_fetcher
 from fencepost.kernel import poison_entries as kernel_stream

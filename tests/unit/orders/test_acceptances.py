@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.backoff import Backoff
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply, Request
-from fencepost.outbox.backoff import Backoff
 from fencepost_orders.alpaca import AlpacaBroker
 from fencepost_orders.broker import (
     AnswerVerdict,
@@ -28,7 +28,7 @@ from fencepost_orders.broker import (
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import HttpBrokerConfig, order_of
 from fencepost_orders.oanda import OandaBroker
-from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.order_source import OrderSettlement, TakenOrder
 from fencepost_orders.outcome import Policy, answered, found, outgoing, with_answer
 from tests.unit.fuzz.test_broker_answers import Said
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.outbox.backoff import Backoff
+from fencepost.backoff import Backoff
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -20,8 +20,9 @@ from fencepost_orders.broker import (
     Meaning,
     Promise,
 )
-from fencepost_orders.fill_calls import Followed, FollowPolicy, heard
-from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.fill_source import Followed
+from fencepost_orders.fill_tracker import FollowPolicy, heard
+from fencepost_orders.order_source import OrderSettlement, TakenOrder
 from fencepost_orders.outcome import Policy, answered, found
 from fencepost_orders.resend import Decision, Next, keep_asking, when_parked, when_used_up
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from fencepost.backoff import Backoff
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
 from fencepost.kernel.call import document
-from fencepost.outbox.backoff import Backoff
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -23,7 +23,7 @@ from fencepost_orders.broker import (
     Promise,
 )
 from fencepost_orders.http_rules import HttpBrokerConfig, classified, with_secrets
-from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.order_source import OrderSettlement, TakenOrder
 from fencepost_orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
 from fencepost_orders.sender import OrderSender
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.outbox.backoff import Backoff
+from fencepost.backoff import Backoff
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -20,7 +20,7 @@ from fencepost_orders.broker import (
     OutgoingOrder,
     Promise,
 )
-from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.order_source import OrderSettlement, TakenOrder
 from fencepost_orders.outcome import (
     DETAIL_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from fencepost.backoff import Backoff
 from fencepost_judge.protocol import RunOutcome
 from fencepost_judge.sandbox.box_files import BoxFiles
 from fencepost_judge.sandbox.process_tree import states_of
@@ -31,8 +32,8 @@ from fencepost_judge.sandbox.run_spec import RunSpec
 from fencepost_judge.sandbox.sandbox_pool import SandboxPool
 from fencepost_judge.validating import Opinion
 
-FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.002, 0.02
-CLOSED_LOOK_SECONDS, LONGEST_CLOSED_LOOK_SECONDS = 0.25, 2.0
+LOOKS = Backoff(0.002, 0.02, jitter=0)
+CLOSED_LOOKS = Backoff(0.25, 2.0, jitter=0)
 LOOKS_WHEN_ALL_IS_READ, LOOKS_WHEN_STUCK = 2, 10
 WAIT_SECONDS_MAX = 10.0
 """How long a validator may compute after the program's last output."""
@@ -142,9 +143,8 @@ class _Line:
     ) -> None:
         """Returns when one has ended. A program may close its output and go on; the validator is told of
         that end, too."""
-        both, pause = {program, validator}, CLOSED_LOOK_SECONDS
-        while not (await asyncio.wait(both, timeout=pause, return_when=asyncio.FIRST_COMPLETED))[0]:
-            pause = min(LONGEST_CLOSED_LOOK_SECONDS, pause * 2)
+        both, pauses = {program, validator}, CLOSED_LOOKS.waits()
+        while not (await asyncio.wait(both, timeout=next(pauses), return_when=asyncio.FIRST_COMPLETED))[0]:
             if self.told or not await asyncio.to_thread(self._has_closed_its_output):
                 continue
             await self._until_it_waits(validator)
@@ -162,11 +162,10 @@ class _Line:
     async def _until_it_waits(self, validator: asyncio.Task[RunOutcome]) -> None:
         """Returns when the validator has ended, has read everything and sleeps, or is blocked in a write
         that no process reads. A process that waits for a processor does not sleep."""
-        began, pause = time.monotonic(), FIRST_LOOK_SECONDS
+        began, pauses = time.monotonic(), LOOKS.waits()
         calm, unread_before = 0, -1
         known: list[int] = []
-        while not (await asyncio.wait({validator}, timeout=pause))[0]:
-            pause = min(LONGEST_LOOK_SECONDS, pause * 2)
+        while not (await asyncio.wait({validator}, timeout=next(pauses)))[0]:
             waited = time.monotonic() - began
             unread = self._to_validator.unread_bytes()
             seen = await asyncio.to_thread(self._look, known)

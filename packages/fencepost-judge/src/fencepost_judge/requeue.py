@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from fencepost.backoff import Backoff
 from fencepost.client import Fencepost
 from fencepost.errors import NotRunning
 from fencepost.jobs.job import Job
@@ -14,7 +15,7 @@ from fencepost.logs import get_logger
 from fencepost_judge import judge_calls
 
 _log = get_logger(__name__)
-SECONDS_MAX = 15.0
+RETURNS = Backoff(0.1, 15.0, jitter=0)
 
 
 async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:
@@ -40,5 +41,4 @@ async def wait_for_store(fp: Fencepost, job: Job, reason: str, *, minutes_max: f
 
 
 def _put_back(job: Job) -> Call[str]:
-    delay_seconds = min(SECONDS_MAX, 0.1 * 2.0 ** min(job.attempt - 1, 10))
-    return kernel_job.release(job.id, job.attempt, job.owner, delay_seconds=delay_seconds)
+    return kernel_job.release(job.id, job.attempt, job.owner, delay_seconds=RETURNS.seconds(job.attempt))

@@ -68,7 +68,7 @@ class Node:
 
     async def start(self) -> None:
         listener = Listener(self._fp.settings.listen_url or self._fp.database_url)
-        self._signer_leases.listen(listener)
+        self._signer_leases.start(listener)
         self._listening = asyncio.create_task(listener.run(), name="fencepost-nonces-listener")
         await self._keep()
         self._keeper.start()
@@ -188,8 +188,7 @@ class Node:
         return queue
 
     async def _keep(self) -> float:
-        """Renew held leases, stay a member, read the other nodes, and hand over what is not needed."""
-        await self._signer_leases.renew()
+        """Stay a member, read the other nodes, and hand over what is not needed."""
         await self._stay()
         await self._signer_leases.tidy(self._leaves)
         return min(self.settings.renew_seconds / 2, self.settings.idle_seconds / 2, 1.0)

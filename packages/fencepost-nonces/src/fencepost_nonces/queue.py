@@ -10,7 +10,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from fencepost.coalescer import Coalescer, Waiting
 from fencepost.errors import Backpressure
 from fencepost_nonces.metrics import NonceMetrics
 from fencepost_nonces.nonce_calls import Reservation
@@ -23,8 +25,10 @@ class WaitingRequest:
     """One caller: all of its requests are in one batch."""
 
     request_ids: Sequence[str]
-    answer: asyncio.Future[list[Reservation]]
     since: float
+
+
+_Waiting: TypeAlias = Waiting[WaitingRequest, list[Reservation]]
 
 
 class SignerQueue:
@@ -44,9 +48,9 @@ class SignerQueue:
         self._queue_max = queue_max
         self._batch_max = batch_max
         self._wait_seconds = wait_seconds
-        self._waiting: deque[WaitingRequest] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._depth = 0
-        self._drain: asyncio.Task[None] | None = None
+        self._coalescer = Coalescer(self._serve, self, name="fencepost-nonces-queue")
         self._patience: asyncio.TimerHandle | None = None
 
     async def put(self, request_ids: Sequence[str]) -> list[Reservation]:
@@ -56,26 +60,46 @@ class SignerQueue:
                 f"{self._depth} requests wait for this signer; NONCES_QUEUE_MAX is {self._queue_max}. "
                 "Nothing was reserved: ask again shortly."
             )
-        answer: asyncio.Future[list[Reservation]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(WaitingRequest(request_ids, answer, time.monotonic()))
-        self._count(len(request_ids))
-        if self._drain is None or self._drain.done():
-            self._drain = asyncio.create_task(self._serve(), name="fencepost-nonces-queue")
-        self._watch()
-        return await answer
+        return await self._coalescer.ask(WaitingRequest(request_ids, time.monotonic()))
 
-    async def _serve(self) -> None:
-        while self._waiting:
-            self._turn_away()
-            batch = self._next_batch()
-            wanted = [one for one in batch if not one.answer.done()]
-            if wanted:
-                await self._answer(wanted)
+    async def close(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        await self._coalescer.drain()
+
+    def add(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self._count(len(waiting.asked.request_ids))
+        self._watch()
+
+    def next_batch(self) -> list[_Waiting]:
+        """The requests that wait longest, up to the limit; a single caller's block may be larger. Callers
+        that gave up are left out."""
+        self._turn_away()
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and (
+            not batch or size + len(self._waiting[0].asked.request_ids) <= self._batch_max
+        ):
+            one = self._take_first()
+            if not one.answer.done():
+                batch.append(one)
+                size += len(one.asked.request_ids)
+        return batch
+
+    def ended(self, batch: Sequence[_Waiting]) -> None:
+        now = time.monotonic()
+        for one in batch:
+            self._metrics.queue_seconds.observe(now - one.asked.since)
+
+    async def _serve(self, batch: Sequence[WaitingRequest]) -> list[list[Reservation]]:
+        rows = iter(await self._reserve([request_id for one in batch for request_id in one.request_ids]))
+        return [[next(rows) for _ in one.request_ids] for one in batch]
 
     def _watch(self) -> None:
         """One timer for all: requests are queued in the order of their deadlines."""
         if self._patience is None and self._waiting:
-            left = self._waiting[0].since + self._wait_seconds - time.monotonic()
+            left = self._waiting[0].asked.since + self._wait_seconds - time.monotonic()
             self._patience = asyncio.get_running_loop().call_later(max(0.0, left), self._time_is_over)
 
     def _time_is_over(self) -> None:
@@ -86,52 +110,21 @@ class SignerQueue:
     def _turn_away(self) -> None:
         """Refuse requests that have waited too long, before anything is reserved for them."""
         now = time.monotonic()
-        while self._waiting and now - self._waiting[0].since >= self._wait_seconds:
-            one = self._waiting.popleft()
-            self._count(-len(one.request_ids))
-            self._metrics.queue_seconds.observe(now - one.since)
-            if not one.answer.done():
-                one.answer.set_exception(
-                    Backpressure(
-                        f"It waited more than {self._wait_seconds:g} s in the queue (NONCES_WAIT_SEC). "
-                        "Nothing was reserved: ask again shortly."
-                    )
+        while self._waiting and now - self._waiting[0].asked.since >= self._wait_seconds:
+            one = self._take_first()
+            self._metrics.queue_seconds.observe(now - one.asked.since)
+            one.fail(
+                Backpressure(
+                    f"It waited more than {self._wait_seconds:g} s in the queue (NONCES_WAIT_SEC). "
+                    "Nothing was reserved: ask again shortly."
                 )
+            )
 
-    def _next_batch(self) -> list[WaitingRequest]:
-        """The requests that wait longest, up to the limit; a single caller's block may be larger."""
-        batch: list[WaitingRequest] = []
-        size = 0
-        while self._waiting and (not batch or size + len(self._waiting[0].request_ids) <= self._batch_max):
-            batch.append(self._waiting.popleft())
-            size += len(batch[-1].request_ids)
-        self._count(-size)
-        return batch
-
-    async def _answer(self, batch: list[WaitingRequest]) -> None:
-        try:
-            rows = await self._reserve([request_id for one in batch for request_id in one.request_ids])
-        except BaseException as error:
-            for one in batch:
-                self._metrics.queue_seconds.observe(time.monotonic() - one.since)
-                if not one.answer.done():
-                    one.answer.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        place, now = 0, time.monotonic()
-        for one in batch:
-            self._metrics.queue_seconds.observe(now - one.since)
-            if not one.answer.done():
-                one.answer.set_result(rows[place : place + len(one.request_ids)])
-            place += len(one.request_ids)
+    def _take_first(self) -> _Waiting:
+        one = self._waiting.popleft()
+        self._count(-len(one.asked.request_ids))
+        return one
 
     def _count(self, more: int) -> None:
         self._depth += more
         self._metrics.queue_depth.inc(more)
-
-    async def close(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        if self._drain is not None:
-            await asyncio.gather(self._drain, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The signers that this node holds: acquired when needed, renewed at a third, handed over when idle or asked.
+"""The signers that this node holds: acquired when needed, handed over when idle or asked.
 
 Nothing here keeps a late writer out: the database does, in every statement. A lease in this module is only
 assumed to be valid, until a statement is refused. So a pause, a jump of the clock or a bug costs a retry.
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from fencepost.client import Fencepost
 from fencepost.errors import FencepostError, Refusal
-from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.lease import Lease
+from fencepost.lease_keeper import KeptLease, LeaseKeeper
 from fencepost.listener import Listener
 from fencepost.logs import get_logger
 from fencepost_nonces import nonce_calls
@@ -39,8 +39,7 @@ class SignerLease:
     """One signer in this node."""
 
     signer: Signer
-    lease: Lease | None = None
-    valid_until: float = 0.0
+    kept: KeptLease | None = None
     users: int = 0
     used_at: float = 0.0
     wanted_at: float | None = None
@@ -50,15 +49,16 @@ class SignerLease:
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     unused: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def believed(self, now: float) -> Lease | None:
+    @property
+    def lease(self) -> Lease | None:
+        return None if self.kept is None else self.kept.lease
+
+    def believed(self) -> Lease | None:
         """The lease, unless the local clock says it has expired: acquiring is quicker than being refused."""
-        return self.lease if now < self.valid_until else None
+        return self.kept.lease if self.kept is not None and self.kept.is_valid else None
 
     def turn_is_over(self, now: float, turn_seconds: float) -> bool:
         return self.wanted_at is not None and (self.users == 0 or now - self.wanted_at >= turn_seconds)
-
-    def forget(self) -> None:
-        self.lease, self.wanted_at = None, None
 
     def answered(self, asking: asyncio.Task[str | None]) -> None:
         """The next caller acquires again. Waiters got the exception; without waiters it is dropped."""
@@ -89,10 +89,22 @@ class SignerLeases:
         self._known: set[Signer] = set()
         self._listener: Listener | None = None
         self._left = False
+        self.keeper = LeaseKeeper(
+            fp.database_url,
+            owner,
+            name="nonces",
+            ttl_seconds=settings.lease_seconds,
+            beat_seconds=settings.renew_seconds,
+            on_lost=self._lost,
+            on_renewed=lambda lease: self._count_renewal("renewed"),
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.on_wanted: Callable[[], None] = lambda: None
 
-    def listen(self, listener: Listener) -> None:
+    def start(self, listener: Listener) -> None:
         self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self.keeper.start()
 
     def held(self) -> Iterator[SignerLease]:
         return (
@@ -120,7 +132,7 @@ class SignerLeases:
                     self.on_wanted()
 
     async def _enter(self, signer_lease: SignerLease, *, patient: bool) -> Lease:
-        lease = signer_lease.believed(time.monotonic())
+        lease = signer_lease.believed()
         if lease is not None and signer_lease.wanted_at is None and not signer_lease.lock.locked():
             # The common case: held, and no other node wants it. Nothing to wait for, so no lock and no timer.
             signer_lease.users += 1
@@ -132,7 +144,7 @@ class SignerLeases:
                 now = time.monotonic()
                 if signer_lease.turn_is_over(now, self._settings.turn_seconds):
                     await self._let_go(signer_lease)
-                lease = signer_lease.believed(time.monotonic()) or await self._try(signer_lease, seen)
+                lease = signer_lease.believed() or await self._try(signer_lease, seen)
                 if lease is None and not patient:
                     raise SignerElsewhere(signer_lease.signer, seen[0], 1.0)
                 lease = lease or await self._take(signer_lease, seen)
@@ -193,8 +205,7 @@ class SignerLeases:
         ).inc()
         if not mine:
             return answer.owner
-        signer_lease.lease = answer.lease(signer_lease.signer)
-        signer_lease.valid_until = asked_at + self._settings.lease_seconds
+        signer_lease.kept = self.keeper.keep(answer.lease(signer_lease.signer), asked_at)
         signer_lease.wanted_at = None
         signer_lease.used_at = asked_at
         self._watch(signer_lease)
@@ -225,7 +236,7 @@ class SignerLeases:
             signer_lease.unused.clear()
             await signer_lease.unused.wait()
         lease, wanted = signer_lease.lease, signer_lease.wanted_at is not None
-        signer_lease.forget()
+        self._forget(signer_lease)
         if lease is None:
             return
         with suppress(Refusal):  # Another node has it already.
@@ -235,33 +246,25 @@ class SignerLeases:
             signer_lease.away_until = time.monotonic() + COURTESY_SECONDS
         self._metrics.held_signers.set(sum(1 for _ in self.held()))
 
-    async def renew(self) -> None:
-        """Renew every lease that is past a third of its time, with one statement."""
-        asked_at = time.monotonic()
-        due = [
-            (signer_lease, signer_lease.lease)
-            for signer_lease in self.held()
-            if signer_lease.lease is not None
-            and signer_lease.valid_until - asked_at < self._settings.renew_seconds * 2
-        ]
-        if not due:
-            return
-        answers = await self._fp.run(
-            kernel_lease.renew_many([lease for _, lease in due], self.owner, self._settings.lease_seconds)
-        )
-        kept = {(answer.resource, answer.token) for answer in answers if answer.refusal is None}
-        for signer_lease, lease in due:
-            renewed = (lease.resource, lease.token) in kept
-            self._metrics.lease_renew.labels(
-                result="renewed" if renewed else "lost", mode=self._settings.mode
-            ).inc()
-            if signer_lease.lease is not lease:
-                continue
-            if renewed:
-                signer_lease.valid_until = asked_at + self._settings.lease_seconds
-            else:
-                _log.warning("signer_lost", signer=signer_lease.signer.resource, fencing_token=lease.token)
-                signer_lease.forget()
+    def _lost(self, lease: Lease) -> None:
+        """Called from the keeper's thread."""
+        self._count_renewal("lost")
+        _log.warning("signer_lost", signer=lease.resource, fencing_token=lease.token)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._forget_lease, lease)
+
+    def _forget_lease(self, lease: Lease) -> None:
+        for signer_lease in self.held():
+            if signer_lease.lease is lease:
+                self._forget(signer_lease)
+
+    def _forget(self, signer_lease: SignerLease) -> None:
+        if signer_lease.kept is not None:
+            self.keeper.forget(signer_lease.kept)
+        signer_lease.kept, signer_lease.wanted_at = None, None
+
+    def _count_renewal(self, result: str) -> None:
+        self._metrics.lease_renew.labels(result=result, mode=self._settings.mode).inc()
 
     async def tidy(self, leaves: Callable[[SignerLease, float], bool]) -> None:
         """Hand over signers that are wanted and not in use, and those that `leaves` selects."""
@@ -289,6 +292,7 @@ class SignerLeases:
                 with suppress(TimeoutError, FencepostError):
                     async with asyncio.timeout(self._settings.wait_seconds):
                         await self._let_go(signer_lease)
+        await self.keeper.close()
 
     def _refused(self, signer_lease: SignerLease, lease: Lease, refusal: Refusal) -> None:
         if refusal.noun != "lease":
@@ -305,7 +309,7 @@ class SignerLeases:
             node=self.owner,
         )
         if signer_lease.lease is lease:
-            signer_lease.forget()
+            self._forget(signer_lease)
 
     def _signer_lease(self, signer: Signer) -> SignerLease:
         signer_lease = self._signer_leases.get(signer)

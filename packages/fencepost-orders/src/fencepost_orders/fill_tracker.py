@@ -1,15 +1,23 @@
-"""Queries orders that the broker has, until it is done with them: a message source and a destination of a
-relay."""
+"""Queries orders that the broker has, until it is done with them, and decides what follows from each
+answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from fencepost.kernel.call import CallRunner
-from fencepost_orders import fill_calls
-from fencepost_orders.broker import BrokerAdapter, FoundOrder, LookupFinding, LookupScope
-from fencepost_orders.fill_calls import Followed, FollowPolicy, FollowUp
-from fencepost_orders.metrics import OrderMetrics
+from fencepost.backoff import Backoff
+from fencepost_orders.broker import BrokerAdapter, Declaration, FoundOrder, LookupFinding, LookupScope
+from fencepost_orders.fill_source import Followed, FollowUp
+from fencepost_orders.outcome import result_of, weather_of
+
+
+@dataclass(frozen=True, slots=True)
+class FollowPolicy:
+    """How often the broker is queried, and for how long when it never reports an end."""
+
+    backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 300.0))
+    most_seconds: float = 90 * 86_400.0
+    retry_after_max_seconds: float = 300.0
 
 
 class FillTracker:
@@ -25,7 +33,7 @@ class FillTracker:
             answer = FoundOrder(LookupFinding.NO_ANSWER)
         else:
             answer = await self._adapter.find_order(message.outgoing())
-        return fill_calls.heard(message, answer, declared, self._policy)
+        return heard(message, answer, declared, self._policy)
 
     def failed(self, message: Followed, error: BaseException) -> FollowUp:
         """A query places nothing: it is repeated later."""
@@ -33,31 +41,19 @@ class FillTracker:
         return FollowUp(message.id, message.take, delay_seconds=waits)
 
 
-class OpenOrderSource:
-    """A broker's orders that the broker has not finished."""
-
-    def __init__(self, database: CallRunner, broker: str, metrics: OrderMetrics) -> None:
-        self._database = database
-        self._broker = broker
-        self._metrics = metrics
-
-    @property
-    def topic(self) -> str:
-        return f"orders-follow:{self._broker}"
-
-    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[Followed]:
-        return await self._database.run(fill_calls.take(self._broker, lease_seconds, limit))
-
-    async def settle(self, owner: str, settlements: Sequence[FollowUp]) -> Sequence[str | None]:
-        answers = await self._database.run(fill_calls.settle(self._broker, owner, settlements))
-        self._metrics.followed_up(answers)
-        refusals = {answer.id: answer.refusal for answer in answers}
-        return [refusals[settlement.id] for settlement in settlements]
-
-    async def renew(self, owner: str, lease_seconds: float, messages: Sequence[Followed]) -> None:
-        """Does nothing. A query is short: one that outlasts its lease is repeated, and the fence decides
-        between both."""
-
-    async def expire(self, limit: int) -> int:
-        """Does nothing. A take that ran out is due again by itself."""
-        return 0
+def heard(followed: Followed, answer: FoundOrder, declared: Declaration, policy: FollowPolicy) -> FollowUp:
+    """Decide what follows from the answer. Only the broker's own answer about this very order changes
+    anything."""
+    waits = policy.backoff.seconds(followed.asks)
+    again = FollowUp(followed.id, followed.take, delay_seconds=waits, weather=weather_of(answer))
+    is_too_old = (followed.asked_at - followed.created_at).total_seconds() > policy.most_seconds
+    if answer.order is not None and answer.order.client_id in {None, followed.idempotency_key}:
+        is_open = answer.order.is_open and answer.order.live
+        return replace(again, result=result_of(answer.order), over=not is_open or is_too_old)
+    if answer.finding is LookupFinding.LIMITED and answer.retry_after_seconds is not None:
+        wait_seconds = min(answer.retry_after_seconds, policy.retry_after_max_seconds)
+        return replace(again, delay_seconds=wait_seconds)
+    # A broker that shows open orders only, and does not show this one, says that it is over, but not how it
+    # ended.
+    is_gone = answer.finding is LookupFinding.ABSENT and declared.sight is LookupScope.OPEN
+    return replace(again, over=is_gone or declared.sight is LookupScope.NONE or is_too_old)

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fencepost.backoff import retry_after_seconds
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
-from fencepost.outbox.backoff import retry_after_seconds
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from fencepost.metrics import Metrics
 from fencepost_orders.broker import Code
-from fencepost_orders.fill_calls import FollowCount
-from fencepost_orders.order_calls import Count, OrderSettlement, Settled
+
+if TYPE_CHECKING:
+    from fencepost_orders.fill_source import FollowCount
+    from fencepost_orders.order_calls import Count
+    from fencepost_orders.order_source import OrderSettlement, Settled
 
 LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 RETRIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 16.0)

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from fencepost.backoff import Backoff
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
-from fencepost.outbox.backoff import Backoff
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -23,7 +23,7 @@ from fencepost_orders.broker import (
     OutgoingOrder,
     kept_answer,
 )
-from fencepost_orders.order_calls import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
+from fencepost_orders.order_source import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
 from fencepost_orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost_orders.resend import (
     EXPIRED,
@@ -161,7 +161,7 @@ def found(
         step,
         _seconds(asked_at - (taken.unknown_since or taken.stamped_at)),
         ask_seconds=policy.ask_seconds,
-        first_seconds=policy.backoff.base_seconds,
+        first_seconds=policy.backoff.first_seconds,
     )
     return _carry_out(taken, answer, step, policy)
 

@@ -1,21 +1,18 @@
-"""Sending orders, and querying those whose outcome is unknown: the two destinations of the relays.
+"""The network port of an order: sends it to its broker, queries one whose outcome is unknown, and probes a
+broker that failed.
 
-Neither decides: `outcome.py` says what an answer means, and the database whether the settling worker still
-may.
+None of them decides: `outcome.py` says what an answer means, and the database whether the settling worker
+still may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from fencepost.crashpoints import crash_point
 from fencepost.http_client import MaybeSent, NotSent
-from fencepost.kernel.call import CallRunner
-from fencepost_orders import order_calls
 from fencepost_orders.broker import BrokerAdapter, Code, FoundOrder, LookupFinding, LookupScope
-from fencepost_orders.metrics import OrderMetrics
-from fencepost_orders.order_calls import OrderSettlement, Settled, TakenOrder
+from fencepost_orders.order_source import OrderSettlement, Probed, ProbeSource, TakenOrder, Weather
 from fencepost_orders.outcome import (
     Policy,
     answered,
@@ -24,8 +21,11 @@ from fencepost_orders.outcome import (
     maybe_sent,
     not_sent,
     outgoing,
+    weather_of,
     with_answer,
 )
+
+PROBE_SECONDS = 1.0
 
 
 class OrderSender:
@@ -88,77 +88,27 @@ class Reconciler:
         )
 
 
-class PendingOrderSource:
-    """A broker's orders that wait to be sent."""
+class Probe:
+    """The loop of one broker that failed, or was halted because it refused the credentials.
 
-    def __init__(self, database: CallRunner, broker: str, metrics: OrderMetrics) -> None:
-        self._database = database
-        self._broker = broker
-        self._metrics = metrics
-        self._under_way: dict[int, TakenOrder] = {}
+    When the database says that a probe is due, it queries an order that waits for the broker. A query places
+    nothing, so no order is risked.
+    """
 
-    @property
-    def topic(self) -> str:
-        return f"outbox:orders:{self._broker}"
+    def __init__(self, source: ProbeSource, adapter: BrokerAdapter) -> None:
+        self._source = source
+        self._adapter = adapter
 
-    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[TakenOrder]:
-        taken = await self._database.run(order_calls.take(self._broker, owner, lease_seconds, limit))
-        return self._remember(taken)
+    async def tick(self) -> float:
+        probed = await self._source.take()
+        if probed is not None:
+            await self._source.settle(await self._ask(probed))
+        return PROBE_SECONDS
 
-    async def settle(self, owner: str, settlements: Sequence[OrderSettlement]) -> Sequence[str | None]:
-        settled = await self._database.run(order_calls.settle(self._broker, owner, settlements))
-        by_id = {answer.id: answer for answer in settled}
-        answers = [by_id[settlement.id] for settlement in settlements]
-        self._metrics.settled(settlements, answers, self._still_parked(answers))
-        now = datetime.now(UTC)
-        for answer in answers:
-            taken = self._under_way.pop(answer.id, None)
-            if taken is not None and answer.state in {"sent", "dead"}:
-                self._metrics.ended((now - taken.created_at).total_seconds(), taken.retry_count)
-        return [answer.refusal for answer in answers]
-
-    async def renew(self, owner: str, lease_seconds: float, messages: Sequence[TakenOrder]) -> None:
-        await self._database.run(order_calls.renew(messages, owner, lease_seconds))
-
-    async def expire(self, limit: int) -> int:
-        expired = await self._database.run(order_calls.expire_takes(self._broker, limit))
-        self._metrics.sends.labels(outcome="unknown").inc(len(expired))
-        return len(expired)
-
-    def _still_parked(self, answers: Sequence[Settled]) -> set[int]:
-        """Orders that were parked before the query and still are after it: nothing happened to them."""
-        return {
-            answer.id
-            for answer in answers
-            if answer.state == "parked"
-            and (taken := self._under_way.get(answer.id)) is not None
-            and taken.state == "parked"
-        }
-
-    def _remember(self, taken: Sequence[TakenOrder]) -> Sequence[TakenOrder]:
-        self._under_way.update((one.id, one) for one in taken)
-        return taken
-
-
-class UnknownOrderSource(PendingOrderSource):
-    """A broker's orders whose outcome is unknown, to be queried; and the parked ones, if the broker can be
-    queried."""
-
-    @property
-    def topic(self) -> str:
-        return f"orders-unknown:{self._broker}"
-
-    def __init__(
-        self, database: CallRunner, broker: str, metrics: OrderMetrics, *, parked: bool = True
-    ) -> None:
-        super().__init__(database, broker, metrics)
-        self._parked = parked
-
-    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[TakenOrder]:
-        call = order_calls.take_unknown(self._broker, owner, lease_seconds, limit, parked=self._parked)
-        taken = await self._database.run(call)
-        return self._remember(taken)
-
-    async def expire(self, limit: int) -> int:
-        """Does nothing. An expired take of a query is free by itself."""
-        return 0
+    async def _ask(self, probed: Probed) -> Weather | None:
+        try:
+            answer = await self._adapter.find_order(probed.outgoing())
+        except Exception:
+            # Whatever an adapter raises: the broker did not answer.
+            answer = FoundOrder(LookupFinding.NO_ANSWER, code=Code.UNKNOWN)
+        return weather_of(answer)

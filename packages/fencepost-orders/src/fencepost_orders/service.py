@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, cast
 
+from fencepost.backoff import Backoff
 from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, NotFound, SettingsError
 from fencepost.kernel import migrate
@@ -15,22 +16,27 @@ from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.retention import until_short
 from fencepost.transaction import Transaction, send
-from fencepost_orders import fill_calls, operator_calls, order_calls
+from fencepost_orders import fill_source, operator_calls, order_calls
 from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker
-from fencepost_orders.fill_calls import Followed, FollowPolicy, FollowUp
-from fencepost_orders.fill_tracker import FillTracker, OpenOrderSource
+from fencepost_orders.fill_source import Followed, FollowUp, OpenOrderSource
+from fencepost_orders.fill_tracker import FillTracker, FollowPolicy
 from fencepost_orders.metrics import OrderMetrics
-from fencepost_orders.order_calls import Accepted, OrderSettlement, TakenOrder
+from fencepost_orders.order_calls import Accepted
+from fencepost_orders.order_source import (
+    OrderSettlement,
+    PendingOrderSource,
+    ProbeSource,
+    TakenOrder,
+    UnknownOrderSource,
+)
 from fencepost_orders.outcome import Policy
-from fencepost_orders.probe import Probe
 from fencepost_orders.request import OrderRequest
-from fencepost_orders.sender import OrderSender, PendingOrderSource, Reconciler, UnknownOrderSource
+from fencepost_orders.sender import OrderSender, Probe, Reconciler
 from fencepost_orders.settings import OrdersSettings
 
 CHORE_SECONDS = 5.0
@@ -207,7 +213,11 @@ class Orders:
 
     def _probes(self) -> list[Loop]:
         return [
-            Loop("orders.probe", Probe(name, broker.adapter, self._fp).tick, self.metrics.loop_errors)
+            Loop(
+                "orders.probe",
+                Probe(ProbeSource(self._fp, name), broker.adapter).tick,
+                self.metrics.loop_errors,
+            )
             for name, broker in self._brokers.items()
             if _can_ask(broker)
         ]
@@ -251,7 +261,7 @@ class Orders:
         )
         counts = await self._fp.run(order_calls.counts())
         self.metrics.count(counts, sorted(self._brokers))
-        followed = await self._fp.run(fill_calls.counts())
+        followed = await self._fp.run(fill_source.counts())
         self.metrics.count_followed(followed, sorted(self._brokers))
         for broker in await self._fp.run(operator_calls.brokers()):
             self.metrics.show(broker)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field
 
 from fencepost.layered_settings import From, LayeredSettings
-from fencepost_orders.order_calls import Unauthorized
+from fencepost_orders.order_source import Unauthorized
 from fencepost_orders.request import OrderKey, by_account, by_account_and_symbol, by_itself
 
 _ORDER_KEYS: Mapping[str, OrderKey] = {

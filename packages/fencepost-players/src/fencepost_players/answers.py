@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost_players import rules
 from fencepost_players.catalog import Strict
-from fencepost_players.mutations.declaration import mutations_of
+from fencepost_players.mutations.planning import mutations_of
 from fencepost_players.mutations.proto import ProtoService, service_of
 
 PACKAGE = "fencepost_players.v1"

@@ -11,9 +11,9 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
 from fencepost_players.answers import PACKAGE, SERVICE, players_proto
-from fencepost_players.mutations.declaration import Mutation
 from fencepost_players.mutations.http_routes import ContractRoute, Perform, Told, add_bad_routes, add_mutation
 from fencepost_players.mutations.pipeline import MutationAnswer
+from fencepost_players.mutations.planning import Mutation
 from fencepost_players.mutations.proto import Codec
 from fencepost_players.queries import Discrepancy, Event, Holding, audit_check, history, inventory
 from fencepost_players.requests import PlayerRequest

@@ -16,7 +16,7 @@ from fencepost.kernel.call import (
     parsed,
     text,
 )
-from fencepost_players.mutations.batch_executor import Pending
+from fencepost_players.mutations.execution import Pending
 from fencepost_players.mutations.planning import Planned
 from fencepost_players.mutations.store import Executed, Lookup, RequestContext
 from fencepost_players.plan import Needs, PlayerPlan

@@ -11,9 +11,8 @@ from typing import Any
 
 from fencepost_players import requests
 from fencepost_players.catalog import Dungeon, Hero, Item, Lesson, Pool, Reward, Weighted
-from fencepost_players.mutations.declaration import mutation
 from fencepost_players.mutations.errors import FailedPrecondition, InvalidArgument, NoSuchThing
-from fencepost_players.mutations.planning import Rng
+from fencepost_players.mutations.planning import Rng, mutation
 from fencepost_players.plan import Change, Needs, Party, PlayerPlan
 from fencepost_players.snapshot import PlayerSnapshot, Season
 

@@ -19,10 +19,10 @@ from fencepost_players.catalog import missing
 from fencepost_players.distributor import PlayerVersionBumper
 from fencepost_players.mutations.blocker_eviction import BlockerEviction
 from fencepost_players.mutations.cleaning import GateCleaner
-from fencepost_players.mutations.declaration import Mutation, mutations_of
 from fencepost_players.mutations.errors import InvalidArgument
 from fencepost_players.mutations.metrics import MutationMetrics
 from fencepost_players.mutations.pipeline import MutationAnswer, Pipeline
+from fencepost_players.mutations.planning import Mutation, mutations_of
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.plan import PlayerPlan
 from fencepost_players.player_store import SERVICE, PlayerStore

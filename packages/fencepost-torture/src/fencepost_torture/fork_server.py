@@ -12,33 +12,29 @@ child, the pid cannot belong to another process.
 `await` is for a running child: it sends itself the signal when it reaches that crash point for the nth time
 from then on. `point` in an event says that it did.
 
-It has one thread, as a process that forks should; when its standard input ends, it ends all its children.
+When its standard input ends, it ends all its children.
 """
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import gc
 import json
 import mmap
 import os
-import select
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
 from fencepost import crashpoints
 from fencepost.kernel.migrate import kernel
-from fencepost.testing.child_main import die_with
+from fencepost.testing.forker import CHUNK_BYTES, Forker
 from fencepost_torture.system_environment import ProcessTask
 from fencepost_torture.systems import system_of
 from fencepost_torture.wall_clocks import go_by
 
-CHUNK_BYTES = 65536
 TELL_WHERE = signal.SIGUSR1
 """A child that gets this signal writes the stack of each of its threads."""
 HALF_BYTES = mmap.PAGESIZE // 2
@@ -117,28 +113,24 @@ class ProcessControl:
 class ForkServer:
     """Starts, signals and reaps the children, which it keeps by their numbers."""
 
-    def __init__(self, wake: int) -> None:
-        self._wake = wake
+    def __init__(self) -> None:
+        self._forker = Forker(stops=True)
+        self._rest = b""
         self._numbers: dict[int, int] = {}
         self._slots: dict[int, Slot] = {}
 
     def run(self) -> None:
         """Serves until standard input ends."""
-        rest = b""
-        while True:
-            ready, _, _ = select.select([0, self._wake], [], [])
-            if self._wake in ready:
-                os.read(self._wake, CHUNK_BYTES)
-            self._collect()
-            if 0 in ready:
-                data = os.read(0, CHUNK_BYTES)
-                if not data:
-                    break
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    self._obey(json.loads(line))
+        self._forker.run(0, self._read, self._changed)
         for pid in self._numbers:
             os.kill(pid, signal.SIGKILL)
+
+    def _read(self) -> bool:
+        data = os.read(0, CHUNK_BYTES)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+        return bool(data)
 
     def _obey(self, order: dict[str, Any]) -> None:
         if order["do"] == "start":
@@ -152,38 +144,26 @@ class ForkServer:
                 self._slots[pid].order(f"{point} {order['signal']} {order['nth']}" if point else "")
 
     def _start(self, order: dict[str, Any]) -> None:
-        parent, slot = os.getpid(), Slot()
-        pid = os.fork()
-        if pid == 0:
-            _live(parent, ProcessTask(**order["errand"]), slot)
+        task, slot = ProcessTask(**order["errand"]), Slot()
+        pid = self._forker.fork(lambda: _live(task, slot))
         self._numbers[pid] = order["number"]
         self._slots[pid] = slot
         _tell(order["number"], "born", pid)
 
-    def _collect(self) -> None:
-        for pid, status in _changes():
-            point = self._slots[pid].obeyed()
-            if os.WIFSTOPPED(status):
-                _tell(self._numbers[pid], "stopped", 0, point)
-            else:
-                self._slots.pop(pid).close()
-                _tell(self._numbers.pop(pid), "died", os.waitstatus_to_exitcode(status), point)
+    def _changed(self, pid: int, status: int) -> None:
+        point = self._slots[pid].obeyed()
+        if os.WIFSTOPPED(status):
+            _tell(self._numbers[pid], "stopped", 0, point)
+        else:
+            self._slots.pop(pid).close()
+            _tell(self._numbers.pop(pid), "died", os.waitstatus_to_exitcode(status), point)
 
 
-def _changes() -> Iterator[tuple[int, int]]:
-    with contextlib.suppress(ChildProcessError):
-        while (change := os.waitpid(-1, os.WNOHANG | os.WUNTRACED)) != (0, 0):
-            yield change
-
-
-def _live(parent: int, errand: ProcessTask, slot: Slot) -> None:
+def _live(errand: ProcessTask, slot: Slot) -> None:
     """The whole life of a child. It never returns into the fork server's loop."""
     code = 1
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         faulthandler.register(TELL_WHERE, file=sys.stderr)
-        die_with(parent)
         go_by(errand.clock)
         # What a service prints must not be read as an event.
         os.dup2(2, 1)
@@ -199,10 +179,6 @@ def _live(parent: int, errand: ProcessTask, slot: Slot) -> None:
         os._exit(code)
 
 
-def _heard(_signum: int, _frame: FrameType | None) -> None:
-    """Does nothing: the descriptor carries the notification. Without a handler there would be none."""
-
-
 def _tell(number: int, event: str, status: int, point: str = "") -> None:
     line = json.dumps({"number": number, "event": event, "status": status, "point": point}) + "\n"
     os.write(1, line.encode())
@@ -214,18 +190,14 @@ def main(systems: Sequence[str]) -> None:
         system_of(name).load()
     # What a client compares the database with when it opens: otherwise each child reads the same files.
     kernel()
-    wake, alarm = os.pipe()
-    os.set_blocking(alarm, False)
-    os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, _heard)
-    signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+    server = ForkServer()
     # The terminal's Ctrl-C is for the process that runs the torture, which then ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Objects that exist now are in pages shared with every child: frozen, the collector does not touch them.
     gc.collect()
     gc.freeze()
     _tell(0, "ready", 0)
-    ForkServer(wake).run()
+    server.run()
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ from typing import Any
 
 import psycopg
 
+from fencepost.backoff import Backoff
 from fencepost.kernel import notify
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
 CONNECT_SECONDS = 5
+RECONNECTS = Backoff(0.1, 5.0, jitter=0)
 
 
 class Listener:
@@ -36,7 +38,7 @@ class Listener:
 
     async def run(self) -> None:
         """Listen until cancelled, and reconnect after every loss."""
-        delay_seconds = 0.1
+        losses = 1
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(
@@ -45,12 +47,12 @@ class Listener:
                     await connection.execute(notify.LISTEN)
                     self._wake_in_doubt()
                     announce("listener.listening")
-                    delay_seconds = 0.1
+                    losses = 1
                     await self._hear(connection)
             except Exception as error:
-                _log.warning("listener_lost", error=str(error), retry_seconds=delay_seconds)
-            await asyncio.sleep(delay_seconds)
-            delay_seconds = min(5.0, delay_seconds * 2)
+                _log.warning("listener_lost", error=str(error), retry_seconds=RECONNECTS.seconds(losses))
+            await asyncio.sleep(RECONNECTS.seconds(losses))
+            losses += 1
 
     async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> None:
         async for notice in connection.notifies():

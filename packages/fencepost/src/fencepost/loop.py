@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from fencepost.backoff import Backoff
 from fencepost.logs import get_logger
 from fencepost.metrics import Counter
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
 LAST_TICK_SECONDS = 10.0
+RETRIES = Backoff(0.2, 30.0)
 
 
 class Loop:
@@ -69,7 +70,7 @@ class Loop:
         _log.warning(
             "loop_failed", loop=self.name, error=f"{type(error).__name__}: {error}", failures=failures
         )
-        return float(min(30.0, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.9, 1.1))  # noqa: S311
+        return RETRIES.seconds(failures)
 
 
 def _is_for_us() -> bool:

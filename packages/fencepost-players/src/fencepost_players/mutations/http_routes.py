@@ -20,7 +20,6 @@ from pydantic import BaseModel, ValidationError
 
 from fencepost.errors import FencepostError
 from fencepost.logs import get_logger
-from fencepost_players.mutations.declaration import Mutation
 from fencepost_players.mutations.errors import (
     BadRoute,
     Internal,
@@ -30,6 +29,7 @@ from fencepost_players.mutations.errors import (
 )
 from fencepost_players.mutations.execution import explained
 from fencepost_players.mutations.pipeline import MutationAnswer
+from fencepost_players.mutations.planning import Mutation
 from fencepost_players.mutations.proto import MEDIA_TYPE, Codec
 
 HEADER = "Idempotency-Key"

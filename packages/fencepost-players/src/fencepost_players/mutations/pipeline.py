@@ -36,9 +36,7 @@ from fencepost.tracing import span
 from fencepost.transaction import Transaction
 from fencepost_players.mutations import dice as recorded_dice
 from fencepost_players.mutations import request_id_policy
-from fencepost_players.mutations.batch_executor import BatchExecutor, CarriesMany
 from fencepost_players.mutations.blocker_eviction import BlockerEviction, Evicts
-from fencepost_players.mutations.declaration import Mutation
 from fencepost_players.mutations.durations import Durations
 from fencepost_players.mutations.errors import (
     Aborted,
@@ -49,15 +47,17 @@ from fencepost_players.mutations.errors import (
     MutationError,
 )
 from fencepost_players.mutations.execution import (
+    BatchExecutor,
+    CarriesMany,
     Execution,
     HeldExecution,
     Outwait,
+    RowQueues,
     StalePlan,
     explaining,
 )
 from fencepost_players.mutations.metrics import MutationMetrics
-from fencepost_players.mutations.planning import Planned, Rng, make_plan
-from fencepost_players.mutations.queue import RowQueues
+from fencepost_players.mutations.planning import Mutation, Planned, Rng, make_plan
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.mutations.store import Executed, HoldsRows, Lookup, MutationStore, RequestContext
 

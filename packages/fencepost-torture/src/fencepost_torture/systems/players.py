@@ -30,7 +30,7 @@ from fencepost.logs import configure_logging
 from fencepost.testing import Breach
 from fencepost_players import catalog, queries, rules
 from fencepost_players.api import make_router
-from fencepost_players.mutations.declaration import mutations_of
+from fencepost_players.mutations.planning import mutations_of
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.service import Players as PlayersService
 from fencepost_server.web.app import make_app

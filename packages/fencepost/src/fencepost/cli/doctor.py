@@ -13,8 +13,8 @@ def doctor(json_output: JsonOption = False) -> None:
 
     \b
     Checks the servers that could be started here, the ones that DATABASE_URL and REDIS_URL name, the schema
-    and the privileges of its roles, compilers, sandbox, and the tools of each optional part. Every missing
-    item comes with its remedy. Changes nothing.
+    and the privileges of its roles, tools, and what each installed plugin needs. Every missing item comes
+    with its remedy. Changes nothing.
 
     \b
     Examples:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fencepost.backoff import Backoff
 from fencepost.cli.app_loader import find_application
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.parent_watch import VARIABLE as LIFELINE
@@ -19,8 +20,7 @@ from fencepost.logs import configure_logging, get_logger
 
 _log = get_logger(__name__)
 _ENTRY = "from fencepost.cli.app import main; main()"
-FIRST_REST_SECONDS = 0.5
-REST_SECONDS_MAX = 30.0
+RESTARTS = Backoff(0.5, 30.0, jitter=0)
 STEADY_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 FAREWELL_SECONDS = 15.0
@@ -66,7 +66,7 @@ class Supervisor:
             if not member.again_at:
                 steady = now - member.started_at > STEADY_SECONDS
                 member.falls = 1 if steady else member.falls + 1
-                rest = min(REST_SECONDS_MAX, FIRST_REST_SECONDS * 2 ** (member.falls - 1))
+                rest = RESTARTS.seconds(member.falls)
                 member.again_at = now + rest
                 _log.warning(
                     "worker process ended", exit_code=member.process.returncode, again_in_seconds=rest

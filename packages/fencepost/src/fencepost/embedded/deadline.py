@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FIRST_PAUSE_SECONDS = 0.001
-LONGEST_PAUSE_SECONDS = 0.05
+from fencepost.backoff import Backoff
+
+PAUSES = Backoff(0.001, 0.05, jitter=0)
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,8 @@ class Deadline:
     def wait(self, holds: Callable[[], bool]) -> None:
         """Return as soon as the condition holds; TimeoutError names it otherwise."""
         end = time.monotonic() + self.seconds
-        pause = FIRST_PAUSE_SECONDS
+        pauses = PAUSES.waits()
         while not holds():
             if time.monotonic() >= end:
                 raise TimeoutError(f"Timed out after {self.seconds:g} s waiting until {self.condition}.")
-            time.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            time.sleep(next(pauses))

@@ -30,7 +30,7 @@ from fencepost.flows.late_records import late_samples
 from fencepost.flows.plan import KeyedStage
 from fencepost.flows.sinks.rejecting import DeadLetters, Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Sink
-from fencepost.flows.state_codec import StateCodec, decode, encode
+from fencepost.flows.state import StateCodec, decode, encode
 from fencepost.flows.steps import Batch
 from fencepost.kernel import checkpoint
 from fencepost.kernel.checkpoint import Checkpoint

@@ -14,7 +14,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from fencepost.flows.adaptive_batch import AdaptiveBatch, push
 from fencepost.flows.errors import GraphRefused, StateMismatch
 from fencepost.flows.graph import Flow
 from fencepost.flows.layout import Layout
@@ -23,10 +22,9 @@ from fencepost.flows.node import GraphNode
 from fencepost.flows.record import END, Behind, Record
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
-from fencepost.flows.state import reviver
-from fencepost.flows.state_codec import Document, pieces
+from fencepost.flows.state import Document, pieces, reviver
 from fencepost.flows.step_identity import PYTHON, derived_name, fingerprint
-from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
+from fencepost.flows.steps import AdaptiveBatch, Batch, Collect, EventTime, Pass, Step, push
 from fencepost.flows.windows import Session, Window
 
 HEAD, BORDER, BODY = "head", "border", "body"

@@ -24,10 +24,10 @@ from fencepost.flows.commit_trace import Traces
 from fencepost.flows.frontier import Frontier, Mark
 from fencepost.flows.plan import FlowPlan, SourceStage
 from fencepost.flows.record import END, Offset, is_after, order
-from fencepost.flows.record_input import Arrival
 from fencepost.flows.shared_reads import SharedReads
 from fencepost.flows.state import as_key
 from fencepost.flows.steps import Batch
+from fencepost.flows.task import Arrival
 from fencepost.flows.units import RecordSender
 from fencepost.flows.value_codec import UnknownClass, decoder, flat, marked, marked_wide
 from fencepost.logs import get_logger

@@ -17,11 +17,11 @@ from fencepost.flows.frontier import Frontier, Mark, least_mark
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.plan import FlowPlan, SourceStage
 from fencepost.flows.record import END, Offset, is_after
-from fencepost.flows.record_input import opened
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.shuffle import ChannelLost, ChannelSender, entries_for
 from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk, Reader
+from fencepost.flows.task import opened
 from fencepost.flows.units import RecordSender
 from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.call import CallRunner

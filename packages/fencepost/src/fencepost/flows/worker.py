@@ -12,23 +12,22 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from fencepost.backoff import Backoff
 from fencepost.database import OpenClient
 from fencepost.errors import Mismatch, Refusal
 from fencepost.flows import flow_store, units
-from fencepost.flows.assignment import Assignment
 from fencepost.flows.bounded_client import BoundedClient
 from fencepost.flows.committer import Committer
 from fencepost.flows.errors import StartRefused, StateMismatch, unfit
+from fencepost.flows.failing import told
 from fencepost.flows.graph import Flow
 from fencepost.flows.layout import Layout
-from fencepost.flows.lease_keeper import LeaseKeeper
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.plan import FlowPlan, KeyedStage
-from fencepost.flows.record_input import SourceInput, opened
 from fencepost.flows.redis_client import check_room, connect_bytes
 from fencepost.flows.reporter import Reporter, SourceView
 from fencepost.flows.settings import FlowSettings
@@ -37,10 +36,12 @@ from fencepost.flows.shuffle import ChannelReceiver
 from fencepost.flows.shuffle_sender import ShuffleSender
 from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sinks.sink_types import TwoPhaseCommitSink
-from fencepost.flows.task import Task
+from fencepost.flows.task import SourceInput, Task, opened
+from fencepost.flows.units import Unit
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Json
-from fencepost.kernel.lease import owner_name
+from fencepost.kernel.lease import Lease, owner_name
+from fencepost.lease_keeper import LeaseKeeper
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 
@@ -48,6 +49,48 @@ _log = get_logger(__name__)
 TELL_SECONDS = 1.0
 LEASE_CONNECTIONS = 3
 """In addition to the pool: the heartbeat's, one to take leases with, and one for a concurrent takeover."""
+RETRIES = Backoff(0.2, 5.0, jitter=0)
+ERROR_CHARACTERS_MAX = 1000
+
+
+@dataclass
+class Assignment:
+    """Exists from when the unit's lease is taken until it is given up or lost."""
+
+    unit: Unit
+    lease: Lease
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: int = 0
+    """Consecutive failures."""
+    ended: bool = False
+    lost: bool = False
+    error: str | None = None
+    trouble: dict[str, str] = field(default_factory=dict[str, str])
+    """What is known of the failure, for operators: step, stream, offset and remedy."""
+    asked_at: datetime | None = None
+    """The newest commit request of an operator that was passed on to it."""
+    running: asyncio.Task[None] | None = None
+    work: Task | ShuffleSender | None = None
+
+    def failed(self, error: Exception, ran_seconds: float) -> float:
+        """Record a failure; returns how long to wait: twice as long each time, until it has run for longer
+        than that."""
+        self.failures = 1 if ran_seconds > RETRIES.most_seconds else self.failures + 1
+        self.error = f"{type(error).__name__}: {error}".replace("\0", "")[:ERROR_CHARACTERS_MAX]
+        self.trouble = told(error)
+        return RETRIES.seconds(self.failures)
+
+    def mended(self) -> None:
+        self.error, self.trouble = None, {}
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """What blocks the unit, for its activity report; empty once it makes progress."""
+        if self.error is not None and self.work is not None and self.work.progressed:
+            self.mended()
+        if self.error is None:
+            return {}
+        return {"error": self.error, "failures": self.failures, **self.trouble}
 
 
 class FlowWorker:
@@ -156,15 +199,16 @@ class FlowWorker:
         await self._register()
         settings = self.settings
 
-        def lost(resource: str) -> None:
-            loop.call_soon_threadsafe(self._lose, resource)
+        def lost(lease: Lease) -> None:
+            loop.call_soon_threadsafe(self._lose, lease.resource)
 
         self._leasing = LeaseKeeper(
             self._fp.database_url,
             self.owner,
-            settings.lease_seconds,
-            settings.heartbeat_seconds,
-            lost,
+            name="flows",
+            ttl_seconds=settings.lease_seconds,
+            beat_seconds=settings.heartbeat_seconds,
+            on_lost=lost,
         )
         self._leasing.start()
 

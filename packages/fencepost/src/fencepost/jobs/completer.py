@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psycopg
 
+from fencepost.backoff import Backoff
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
 from fencepost.jobs.direct_path import payload_ref
@@ -43,6 +44,7 @@ UNWRITABLE = (InvalidInput, psycopg.DataError)
 """Errors with which the database rejects the value permanently."""
 
 
+WRITE_RETRIES = Backoff(0.1, 5.0, jitter=0)
 AT_ONCE = 2
 """One batch is acknowledged while another commits and a third is gathered."""
 
@@ -275,7 +277,7 @@ class Completer:
         A repeat is safe: it carries attempt and owner, so a write that was already made is refused, never
         doubled.
         """
-        delay_seconds = 0.1
+        delays = WRITE_RETRIES.waits()
         repeated = False
         call = make()
         while True:
@@ -284,8 +286,8 @@ class Completer:
             except UNWRITABLE:
                 raise
             except (psycopg.Error, FencepostError, OSError) as error:
+                delay_seconds = next(delays)
                 self._metrics.finalize_errors.inc()
                 _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
                 repeated = True
                 await asyncio.sleep(delay_seconds)
-                delay_seconds = min(5.0, delay_seconds * 2)

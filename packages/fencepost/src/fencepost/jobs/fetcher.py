@@ -25,6 +25,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, TypeVar
 
+from fencepost.backoff import Backoff
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.jobs.completer import Completer
@@ -49,8 +50,8 @@ DRAWING_SECONDS = 0.05
 DRAWING_BLOCK_MS = 3
 """How long a worker waits at the streams after a draw that returned nothing."""
 OWN_ENTRIES = 1000
-UNKNOWN_KIND_SECONDS = 5.0
-UNKNOWN_KIND_SECONDS_MAX = 300.0
+FETCH_RETRIES = Backoff(0.2, 5.0, jitter=0)
+UNKNOWN_KINDS = Backoff(5.0, 300.0, jitter=0)
 WHOLE_SECONDS = 1.0
 SLACK = timedelta(seconds=0.5)
 """A job that is committed at most this much later than its neighbours need not wait for the full scan."""
@@ -138,7 +139,7 @@ class Fetcher:
                 failures += 1
                 self._metrics.loop_errors.labels(loop="intake").inc()
                 _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
-                await _pause(min(5.0, 0.1 * 2 ** min(failures, 10)), self._stopping)
+                await _pause(FETCH_RETRIES.seconds(failures), self._stopping)
                 continue
             if not found and self._redis.streams is None:
                 announce("worker.idle")
@@ -242,10 +243,9 @@ class Fetcher:
         """For a kind without a handler: another worker may have one, so the job goes back, with a longer
         delay each time."""
         running = active.running
-        delay = UNKNOWN_KIND_SECONDS * 2 ** min(running.attempt - 1, 10)
         self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
         active.outcome_known = True
-        self._completer.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
+        self._completer.add(active, leave(running, "release", None, UNKNOWN_KINDS.seconds(running.attempt)))
 
     def draws(self) -> bool:
         """Whether the load is high enough to claim directly from PostgreSQL."""

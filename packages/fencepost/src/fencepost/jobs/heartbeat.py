@@ -8,7 +8,6 @@ statement registers the worker as alive, also when it is idle, and records wheth
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,14 +22,13 @@ from fencepost.jobs.redis_health import RedisHealth
 from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
+from fencepost.lease_keeper import BeatThread
 from fencepost.logs import get_logger
 from fencepost.redis_streams.entry_refresher import EntryRefresher
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
-CONNECT_SECONDS = 5
 LONGEST_STEP_SECONDS = 1.0
-STOP_SECONDS = 5.0
 SEEN_SECONDS_MIN = 1.0
 
 
@@ -59,16 +57,21 @@ class Heartbeat:
         self._redis = redis
         self._metrics = metrics
         self._refresher = refresher
-        self._database_url = database_url
         self._interval_seconds = interval_seconds
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = threading.Event()
-        self._beat_at = 0.0
-        self._connection: psycopg.Connection | None = None
         self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
         self._registry = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
         self._seen_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="fencepost-heartbeat", daemon=True)
+        self._beat_at = time.monotonic()
+        self._thread = BeatThread(
+            database_url,
+            "fencepost-heartbeat",
+            self.tick,
+            # Often enough to see a job with a short lease soon, however rare the renewals are.
+            step_seconds=min(interval_seconds, LONGEST_STEP_SECONDS),
+            answer_seconds=interval_seconds,
+            at_end=self._leave,
+        )
 
     def start(self) -> None:
         """Call it on the event loop, which the handlers run in."""
@@ -76,11 +79,13 @@ class Heartbeat:
         self._thread.start()
 
     async def stop(self) -> None:
-        self._stopping.set()
-        await asyncio.to_thread(self._thread.join, STOP_SECONDS)
+        await asyncio.to_thread(self._thread.close)
 
     def tick(self) -> None:
         """Beat if it is time, in the heartbeat's thread."""
+        if not self._seen_at:
+            self._be_seen()
+            return
         held = [active for active in self._held.all() if not active.lost]
         if time.monotonic() - self._beat_at < self._pace(held):
             return
@@ -92,17 +97,6 @@ class Heartbeat:
             self._metrics.loop_errors.labels(loop="heartbeat").inc()
             _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
         announce("heartbeat.beat")
-
-    def _run(self) -> None:
-        # Often enough to see a job with a short lease soon, however rare the renewals are.
-        step_seconds = min(self._interval_seconds, LONGEST_STEP_SECONDS)
-        self._beat_at = time.monotonic()
-        self._be_seen()
-        while not self._stopping.wait(step_seconds):
-            self.tick()
-        self._leave()
-        if self._refresher is not None:
-            self._refresher.close()
 
     def _pace(self, held: Sequence[HeldJob]) -> float:
         """A tenth less than the interval, because a step that wakes slightly early would skip a beat."""
@@ -145,33 +139,20 @@ class Heartbeat:
             return
         self._seen_at = now
         try:
-            self._registry.keep(self._connected(), alone=self._redis.streams is None)
+            self._registry.keep(self._thread.connection(), alone=self._redis.streams is None)
         except Exception as error:
             # A failure affects only the list of workers.
             _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")
 
     def _leave(self) -> None:
-        if self._connection is not None:
+        if self._thread.is_connected:
             with suppress(psycopg.Error, FencepostError):
-                self._registry.leave(self._connection)
-            self._connection.close()
-
-    def _connected(self) -> psycopg.Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._database_url,
-                autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                application_name="fencepost-heartbeat",
-                # Beats are too rare to gain by it, and behind a pooler the next beat may use another backend.
-                prepare_threshold=None,
-                # An unresponsive server is given up before the leases expire.
-                tcp_user_timeout=round(self._interval_seconds * 1000),
-            )
-        return self._connection
+                self._registry.leave(self._thread.connection())
+        if self._refresher is not None:
+            self._refresher.close()
 
     def _renew(self, held: Sequence[HeldJob]) -> Sequence[kernel_job.Renewed]:
-        connection = self._connected()
+        connection = self._thread.connection()
         crash_point("jobs.renew.before_commit")
         answers = run(
             connection,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, TypeGuard
 
+from fencepost.backoff import Backoff
 from fencepost.connections import Connections
 from fencepost.errors import Cancelled, FencepostError, NotFound
 from fencepost.kernel import job_queries, notify
 from fencepost.kernel.call import Json
 from fencepost.sync_form import settled
 
-FIRST_POLL_SECONDS = 0.05
-POLL_SECONDS_MAX = 2.0
+POLLS = Backoff(0.05, 2.0, jitter=0)
 
 
 class JobFailed(FencepostError):
@@ -55,16 +55,14 @@ class Polling:
 
     def __init__(self, within: float) -> None:
         self._deadline = time.monotonic() + within
-        self._next = FIRST_POLL_SECONDS
+        self._waits = POLLS.waits()
 
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self._deadline
 
     def wait_seconds(self) -> float:
-        seconds = min(self._next, max(0.0, self._deadline - time.monotonic()))
-        self._next = min(POLL_SECONDS_MAX, self._next * 2)
-        return seconds
+        return min(next(self._waits), max(0.0, self._deadline - time.monotonic()))
 
 
 async def wait_for_result(connections: Connections[Any], job_id: int, within: float) -> Json:

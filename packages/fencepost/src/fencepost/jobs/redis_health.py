@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from fencepost.backoff import Backoff
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
 from fencepost.logs import get_logger
@@ -18,8 +19,7 @@ from fencepost.redis_streams.stream import Streams
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
-PROBE_SECONDS = 1.0
-LONGEST_PROBE_SECONDS = 30.0
+PROBES = Backoff(1.0, 30.0, jitter=0)
 STEADY_SECONDS = 10.0
 REDIS_ERRORS = (RedisError, OSError)
 """Errors that mean Redis is unavailable. redis-py wraps most socket errors, but not all."""
@@ -44,7 +44,8 @@ class RedisHealth:
         # Neither up nor down at first, so that both are a change.
         self._up: bool | None = None
         self._up_since = 0.0
-        self._probe_seconds = PROBE_SECONDS
+        self._falls = 1
+        """In a row: a Redis that answers only the probe is probed less and less often."""
         self.losses = 0
 
     @property
@@ -65,16 +66,13 @@ class RedisHealth:
             self.failed(error)
         else:
             self._set(up=True, why="it answers")
-        return self._probe_seconds
+        return PROBES.seconds(self._falls)
 
     def failed(self, error: Exception) -> None:
         """Called after an error: work continues without Redis until it answers again."""
         if self._up:
-            # A Redis that answers only the probe is probed less and less often.
             steady = time.monotonic() - self._up_since > STEADY_SECONDS
-            self._probe_seconds = (
-                PROBE_SECONDS if steady else min(LONGEST_PROBE_SECONDS, self._probe_seconds * 2)
-            )
+            self._falls = 1 if steady else self._falls + 1
         self._set(up=False, why=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fencepost.backoff import Backoff
 from fencepost.durations import Duration, positive_seconds_of
 from fencepost.kernel.rate import Limit
 
@@ -45,12 +45,10 @@ def exponential(
 ) -> RetryPolicy:
     """Doubles the delay with each try, up to a bound, spread by `jitter` so that many jobs do not return at
     once."""
+    backoff = Backoff(first_seconds, most_seconds, factor, jitter)
 
     def decide(tries: int, error: Exception) -> Verdict:
-        if isinstance(error, PermanentError):
-            return Bury()
-        delay = min(most_seconds, first_seconds * factor ** max(0, tries - 1))
-        return Retry(delay * random.uniform(1 - jitter, 1 + jitter))  # noqa: S311 -- spread, not a secret
+        return Bury() if isinstance(error, PermanentError) else Retry(backoff.seconds(tries))
 
     return decide
 

@@ -19,10 +19,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, LiteralString, TypeVar
 
 import psycopg
 
+from fencepost.backoff import Backoff
 from fencepost.errors import Refusal
 from fencepost.kernel import lease
 from fencepost.kernel.call import Call, column, duration, scalar, text
@@ -56,12 +58,13 @@ class EvictionDelay:
 
     def pauses(self) -> Iterator[float]:
         """The seconds to wait before each check. The second check is the first that evicts."""
-        pause = self.first_pause_seconds
+        further = Backoff(self.first_pause_seconds * 2, self.longest_pause_seconds, jitter=0)
         left = self.seconds_max
-        while left > 0:
+        for pause in chain([self.first_pause_seconds], further.waits()):
             yield min(pause, left)
             left -= pause
-            pause = min(pause * 2, self.longest_pause_seconds)
+            if left <= 0:
+                return
 
 
 def of_lease(resource: str, owner: str, ttl_seconds: float, *, grace_seconds: float) -> Takeover[lease.Lease]:

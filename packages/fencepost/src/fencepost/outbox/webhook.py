@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fencepost.backoff import Backoff, retry_after_seconds
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import document
 from fencepost.kernel.outbox import Message, Settlement
-from fencepost.outbox.backoff import Backoff, retry_after_seconds
 from fencepost.tracing import TRACEPARENT, current_place
 
 RETRIED = frozenset({408, 409, 425, 429})

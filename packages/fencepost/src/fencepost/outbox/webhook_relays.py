@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from fencepost.backoff import Backoff
 from fencepost.database import OpenClient
 from fencepost.http_client import HttpClient
 from fencepost.listener import Listener
 from fencepost.metrics import Counter
-from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
 from fencepost.outbox.relay import Relay
 from fencepost.outbox.settings import OutboxSettings

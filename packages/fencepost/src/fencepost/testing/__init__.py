@@ -6,13 +6,12 @@ Child                             a real process: stepped, stopped, killed
 crash_at, at_crash_point          a crash, or any other action, at a named point of this process
 Signals                           named events to wait for
 Proxy                             late, cut and half-open connections; the reply to a COMMIT lost
-RpcProxy, Unevenness              one URL over chain backends that lag, lose replies and contradict each other
 History, check, once, ...         a record of what happened, and the rules that it must keep
 points_in                         the named points of a package, for a test of their names
 run_flow, check_flow, check_sink  a flow in memory, with and without crashes; a sink against real servers
 
-Modules for flows and chains are loaded on first use of one of their names: a child process that needs none of
-them starts sooner.
+Modules for flows are loaded on first use of one of their names: a child process that needs none of them
+starts sooner.
 """
 
 import typing
@@ -42,7 +41,6 @@ from fencepost.testing.signals import Signals
 if typing.TYPE_CHECKING:
     from fencepost.testing.flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
     from fencepost.testing.flow_sinks import SinkBroken, check_sink
-    from fencepost.testing.rpc_proxy import RpcProxy, Unevenness
 
 __all__ = [
     "Breach",
@@ -61,11 +59,9 @@ __all__ = [
     "Point",
     "PointMissed",
     "Proxy",
-    "RpcProxy",
     "Rule",
     "Signals",
     "SinkBroken",
-    "Unevenness",
     "at_crash_point",
     "at_most_once",
     "breaches",
@@ -82,9 +78,7 @@ __all__ = [
 _HOMES = {
     "FlowBroken": "fencepost.testing.flow_harness",
     "FlowOutcome": "fencepost.testing.flow_harness",
-    "RpcProxy": "fencepost.testing.rpc_proxy",
     "SinkBroken": "fencepost.testing.flow_sinks",
-    "Unevenness": "fencepost.testing.rpc_proxy",
     "check_flow": "fencepost.testing.flow_harness",
     "check_sink": "fencepost.testing.flow_sinks",
     "run_flow": "fencepost.testing.flow_harness",

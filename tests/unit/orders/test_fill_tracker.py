@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.outbox.backoff import Backoff
+from fencepost.backoff import Backoff
 from fencepost_orders.alpaca import read_order
 from fencepost_orders.broker import (
     BrokerOrder,
@@ -17,7 +17,8 @@ from fencepost_orders.broker import (
     LookupScope,
     Promise,
 )
-from fencepost_orders.fill_calls import Followed, FollowPolicy, heard
+from fencepost_orders.fill_source import Followed
+from fencepost_orders.fill_tracker import FollowPolicy, heard
 from fencepost_orders.http_rules import HttpBrokerConfig, order_of
 from fencepost_orders.oanda import created_order
 

@@ -30,6 +30,7 @@ T = TypeVar("T")
 Reply = dict[str, Any]
 CONTROL_SECONDS_MAX = 60.0
 BODY_BYTES_MAX = 2**24
+OK = 200
 TOO_MANY_REQUESTS = 429
 # geth's error for a block that it does not have.
 UNKNOWN_BLOCK = {"code": -32000, "message": "header not found"}
@@ -134,29 +135,29 @@ class RpcProxy:
         """One request after the other, until the connection ends or its reply is to be lost."""
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
-                while (reply := await self._pass_on(await _read_body(reader))) is not None:
-                    writer.write(reply)
+                while (reply := await self.answer(json.loads(await _read_body(reader)))) is not None:
+                    writer.write(_message(*reply))
                     await writer.drain()
         finally:
             writer.transport.abort()
 
-    async def _pass_on(self, body: bytes) -> bytes | None:
-        """The bytes of the reply; None for one that is lost."""
-        asked = cast("dict[str, Any]", json.loads(body))
+    async def answer(self, asked: Reply) -> tuple[int, Reply] | None:
+        """The status and body of the reply; None for one that is lost. A proxy with other faults overrides
+        this."""
         method = str(asked["method"])
         self.met[method] += 1
         uneven = self.unevenness
         if self._meets("limited", uneven.limited):
-            return _message(TOO_MANY_REQUESTS, b"")
+            return TOO_MANY_REQUESTS, {}
         if method in self.always_stale or self._meets("stale", uneven.stale):
             reply = await self._ask_snapshot(asked, self._chance.randint(*uneven.blocks_behind))
         else:
-            reply = await self._ask(asked)
+            reply = await self.ask_node(asked)
         if method in self.always_null or (method in _NULLABLE and self._meets("null", uneven.null)):
             reply = _answer(asked, None)
         if self._meets("lost", uneven.lost):
             return None
-        return _message(200, json.dumps(reply).encode())
+        return OK, reply
 
     def _meets(self, what: str, share: float) -> bool:
         met = self._chance.random() < share
@@ -165,7 +166,7 @@ class RpcProxy:
 
     async def _ask_snapshot(self, asked: Reply, behind: int) -> Reply:
         """Answers as a backend that has not seen the last `behind` blocks."""
-        newest = max(0, int((await self._ask(_question("eth_blockNumber")))["result"], 16) - behind)
+        newest = max(0, int((await self.ask_node(_question("eth_blockNumber")))["result"], 16) - behind)
         method, params = str(asked["method"]), list(asked.get("params") or ())
         if method == "eth_blockNumber":
             return _answer(asked, hex(newest))
@@ -173,14 +174,15 @@ class RpcProxy:
         if place is not None:
             named = _number_of(params, place, newest)
             if named is None:
-                return await self._ask(asked)
+                return await self.ask_node(asked)
             if named > newest:
                 return _unknown(asked)
             asked = {**asked, "params": [*params[:place], hex(named), *params[place + 1 :]]}
-        reply = await self._ask(asked)
+        reply = await self.ask_node(asked)
         return _answer(asked, None) if _is_beyond(reply.get("result"), newest) else reply
 
-    async def _ask(self, asked: Reply) -> Reply:
+    async def ask_node(self, asked: Reply) -> Reply:
+        """The node's own answer."""
         answer = await self._client.exchange(http_client.Request.post_json(self._target, asked))
         return cast("Reply", json.loads(answer.body))
 
@@ -192,7 +194,8 @@ async def _read_body(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int(lengths[0]))
 
 
-def _message(status: int, body: bytes) -> bytes:
+def _message(status: int, reply: Reply) -> bytes:
+    body = json.dumps(reply).encode()
     head = f"HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return f"{head}\r\n\r\n".encode() + body
 

@@ -1,10 +1,11 @@
-"""How long to wait: what a header says, in either form."""
+"""How long to wait: after the nth try, and what a header says, in either form."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pytest
 
-from fencepost.outbox.backoff import RETRY_AFTER_SECONDS_MAX, Backoff, retry_after_seconds
+from fencepost.backoff import RETRY_AFTER_SECONDS_MAX, Backoff, retry_after_seconds
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -17,16 +18,17 @@ def test_a_date_without_a_zone_is_of_the_world() -> None:
 
 
 def test_waits_double_from_the_first_up_to_the_longest() -> None:
-    backoff = Backoff(base_seconds=3, most_seconds=50, jitter=0)
+    backoff = Backoff(first_seconds=3, most_seconds=50, jitter=0)
     assert [backoff.seconds(tries) for tries in (-1, 0, 1, 2, 3, 4, 5, 6, 10**9)] == [
         *(3, 3, 3, 6, 12, 24, 48, 50, 50),
     ]
-    endless = Backoff(base_seconds=1, most_seconds=2.0**80, jitter=0)
-    assert [endless.seconds(tries) for tries in (60, 61, 62)] == [2.0**59, 2.0**60, 2.0**60]
+    slow = Backoff(1, 3600, factor=1.1, jitter=0)
+    assert [slow.seconds(tries) for tries in (80, 90, 10**9)] == pytest.approx([1.1**79, 3600, 3600])
+    assert list(islice(backoff.waits(), 6)) == [3, 6, 12, 24, 48, 50]
 
 
 def test_a_wait_is_longer_or_shorter_by_its_jitter_and_no_more() -> None:
-    backoff = Backoff(base_seconds=10, jitter=0.2)
+    backoff = Backoff(first_seconds=10, jitter=0.2)
     waits = [backoff.seconds(1, chance) for chance in (0.0, 0.25, 0.5, 1.0)]
     assert waits == pytest.approx([8, 9, 10, 12])
     drawn = {backoff.seconds(1) for _ in range(50)}

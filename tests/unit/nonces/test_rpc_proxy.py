@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.testing import RpcProxy, Unevenness
+from fencepost_nonces.testing import RpcProxy, Unevenness
 
 HEAD = 100
 BEHIND = Unevenness(blocks_behind=(18, 18))
