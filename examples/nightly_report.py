@@ -10,14 +10,13 @@ import datetime
 import sys
 
 from fencepost import Claim, Fencepost, Lease, NotOwner, Refusal, SyncFencepost
-from fencepost.kernel import lease
 
 
 def make_report(fp: SyncFencepost, held: Lease, day: datetime.date) -> Claim:
     lines = count_lines(fp)  # The long part, outside of any transaction.
     with fp.transaction() as tx:
         # From here to the commit nobody takes the lease over. If somebody has, this raises.
-        tx.run(lease.fence(held.resource, held.token))
+        fp.leases.fence(tx, held)
         claim = tx.claim("nightly-report", day.isoformat(), response={"lines": lines})
         if claim.claimed:
             tx.execute("insert into report (day, lines) values (%s, %s)", (day, lines))
@@ -31,10 +30,9 @@ def count_lines(fp: SyncFencepost) -> int:
 
 
 def main(day: datetime.date) -> None:
-    client = Fencepost.from_env()
-    with client.sync() as fp:
+    with Fencepost.from_env().sync() as fp:
         try:
-            held = fp.run(lease.acquire("nightly-report", client.owner, ttl_seconds=600))
+            held = fp.leases.acquire("nightly-report", ttl=datetime.timedelta(minutes=10))
         except NotOwner as refusal:
             print(f"{refusal.seen['owner']} is at it.")
             return
@@ -44,7 +42,7 @@ def main(day: datetime.date) -> None:
         except Refusal as refusal:
             print(f"Came too late: {refusal}")
         else:
-            fp.run(lease.release(held))
+            fp.leases.release(held)
 
 
 if __name__ == "__main__":

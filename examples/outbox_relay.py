@@ -15,7 +15,7 @@ async def purchase(fp: Fencepost, customer: str, euros: int) -> None:
     async with fp.transaction() as tx:
         await tx.execute("insert into purchase (customer, euros) values (%s, %s)", (customer, euros))
         # Written with the purchase, sent after it is committed. The key keeps a customer's letters in order.
-        await tx.run(outbox.put("letters", {"to": customer, "euros": euros}, key=customer))
+        await fp.outbox.put(tx, "letters", {"to": customer, "euros": euros}, key=customer)
 
 
 async def relay_once(fp: Fencepost) -> int:

@@ -1,7 +1,28 @@
 """Exactly-once effects for Python, on PostgreSQL and Redis.
 
-`Fencepost` holds the pools and declares jobs; `run` makes a kernel call on a connection that you already
-have. A call is a value, made by a module of `fencepost.kernel`: lease, idempotency, outbox, job, checkpoint.
+    from fencepost import Fencepost, Job
+
+    fp = Fencepost.from_env()
+
+    @fp.job("mail", tries=5, lease=30, timeout=timedelta(seconds=10))
+    async def welcome(job: Job, user_id: int) -> None:
+        async with job.finish() as tx:  # fenced: a worker that lost the job writes nothing
+            await tx.execute("update users set welcomed = true where id = %s", (user_id,))
+
+    async with fp:
+        async with fp.transaction() as tx:  # the key, your rows, the job and the message commit together
+            claim = await fp.idempotency.claim(tx, "signup", request_id, response={"ok": True})
+            if claim.claimed:
+                submitted = await welcome.submit(tx, user_id=7)
+                await fp.outbox.put(tx, "signups", {"user": 7}, key="user:7")
+        await fp.jobs.result(submitted, within=60)
+        async with fp.leases.hold("nightly-report", ttl=timedelta(minutes=5)) as lease:
+            ...
+        await fp.jobs.worker().run()  # or: fencepost worker module:fp
+        await fp.flows.worker(flow).run()
+
+`fp.sync()` is the same client for code without an event loop. `run` makes a kernel call on a connection that
+you already have; a call is a value, made by a module of `fencepost.kernel`. Flows are in `fencepost.flows`.
 
 Importing the package loads only the errors: the drivers are loaded by the first name that needs them.
 """
@@ -39,14 +60,19 @@ from fencepost.errors import (
 
 if typing.TYPE_CHECKING:
     from fencepost.client import Fencepost, SyncFencepost
+    from fencepost.durations import Duration
     from fencepost.jobs.handler import Handler
     from fencepost.jobs.job import Job
     from fencepost.jobs.job_results import JobFailed
     from fencepost.jobs.retry_policy import Bury, PermanentError, Rate, Retry, exponential
+    from fencepost.jobs.settings import JobSettings
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
     from fencepost.kernel.idempotency import Claim, digest
+    from fencepost.kernel.job import Submission, Submitted
+    from fencepost.kernel.job_queries import JobOutcome
     from fencepost.kernel.lease import Lease, owner_name
+    from fencepost.settings import Settings
     from fencepost.transaction import SyncTransaction, Transaction
 
 __all__ = [
@@ -57,6 +83,7 @@ __all__ = [
     "Cancelled",
     "Claim",
     "Duplicate",
+    "Duration",
     "Fencepost",
     "FencepostError",
     "Handler",
@@ -65,6 +92,8 @@ __all__ = [
     "InvalidInput",
     "Job",
     "JobFailed",
+    "JobOutcome",
+    "JobSettings",
     "Lease",
     "LeaseExpired",
     "MigrationFailed",
@@ -82,8 +111,11 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "ServerUnavailable",
+    "Settings",
     "SettingsError",
     "StaleAttempt",
+    "Submission",
+    "Submitted",
     "SyncFencepost",
     "SyncTransaction",
     "TooOld",
@@ -99,14 +131,20 @@ _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
     "Claim": "fencepost.kernel.idempotency",
+    "Duration": "fencepost.durations",
     "Fencepost": "fencepost.client",
     "Handler": "fencepost.jobs.handler",
     "Job": "fencepost.jobs.job",
     "JobFailed": "fencepost.jobs.job_results",
+    "JobOutcome": "fencepost.kernel.job_queries",
+    "JobSettings": "fencepost.jobs.settings",
     "Lease": "fencepost.kernel.lease",
     "PermanentError": "fencepost.jobs.retry_policy",
     "Rate": "fencepost.jobs.retry_policy",
     "Retry": "fencepost.jobs.retry_policy",
+    "Settings": "fencepost.settings",
+    "Submission": "fencepost.kernel.job",
+    "Submitted": "fencepost.kernel.job",
     "SyncFencepost": "fencepost.client",
     "SyncTransaction": "fencepost.transaction",
     "Transaction": "fencepost.transaction",
