@@ -101,7 +101,7 @@ async def test_both_contexts_may_catch_an_error(
 
 def test_the_methods_keep_their_names_and_documentation(blocking: Counter[Blocking]) -> None:
     assert (blocking.add.__name__, blocking.add.__doc__) == ("add", "Adds.")
-    assert Counter.held.__doc__ == "Holds."
+    assert Counter[Blocking].held.__doc__ == "Holds."
 
 
 def test_what_would_wait_on_an_event_loop_is_a_bug_that_shows() -> None:

@@ -1,7 +1,7 @@
 """The namespaces of the client, each test in both forms: `settled` awaits what has to be awaited."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -48,7 +48,7 @@ async def fp(request: pytest.FixtureRequest, declared: Fencepost) -> AsyncIterat
 
 async def inside(stack: AsyncExitStack, context: Any) -> Any:
     """Enter a context of either form."""
-    if isinstance(context, AbstractAsyncContextManager):
+    if hasattr(context, "__aenter__"):
         return await stack.enter_async_context(context)
     return stack.enter_context(context)
 

@@ -51,14 +51,15 @@ async def test_a_job_that_ends_before_anybody_says_that_he_waits_leaves_nobody_t
     fp: Fencepost, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await running(fp)
-    run = fp.run
+    connections = fp._connections  # pyright: ignore[reportPrivateUsage]
+    run = connections.run
 
     async def run_late(call: Call[Any]) -> Any:
         if "sleep_on" in call.sql:
             await run(kernel_job.finish(kernel_job.Finish(job.job_id, job.attempt, "ok", 7), OWNER))
         return await run(call)
 
-    monkeypatch.setattr(fp, "run", run_late)
+    monkeypatch.setattr(connections, "run", run_late)
     assert await fp.jobs.result(job.job_id, within=60) == 7
     assert probes.value(SLEEPERS) == 0
 

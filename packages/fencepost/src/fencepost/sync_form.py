@@ -19,9 +19,8 @@ T = TypeVar("T")
 
 async def settled(value: Awaitable[T] | T) -> T:
     """The result of a driver: awaited if the driver is asynchronous, and as it is if the driver blocks."""
-    if hasattr(value, "__await__"):
-        return await cast("Awaitable[T]", value)
-    return value
+    answer: Any = value
+    return cast("T", await answer if hasattr(answer, "__await__") else answer)
 
 
 def complete(coroutine: Coroutine[Any, Any, T]) -> T:

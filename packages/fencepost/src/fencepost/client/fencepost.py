@@ -139,7 +139,7 @@ class Fencepost:
 
     def sync(self) -> SyncFencepost:
         """The same client for code without an event loop, with its own pool: `with fp.sync() as sync_fp`."""
-        return SyncFencepost(self)
+        return SyncFencepost(self, self._connections.observer)
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Count, log and record a refusal that was raised on a connection of yours."""
@@ -263,18 +263,13 @@ class Fencepost:
 class SyncFencepost:
     """`Fencepost` for Django, Flask and scripts: the same operations, which block. Made by `fp.sync()`."""
 
-    def __init__(self, fp: Fencepost) -> None:
+    def __init__(self, fp: Fencepost, observer: CallObserver) -> None:
         self.database_url = fp.database_url
         self.settings = fp.settings
         self.metrics = fp.metrics
         self.owner = fp.owner
         self._connections = Connections(
-            fp.database_url,
-            fp.settings,
-            fp.metrics,
-            fp._connections.observer,
-            fp.owner,
-            SyncTransaction,
+            fp.database_url, fp.settings, fp.metrics, observer, fp.owner, SyncTransaction
         )
         self.jobs: JobOperations[Blocking] = JobOperations(self._connections)
         self.leases: Leases[Blocking] = Leases(self._connections)
