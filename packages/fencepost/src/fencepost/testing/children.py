@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from fencepost import crashpoints
+from fencepost.durations import Duration, seconds_of
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import child_main, fork_server
 from fencepost.testing.errors import ChildFailed
@@ -75,11 +76,12 @@ class Child:
         """Its standard output and standard error so far."""
         return "\n".join([*self._stdout.lines, *self._stderr.lines][-OUTPUT_LINES_SHOWN:])
 
-    def line(self, start: str, *, within: float = 60.0) -> str:
+    def line(self, start: str, *, within: Duration = 60) -> str:
         """The first line that starts with `start`; waits for it."""
-        line = self._stdout.find(start, within)
+        seconds = seconds_of("within", within)
+        line = self._stdout.find(start, seconds)
         if line is None:
-            raise self._failure(f"printed no line that starts with {start!r} within {within:g} s")
+            raise self._failure(f"printed no line that starts with {start!r} within {seconds:g} s")
         return line
 
     def say(self, line: str) -> None:
@@ -93,10 +95,10 @@ class Child:
         self._process.send_signal(signal.SIGSTOP)
         self.wait_until_stopped()
 
-    def wait_until_stopped(self, *, within: float = 60.0) -> None:
+    def wait_until_stopped(self, *, within: Duration = 60) -> None:
         """Wait until it is stopped, by `stop` or by its own crash order."""
         try:
-            Deadline(within, f"{self.name} stands still").wait(self._stands_still)
+            Deadline(seconds_of("within", within), f"{self.name} stands still").wait(self._stands_still)
         except TimeoutError as error:
             raise self._failure("did not stop") from error
 
@@ -108,20 +110,21 @@ class Child:
         self._process.kill()
         self._process.wait()
 
-    def wait(self, *, within: float = 60.0) -> int:
+    def wait(self, *, within: Duration = 60) -> int:
         """Wait for its end; returns the exit code, negative for a signal."""
+        seconds = seconds_of("within", within)
         try:
-            return self._process.wait(within)
+            return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise self._failure(f"still runs after {within:g} s") from None
+            raise self._failure(f"still runs after {seconds:g} s") from None
 
-    def succeed(self, *, within: float = 60.0) -> None:
+    def succeed(self, *, within: Duration = 60) -> None:
         """Wait for its end, and fail unless the exit code is 0."""
         code = self.wait(within=within)
         if code != 0:
             raise self._failure(f"ended with {code}")
 
-    def be_killed(self, *, within: float = 60.0) -> None:
+    def be_killed(self, *, within: Duration = 60) -> None:
         """Wait for its end, and fail unless it was the SIGKILL that was ordered."""
         code = self.wait(within=within)
         if code != -signal.SIGKILL:
@@ -164,9 +167,9 @@ class _Lines:
         self._thread = threading.Thread(target=self._read, name="fencepost-child", daemon=True)
         self._thread.start()
 
-    def find(self, start: str, within: float) -> str | None:
+    def find(self, start: str, seconds: float) -> str | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or self._match(start) is not None, within)
+            self._changed.wait_for(lambda: self._ended or self._match(start) is not None, seconds)
             return self._match(start)
 
     def close(self) -> None:

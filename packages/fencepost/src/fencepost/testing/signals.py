@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from fencepost import signals
+from fencepost.durations import Duration, seconds_of
 
 NAME_BYTES_MAX = 512
 _GOODBYE = b""
@@ -63,24 +64,26 @@ class Signals:
         """The number of announcements of `name` so far."""
         return self._heard[name]
 
-    async def wait(self, name: str, *, count: int = 1, within: float = 30.0) -> None:
+    async def wait(self, name: str, *, count: int = 1, within: Duration = 30) -> None:
         """Return as soon as `name` was announced `count` times; TimeoutError lists what was announced
         instead."""
+        seconds = seconds_of("within", within)
         loop = asyncio.get_running_loop()
         ripe = asyncio.Event()
         with self._waiting(_Waiter(name, count, lambda: loop.call_soon_threadsafe(ripe.set))):
             try:
-                async with asyncio.timeout(within):
+                async with asyncio.timeout(seconds):
                     await ripe.wait()
             except TimeoutError:
-                raise self._too_late(name, count, within) from None
+                raise self._too_late(name, count, seconds) from None
 
-    def expect(self, name: str, *, count: int = 1, within: float = 30.0) -> None:
+    def expect(self, name: str, *, count: int = 1, within: Duration = 30) -> None:
         """`wait` for a test without an event loop."""
+        seconds = seconds_of("within", within)
         ripe = threading.Event()
         with self._waiting(_Waiter(name, count, ripe.set)):
-            if not ripe.wait(within):
-                raise self._too_late(name, count, within)
+            if not ripe.wait(seconds):
+                raise self._too_late(name, count, seconds)
 
     def hear(self, name: str) -> None:
         with self._lock:
@@ -105,10 +108,10 @@ class Signals:
     def _is_ripe(self, waiter: _Waiter) -> bool:
         return self._heard[waiter.name] >= waiter.count
 
-    def _too_late(self, name: str, count: int, within: float) -> TimeoutError:
+    def _too_late(self, name: str, count: int, seconds: float) -> TimeoutError:
         others = ", ".join(f"{heard} {times}" for heard, times in sorted(self._heard.items())) or "nothing"
         return TimeoutError(
-            f"After {within:g} s {name} was announced {self._heard[name]} times of {count}. Heard: {others}."
+            f"After {seconds:g} s {name} was announced {self._heard[name]} times of {count}. Heard: {others}."
         )
 
 
