@@ -99,6 +99,17 @@ async def test_a_lease_is_held_for_a_block_and_fences_its_writes(fp: Any, admin:
     assert [word for (word,) in admin.execute("select word from public.note")] == ["fenced"]
 
 
+async def test_two_blocks_of_one_process_do_not_hold_the_same_lease(fp: Any) -> None:
+    async with AsyncExitStack() as first, AsyncExitStack() as second:
+        held = await inside(first, fp.leases.hold("printer", ttl=60))
+        with pytest.raises(NotOwner) as refused:
+            await inside(second, fp.leases.hold("printer", ttl=60))
+        assert refused.value.seen["owner"] == held.owner
+        assert held.owner.startswith(fp.owner)
+    async with AsyncExitStack() as after:
+        assert (await inside(after, fp.leases.hold("printer", ttl=60))).token > held.token
+
+
 async def test_a_block_that_lost_its_lease_ends_without_harm(fp: Any, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
         lease = await inside(stack, fp.leases.hold("printer", ttl=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -67,11 +68,12 @@ class Leases(Operations[Form]):
     async def hold(self, resource: str, *, ttl: Duration, owner: str | None = None) -> AsyncGenerator[Lease]:
         """Acquire for the block, and release at its end. Renew it inside if the block may outlast `ttl`.
 
-        A block that outlasts its lease does no harm if its writes are fenced: `fence` refuses them.
+        Each block is an owner of its own, so two blocks of one process exclude each other too. A block that
+        outlasts its lease does no harm if its writes are fenced: `fence` refuses them.
         """
-        lease = await self._connections.run(
-            kernel_lease.acquire(resource, owner or self._connections.owner, positive_seconds_of("ttl", ttl))
-        )
+        owner = owner or f"{self._connections.owner}/{secrets.token_hex(4)}"
+        seconds = positive_seconds_of("ttl", ttl)
+        lease = await self._connections.run(kernel_lease.acquire(resource, owner, seconds))
         try:
             yield lease
         finally:
