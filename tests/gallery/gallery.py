@@ -126,11 +126,11 @@ GALLERY = (
         mutant="effect beside the finish",
     ),
     TorturedBug(
-        "the sweeper never recalls",
+        "the reconciler never recalls",
         "jobs",
         ("redis-wipe",),
         ("liveness", "lost"),
-        mutant="sweeper that never recalls",
+        mutant="reconciler that never recalls",
     ),
     TorturedBug(
         "a marker that is asked too late",

@@ -69,7 +69,7 @@ MUTANTS: Mapping[str, Callable[[], Iterator[AbstractContextManager[Any]]]] = {
     "writes without a fence": _write_without_a_fence,
     "takes unknown for failed": _take_unknown_for_failed,
     "effect beside the finish": _effect_beside_the_finish,
-    "sweeper that never recalls": _of_jobs("sweeper that never recalls"),
+    "reconciler that never recalls": _of_jobs("reconciler that never recalls"),
     "rewinds what is stuck": _of_orders(order_teeth.rewinding),
     "retries after a 5xx": _of_orders(order_teeth.retrying_after_5xx),
     "believes in absence": _of_orders(order_teeth.believing_absence),

@@ -66,7 +66,7 @@ def _cursor_from_the_beginning() -> Iterator[Any]:
     yield mock.patch.object(Reclaimer, "_take_idle", wrong)
 
 
-def _sweeper_that_never_recalls() -> Iterator[Any]:
+def _reconciler_that_never_recalls() -> Iterator[Any]:
     async def wrong(self: StreamReconciler, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None: ...
 
     yield mock.patch.object(StreamReconciler, "_recall", wrong)
@@ -76,5 +76,5 @@ MUTANTS: Mapping[str, Callable[[], Iterator[Any]]] = {
     "ack before commit": _ack_before_commit,
     "run without claim": _run_without_claim,
     "cursor always from 0-0": _cursor_from_the_beginning,
-    "sweeper that never recalls": _sweeper_that_never_recalls,
+    "reconciler that never recalls": _reconciler_that_never_recalls,
 }

@@ -125,7 +125,7 @@ STORIES: list[tuple[Story, str, Callable[[JobsEnv], None] | None]] = [
     (a_job_that_somebody_runs_is_not_claimed_by_a_duplicate, "", claim_without_gate),
     (a_late_entry_of_a_finished_job_runs_nothing, "run without claim", None),
     (the_end_of_a_long_list_is_reached, "cursor always from 0-0", None),
-    (a_wiped_redis_loses_nothing, "sweeper that never recalls", None),
+    (a_wiped_redis_loses_nothing, "reconciler that never recalls", None),
 ]
 
 

@@ -173,31 +173,31 @@ class Executor:
         self._processes = processes
         self._on_outcome = on_outcome
         self._unbegun = held.unbegun
-        self._attendant: asyncio.Task[None] | None = None
-        """Tasks that may run another handler."""
-        self._is_called = False
+        self._reusable: asyncio.Task[None] | None = None
+        """The task that may run another handler."""
+        self._is_scheduled = False
 
     def start(self, claimed: Iterable[tuple[HeldJob, Handler[...]]]) -> None:
         """Begin them soon: the caller first sends its next request, so that PostgreSQL works while the
         handlers run."""
         self._unbegun.extend(claimed)
         # A running task's handler has waited, or this code would not run: the task takes no other.
-        self._attendant = None
+        self._reusable = None
         self._start_soon()
 
     def _start_soon(self) -> None:
-        if self._unbegun and not self._is_called:
-            self._is_called = True
+        if self._unbegun and not self._is_scheduled:
+            self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._start_some)
 
     def _start_some(self) -> None:
         """One task for many handlers while they end at once; one task for each when the last has waited."""
-        self._is_called = False
+        self._is_scheduled = False
         loop = asyncio.get_running_loop()
-        waits = self._attendant is not None and not self._attendant.done()
+        waits = self._reusable is not None and not self._reusable.done()
         places = min(AT_ONCE if waits else 1, len(self._unbegun))
         for _ in range(places):
-            self._attendant = loop.create_task(self._attend())
+            self._reusable = loop.create_task(self._run_in_turn())
         if len(self._unbegun) > places:
             # After the first step of those, and before any waiting task continues.
             self._start_soon()
@@ -239,14 +239,14 @@ class Executor:
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
-    async def _attend(self) -> None:
+    async def _run_in_turn(self) -> None:
         """Run one handler after another as long as none has waited.
 
         A task costs more than an empty handler. A task that has waited is not reused, and neither is one that
         was cancelled or whose context was changed: handlers see nothing of each other.
         """
-        attendant = asyncio.current_task()
-        assert attendant is not None
+        task = asyncio.current_task()
+        assert task is not None
         # Checked once for all of them: the check costs as much as an empty handler.
         run = self._run_traced if is_traced() else self._run
         for _ in range(AT_ONCE):
@@ -256,11 +256,11 @@ class Executor:
             if active.job.stopped:
                 self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
                 continue
-            active.task = attendant
+            active.task = task
             _name(active)
             before = copy_context()
             await run(active, handler)
-            if self._attendant is not attendant or attendant.cancelling() or copy_context() != before:
+            if self._reusable is not task or task.cancelling() or copy_context() != before:
                 return
 
     async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
