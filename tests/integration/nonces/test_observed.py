@@ -1,6 +1,7 @@
 """What an operator sees of a node: the figures and the lines of the log that the reference promises."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 import structlog
 
 from fencepost.embedded import Database
+from fencepost.signals import listening
 from fencepost.testing import Clock
 from fencepost_nonces.node import Node
+from fencepost_nonces.settings import NoncesSettings
 from tests.integration.nonces.env import ALICE, NoncesEnv, stand_still, town_on
 
 LEASE_SECONDS = 30.0
+RENEWED = "lease_renew_total"
 
 
 @pytest.fixture
@@ -55,8 +59,8 @@ async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: C
 
     assert counted(town, first, "lease_acquire_total", result="acquired", mode=mode) == 2
     assert counted(town, second, "lease_acquire_total", result="acquired", mode=mode) == 1
-    assert counted(town, first, "lease_renew_total", result="renewed", mode=mode) == 1
-    assert counted(town, first, "lease_renew_total", result="lost", mode=mode) == 1
+    assert counted(town, first, RENEWED, result="renewed", mode=mode) == 1
+    assert counted(town, first, RENEWED, result="lost", mode=mode) == 1
     assert counted(town, first, "fence_reject_total", op="used") == 1
     assert counted(town, first, "queue_seconds_count") == (1 if mode == "queue" else 0)
     assert counted(town, first, "queue_depth") == 0
@@ -84,3 +88,20 @@ async def test_who_is_turned_down_is_counted_with_his_mode(town: NoncesEnv) -> N
 
     assert counted(town, other, "lease_acquire_total", result="not_owner", mode="basic") >= 1
     assert counted(town, other, "held_signers") == 1
+
+
+async def test_a_node_whose_event_loop_is_blocked_keeps_its_signers(
+    town: NoncesEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NoncesSettings, "renew_seconds", 0.01)
+    node = await town.node(lease_seconds=300, idle_seconds=300)
+    await node.reserve(ALICE, ["r1"])
+    thrice = threading.Event()
+
+    def heard(name: str) -> None:
+        if name == "nonces.renewed" and counted(town, node, RENEWED, result="renewed", mode="basic") >= 3:
+            thrice.set()
+
+    with listening(heard):
+        # It blocks the loop, as a handler with a bug does.
+        assert thrice.wait(60)
