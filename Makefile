@@ -15,7 +15,8 @@ PRODUCT := $(addprefix -e packages/,fencepost fencepost-server fencepost-orders 
 OURS := $(addprefix --no-emit-package ,$(notdir $(wildcard packages/*)))
 PYTEST_ARGS ?=
 
-# The tests start Python by the hundred: what one process has compiled, the others need not compile again.
+# The tests start Python by the hundred: what one process has compiled, the others need not compile again. `make up`
+# starts few, and compiles what it imports; a pip inside the environment, which nothing uses, would take as long again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -27,9 +28,10 @@ help: ## this list
 setup: $(READY) ## the environment in .venv, from the lock files
 
 $(RUNS): requirements.lock $(PROJECTS)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
-	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV)
+	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(PYTHON) -m pip --python $(BIN)/python install --quiet uv || \
+		{ $(BIN)/python -m ensurepip && $(BIN)/python -m pip install --quiet uv; }
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps $(PRODUCT)
 	@touch $@
 
