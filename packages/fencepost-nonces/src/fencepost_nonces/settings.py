@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
+from fencepost.settings import is_http_url, pairs_of
 
 Mode = Literal["basic", "queue"]
 Routing = Literal["answer", "forward"]
@@ -88,7 +88,7 @@ class NoncesSettings(LayeredSettings):
 
     @model_validator(mode="after")
     def _address_can_be_asked(self) -> Self:
-        if self.node_address is not None and urlsplit(self.node_address).scheme not in ("http", "https"):
+        if self.node_address is not None and not is_http_url(self.node_address):
             raise ValueError(
                 "NONCES_NODE_ADDRESS is no URL; allowed: http:// or https://, and where others reach it"
             )
@@ -98,11 +98,10 @@ class NoncesSettings(LayeredSettings):
 def _endpoints(given: str) -> Mapping[int, tuple[str, ...]]:
     """`31337=http://a|http://b; 1=https://c` by chain."""
     found: dict[int, tuple[str, ...]] = {}
-    for part in filter(None, (piece.strip() for piece in given.split(";"))):
-        chain, _, urls = part.partition("=")
+    for chain, urls in pairs_of(given):
         addresses = tuple(url.strip() for url in urls.split("|"))
-        known = chain.strip().isdecimal() and int(chain) > 0 and int(chain) not in found
-        if not known or any(urlsplit(url).scheme not in ("http", "https") for url in addresses):
+        known = chain.isdecimal() and int(chain) > 0 and int(chain) not in found
+        if not known or not all(map(is_http_url, addresses)):
             raise ValueError(
                 "NONCES_CHAINS cannot be read; allowed: a chain id, =, and the URLs of its endpoints "
                 "with | between them; several chains with ; between them"

@@ -41,6 +41,21 @@ def _redis_url(url: str) -> str:
     return url
 
 
+def is_http_url(url: str) -> bool:
+    """Whether requests can be sent there."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """The pairs of a setting like `shop=https://a/hook; audit=https://b`, in order."""
+    parts = (part.partition("=") for part in text.split(";") if part.strip())
+    return [(name.strip(), value.strip()) for name, _, value in parts]
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -50,6 +65,7 @@ RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
 Seconds = Annotated[float, Field(ge=0.1, le=3600)]
+Positive = Annotated[float, Field(gt=0, le=86_400)]
 Keep = Annotated[float, Field(gt=0, le=3_153_600_000)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 

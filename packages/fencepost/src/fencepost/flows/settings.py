@@ -7,8 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
-
-Positive = Annotated[float, Field(gt=0, le=86_400)]
+from fencepost.settings import Positive
 
 
 class FlowSettings(LayeredSettings):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.outbox.relay import RelayLimits
+from fencepost.settings import is_http_url, pairs_of
 
 CHANNEL_MAX = 128
 """The maximum length of an outbox channel's name."""
@@ -59,9 +59,8 @@ class OutboxSettings(LayeredSettings):
 def _hooks(given: str) -> Mapping[str, str]:
     """`shop=https://a/hook; audit=https://b` by channel."""
     found: dict[str, str] = {}
-    for part in filter(None, (piece.strip() for piece in given.split(";"))):
-        channel, _, url = (piece.strip() for piece in part.partition("="))
-        if not _is_channel(channel) or channel in found or not _is_http(url):
+    for channel, url in pairs_of(given):
+        if not _is_channel(channel) or channel in found or not is_http_url(url):
             raise ValueError(
                 "OUTBOX_WEBHOOKS cannot be read; allowed: a channel, =, and a URL; several with ; between"
             )
@@ -72,11 +71,3 @@ def _hooks(given: str) -> Mapping[str, str]:
 def _is_channel(name: str) -> bool:
     """Names with a colon belong to a service, which delivers those messages itself."""
     return 0 < len(name) <= CHANNEL_MAX and ":" not in name
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
