@@ -36,22 +36,22 @@ COLUMNS = {
 }
 
 SERIES = {
-    "worker_claim_total": {"status", "reason"},
-    "worker_lease_heartbeat_total": {"status", "reason"},
+    "fencepost_jobs_claims_total": {"status", "reason"},
+    "fencepost_jobs_renewals_total": {"status", "reason"},
     "worker_stale_attempt_total": set[str](),
-    "worker_finalize_total": {"status"},
-    "worker_finalize_rejected_total": {"reason"},
-    "worker_finalize_errors_total": set[str](),
-    "worker_finalize_latency_ms": set[str](),
-    "worker_reclaim_total": {"status", "reason"},
-    "worker_reclaim_latency_ms": set[str](),
-    "worker_reclaim_inflight": set[str](),
-    "api_outbox_dispatch_total": {"status", "reason"},
-    "api_outbox_dispatch_latency_seconds": set[str](),
-    "api_outbox_pending": {"queue"},
-    "job_stream_length": {"stream"},
-    "job_stream_pending": {"stream"},
-    "job_stream_retention_window_seconds": {"stream"},
+    "fencepost_jobs_outcomes_total": {"status"},
+    "fencepost_jobs_outcomes_refused_total": {"reason"},
+    "fencepost_jobs_outcome_errors_total": set[str](),
+    "fencepost_jobs_run_seconds": set[str](),
+    "fencepost_jobs_reclaims_total": {"status", "reason"},
+    "fencepost_jobs_reclaim_seconds": set[str](),
+    "fencepost_jobs_reclaims_in_progress": set[str](),
+    "fencepost_jobs_dispatches_total": {"status", "reason"},
+    "fencepost_jobs_dispatch_seconds": set[str](),
+    "fencepost_jobs_pending": {"queue"},
+    "fencepost_jobs_stream_length": {"stream"},
+    "fencepost_jobs_stream_pending": {"stream"},
+    "fencepost_jobs_stream_retention_seconds": {"stream"},
 }
 
 

@@ -55,9 +55,9 @@ def claim(harness: JobHarness, job_id: int, owner: str = "other") -> int:
 
 def decisions(harness: JobHarness) -> dict[tuple[str, str], float]:
     return {
-        (labels["status"], labels["reason"]): harness.metric("worker_reclaim_total", **labels)
+        (labels["status"], labels["reason"]): harness.metric("fencepost_jobs_reclaims_total", **labels)
         for name, labels in harness.samples()
-        if name == "worker_reclaim_total" and harness.metric(name, **labels)
+        if name == "fencepost_jobs_reclaims_total" and harness.metric(name, **labels)
     }
 
 

@@ -75,17 +75,19 @@ async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_stream
             await submit(harness, 20)
             async with harness.working():
                 await harness.until_all_ended()
-                assert harness.metric("worker_drive_up") == 0
+                assert harness.metric("fencepost_jobs_redis_up") == 0
                 assert driven_by(database) == {"postgresql": 1}
                 own_valkey.start()
                 await signals.wait("drive.up", within=60)
-                assert harness.metric("worker_drive_up") == 1
+                assert harness.metric("fencepost_jobs_redis_up") == 1
                 await harness.until("it is seen", lambda: driven_by(database) == {"redis": 1})
                 await submit(harness, 20)
                 await harness.until_all_ended()
-                await harness.until("entries were settled", lambda: harness.metric("worker_active_jobs") == 0)
+                await harness.until(
+                    "entries were settled", lambda: harness.metric("fencepost_jobs_held") == 0
+                )
             assert once(harness, 40)
-            assert harness.metric("api_outbox_dispatch_total", status="ok", reason="") == 20
+            assert harness.metric("fencepost_jobs_dispatches_total", status="ok", reason="") == 20
     events = [log["event"] for log in logs]
     assert events.index("postgresql_drives_alone") < events.index("redis_drives")
 
@@ -173,7 +175,7 @@ async def test_what_runs_here_is_not_asked_for_again_after_an_outage(harness: Jo
             await harness.until_state(second.job_id, "finished")
             goes_on.set()
             await harness.until_all_ended()
-    assert harness.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 0
+    assert harness.metric("fencepost_jobs_claims_total", status="refused") == 0
 
 
 async def test_a_flush_in_the_middle_loses_nothing(harness: JobHarness) -> None:
@@ -191,9 +193,9 @@ async def test_a_flush_in_the_middle_loses_nothing(harness: JobHarness) -> None:
     async with harness.working(quick(concurrency=5, batch=50)):
         await harness.until_all_ended(within=60)
     assert sorted(ran) == list(range(200))
-    assert harness.metric("job_swept_total", reason="wiped") > 0
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="wiped") > 0
     # A wipe is no outage: Redis answered all the time.
-    assert harness.metric("worker_drive_up") == 1
+    assert harness.metric("fencepost_jobs_redis_up") == 1
 
 
 async def test_what_redis_forgot_in_a_crash_is_driven_again(harness: JobHarness) -> None:
@@ -212,7 +214,7 @@ async def test_what_redis_forgot_in_a_crash_is_driven_again(harness: JobHarness)
         )
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
-    assert harness.metric("job_swept_total", reason="rewound") == 1
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="rewound") == 1
 
 
 async def test_a_trimmed_entry_is_driven_again(harness: JobHarness) -> None:
@@ -231,7 +233,7 @@ async def test_a_trimmed_entry_is_driven_again(harness: JobHarness) -> None:
     harness.redis.xtrim("deepoj:jobs", maxlen=1, approximate=False)
     async with harness.working():
         await harness.until_all_ended()
-    assert harness.metric("job_swept_total", reason="trimmed") == 2
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="trimmed") == 2
 
 
 async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(harness: JobHarness) -> None:
@@ -250,7 +252,7 @@ async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(harness: JobH
     assert harness.redis.xack("deepoj:jobs", "deepoj:workers", entry_id) == 1
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
-    assert harness.metric("job_swept_total", reason="orphaned") == 1
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="orphaned") == 1
 
 
 async def test_an_entry_that_waits_its_turn_is_left_alone(harness: JobHarness) -> None:
@@ -265,7 +267,7 @@ async def test_an_entry_that_waits_its_turn_is_left_alone(harness: JobHarness) -
             await signals.wait("jobs.swept", count=20, within=60)
         assert harness.job(submitted.job_id).state == "dispatched"
         assert harness.redis.xlen("deepoj:jobs") == 1
-        assert not [name for name, _ in harness.samples() if name == "job_swept_total"]
+        assert not [name for name, _ in harness.samples() if name == "fencepost_jobs_redispatches_total"]
 
 
 async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(harness: JobHarness) -> None:
@@ -282,7 +284,7 @@ async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(h
     async with harness.working(quick(stream_maxlen=100, batch=10, concurrency=5)):
         await harness.until_all_ended(within=60)
     assert 0 < most <= 50
-    assert harness.metric("job_swept_total", reason="trimmed") == 0
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="trimmed") == 0
 
 
 async def test_entries_whose_reply_was_lost_are_found_at_once(
@@ -329,7 +331,7 @@ async def test_a_redis_that_is_full_stops_nobody(harness: JobHarness) -> None:
                 await count.submit(tx)
         async with harness.working():
             await harness.until("all have run", lambda: len(ran) == 20)
-            assert harness.metric("worker_drive_up") == 0
+            assert harness.metric("fencepost_jobs_redis_up") == 0
     finally:
         harness.redis.config_set("maxmemory", "0")
 

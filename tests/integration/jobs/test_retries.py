@@ -163,8 +163,8 @@ async def test_a_poison_entry_is_recorded_and_then_acknowledged(harness: JobHarn
         (f"deepoj:jobs#{entry_id}", "poison", reason)
         for entry_id, (_, reason) in zip(ids, poison, strict=True)
     ]
-    assert harness.metric("worker_claim_total", status="poison", reason="missing_field") == 2
-    assert harness.metric("worker_claim_total", status="poison", reason="invalid_field") == 4
+    assert harness.metric("fencepost_jobs_claims_total", status="poison", reason="missing_field") == 2
+    assert harness.metric("fencepost_jobs_claims_total", status="poison", reason="invalid_field") == 4
 
 
 async def test_an_entry_of_a_job_that_is_not_there_is_acknowledged(harness: JobHarness) -> None:
@@ -175,7 +175,7 @@ async def test_an_entry_of_a_job_that_is_not_there_is_acknowledged(harness: JobH
     async with harness.working():
         await harness.until_empty()
     assert harness.refusals() == [("not_found", "None")]
-    assert harness.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 1
+    assert harness.metric("fencepost_jobs_claims_total", status="refused", reason="not_found") == 1
 
 
 async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarness) -> None:
@@ -190,7 +190,10 @@ async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarnes
     async with harness.working():
         seen = await harness.until_state(row[0], "dead")
     assert (seen.error or "").startswith("payload_missing_or_invalid")
-    assert harness.metric("worker_claim_total", status="poison", reason="payload_missing_or_invalid") == 1
+    assert (
+        harness.metric("fencepost_jobs_claims_total", status="poison", reason="payload_missing_or_invalid")
+        == 1
+    )
 
 
 async def test_a_result_that_is_too_large_harms_nobody_else(harness: JobHarness) -> None:

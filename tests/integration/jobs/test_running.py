@@ -82,7 +82,7 @@ async def test_the_handlers_own_writes_commit_with_the_finish(harness: JobHarnes
         submitted = await write.submit(tx)
     async with harness.working():
         seen = await harness.until_state(submitted.job_id, "finished")
-        await harness.until("its entry is settled", lambda: harness.metric("worker_active_jobs") == 0)
+        await harness.until("its entry is settled", lambda: harness.metric("fencepost_jobs_held") == 0)
     assert (seen.final_status, seen.result) == ("accepted", {"wrote": True})
     assert harness.rows("select job_id, attempt from effect") == [(submitted.job_id, 1)]
     assert harness.redis.xlen("deepoj:jobs") == 0

@@ -103,4 +103,4 @@ class Counted:
         self.jobs = JobMetrics.on(self.metrics)
 
     def value(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0
+        return self.metrics.value(name, **labels)

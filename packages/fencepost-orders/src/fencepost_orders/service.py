@@ -68,8 +68,7 @@ class Orders:
                 f"ORDERS_DEFAULT_BROKER is {self.default_broker!r}, which is no broker of ORDERS_BROKERS."
                 f" Allowed: {known}."
             )
-        errors = fp.metrics.counter("outbox_loop_errors", "What a loop of orders caught.", labels=("loop",))
-        self.metrics = OrderMetrics.on(fp.metrics, errors)
+        self.metrics = OrderMetrics.on(fp.metrics)
 
     def acceptance(self, request: OrderRequest) -> Call[Accepted]:
         """The call that accepts the order, for a connection of any driver: `fencepost.run(connection,

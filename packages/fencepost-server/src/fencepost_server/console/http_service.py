@@ -11,6 +11,7 @@ from fencepost.app import Fencepost
 from fencepost.errors import SettingsError
 from fencepost.kernel.migrate import require
 from fencepost.loop import Loop
+from fencepost.metrics import MetricSet, counter
 from fencepost_server.console import (
     account_calls,
     dead_letters,
@@ -94,6 +95,12 @@ def make_router(place: ConsoleContext) -> APIRouter:
     return router
 
 
+class ConsoleMetrics(MetricSet):
+    loop_errors = counter(
+        "fencepost_console_loop_errors", "Ticks of the console's loops that failed.", labels=("loop",)
+    )
+
+
 @asynccontextmanager
 async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
     """Open everything that the console needs; raises an error that says what is missing."""
@@ -105,9 +112,7 @@ async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[No
             "`fencepost console user NAME --role admin`, or listen on loopback."
         )
     await place.desk.doors.open()
-    errors = place.fp.metrics.counter(
-        "fencepost_console_loop_errors", "Ticks of the console's loops that failed.", labels=("loop",)
-    )
+    errors = ConsoleMetrics.on(place.fp.metrics).loop_errors
 
     async def roll() -> float:
         return 0.2 if await place.fp.run(account_calls.roll(MISSING_MINUTES)) else ROLL_SECONDS

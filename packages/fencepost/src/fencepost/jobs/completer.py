@@ -20,7 +20,7 @@ from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, 
 from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
-from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, PAYLOAD_INVALID
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, PAYLOAD_INVALID
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
 from fencepost.logs import get_logger
@@ -159,7 +159,7 @@ class Completer:
                     finishes.append((active, outcome))
                 case kernel_job.Leave():
                     if is_poison(outcome):
-                        self._metrics.claims.labels(status="poison", reason=PAYLOAD_INVALID).inc()
+                        self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
                     leaves.append((active, outcome))
                 case Committed():
                     done.append(active)
@@ -259,8 +259,8 @@ class Completer:
             done.append(active)
 
     def _reject(self, active: HeldJob, reason: str) -> None:
-        self._metrics.rejected(LABELS.get(reason, reason))
         running = active.running
+        self._metrics.rejected(running, reason)
         _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
 
     async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
@@ -278,7 +278,7 @@ class Completer:
             except UNWRITABLE:
                 raise
             except (psycopg.Error, FencepostError, OSError) as error:
-                self._metrics.finalize_errors.inc()
+                self._metrics.outcome_errors.inc()
                 _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
                 repeated = True
                 await asyncio.sleep(delay_seconds)

@@ -117,13 +117,13 @@ class Dispatcher:
             count = await self._write(streams, tried)
         except DRIVE_ERRORS as error:
             # The transaction rolled back: the jobs are pending, and an entry that was written is a duplicate.
-            self._metrics.dispatches.labels(status="error", reason="redis_error").inc()
+            self._metrics.dispatches.labels(self._queue, "error", "redis_error").inc()
             self._link.failed(error)
             await self._note(tried, error)
             return 0
         if count:
-            self._metrics.dispatches.labels(status="ok", reason="").inc(count)
-            self._metrics.dispatch_seconds.observe(time.monotonic() - began)
+            self._metrics.dispatches.labels(self._queue, "ok", "").inc(count)
+            self._metrics.dispatch_seconds.labels(self._queue).observe(time.monotonic() - began)
         return count
 
     async def _note(self, tried: Sequence[int], error: Exception) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,7 +146,7 @@ class Fetcher:
         try:
             taken = await self._claim(entries)
         except Exception:
-            self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
+            self._metrics.claim_failed("error", "db_error", many=len(entries))
             self.keep(entries)
             raise
         if len(taken.claimed) >= self._much:
@@ -170,7 +169,7 @@ class Fetcher:
             with self.drawing_on():
                 await self._claim_by_turns(limit, claimed)
         except Exception as error:
-            self._metrics.claims.labels(status="error", reason="db_error").inc()
+            self._metrics.claim_failed("error", "db_error")
             if not claimed:
                 raise
             # Jobs that the other queues returned are claimed, and run.
@@ -225,7 +224,7 @@ class Fetcher:
                 kernel_stream.poison(entry.stream, entry.entry_id, reason, entry.fields or {})
             )
             crash_point("jobs.poison.after_record")
-            self._metrics.claims.labels(status="poison", reason=reason).inc()
+            self._metrics.claim_failed("poison", reason)
         done = [entry for entry in entries if entry.job_id is None]
         claimed: list[tuple[kernel_job.Running, StreamEntry | None]] = []
         refusals: list[str] = []
@@ -239,7 +238,7 @@ class Fetcher:
                 done.append(first)
             if answer.refusal is not None:
                 refusals.append(answer.refusal)
-        self._count(answers)
+        self._metrics.claimed(answers)
         return Fetched(claimed, done, refusals, asked_at)
 
     async def _ask(self, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
@@ -296,7 +295,7 @@ class Fetcher:
             )
         )
         crash_point("jobs.claim_next.after_commit")
-        self._count(answers)
+        self._metrics.claimed(answers)
         claimed = [answer.running for answer in answers if answer.running is not None]
         claim_cursor.claimed(claimed)
         return claimed
@@ -328,11 +327,6 @@ class Fetcher:
             return entries
         block_ms = DRAWING_BLOCK_MS if draws else self._block_ms
         return await streams.wait(self.streams, self._consumer, max(1, free // len(self.streams)), block_ms)
-
-    def _count(self, answers: Sequence[kernel_job.ClaimAnswer]) -> None:
-        for outcome, many in Counter(answer.outcome for answer in answers).items():
-            reason = "db_claim_reject" if outcome == "refused" else ""
-            self._metrics.claims.labels(status=outcome, reason=reason).inc(many)
 
 
 def _parse(

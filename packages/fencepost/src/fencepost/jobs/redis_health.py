@@ -81,7 +81,7 @@ class RedisHealth:
             await self._redis.aclose()
 
     def _set(self, *, up: bool, why: str) -> None:
-        self._metrics.drive_up.set(int(up))
+        self._metrics.redis_up.set(int(up))
         if up == self._up:
             return
         self._up = up

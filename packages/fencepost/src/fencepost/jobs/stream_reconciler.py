@@ -81,7 +81,7 @@ class StreamReconciler:
                     queue, lane, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
                 )
             )
-            await self._recall(await self._lost(streams, stream, look, driven))
+            await self._recall(queue, await self._lost(streams, stream, look, driven))
             if len(driven) < BATCH:
                 return
             after = driven[-1]
@@ -100,7 +100,7 @@ class StreamReconciler:
             by_fate["orphaned"] = [job for job, held in zip(delivered, pending, strict=True) if not held]
         return by_fate
 
-    async def _recall(self, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None:
+    async def _recall(self, queue: str, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None:
         for reason, jobs in lost.items():
             if not jobs:
                 continue
@@ -111,7 +111,7 @@ class StreamReconciler:
             crash_point("jobs.sweep.after_commit")
             # Some may have been claimed since the view was read.
             if count:
-                self._metrics.swept.labels(reason=reason).inc(count)
+                self._metrics.redispatches.labels(queue, reason).inc(count)
                 _log.warning("driven_again", reason=reason, jobs=count)
 
     def _forget_measures(self) -> None:
@@ -120,7 +120,7 @@ class StreamReconciler:
         for gauge in (
             self._metrics.stream_length,
             self._metrics.stream_pending,
-            self._metrics.retention_seconds,
+            self._metrics.stream_retention_seconds,
         ):
             gauge.clear()
         self._added.clear()
@@ -133,7 +133,7 @@ class StreamReconciler:
         if now - since >= self._settings.sweep_interval_seconds / 2:
             rate = max(0, look.entries_added - before) / (now - since)
             window = self._settings.stream_maxlen / rate if rate else float("inf")
-            self._metrics.retention_seconds.labels(stream=stream).set(window)
+            self._metrics.stream_retention_seconds.labels(stream=stream).set(window)
             self._added[stream] = (look.entries_added, now)
         else:
             self._added.setdefault(stream, (look.entries_added, now))

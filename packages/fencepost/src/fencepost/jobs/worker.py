@@ -76,7 +76,7 @@ class Worker:
         self._database = database
         self._sync_database = sync_database
         self._database_url = database_url
-        self._metrics = metrics
+        metrics = self._metrics = metrics.of(handlers)
         self._settings = settings
         self._gate = FloodGate()
         self._active: dict[HeldJob, None] = {}
@@ -269,7 +269,7 @@ class Worker:
                 self._give_up(active)
             else:
                 began.append((active, handler))
-        self._metrics.active.set(len(self._active))
+        self._metrics.held.set(len(self._active))
         self._runner.start(began)
 
     def _give_up(self, active: HeldJob) -> None:
@@ -288,7 +288,7 @@ class Worker:
             if self._latest.get(job_id) is active:
                 del self._latest[job_id]
             announce("worker.settled")
-        self._metrics.active.set(len(self._active))
+        self._metrics.held.set(len(self._active))
         self._room.set()
 
     def _heard(self, beat: Beat) -> None:
