@@ -61,7 +61,7 @@ async def test_the_entry_of_a_long_job_is_not_taken_away(harness: JobHarness) ->
         async with harness.working(settings):
             with Signals() as signals:
                 await signals.wait("heartbeat.beat", count=20)
-            [pending] = harness.redis.xpending_range("deepoj:jobs", "deepoj:workers", "-", "+", 10)
+            [pending] = harness.redis.xpending_range("fencepost:{jobs}", "fencepost:workers", "-", "+", 10)
             assert pending["consumer"] == holder.owner
             go_on.set()
             seen = await harness.until_state(submitted.job_id, "finished")
@@ -92,7 +92,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(harness: Jo
         seen = harness.job(submitted.job_id)
         assert (seen.state, seen.owner, seen.attempt) == ("running", "successor", 2)
         # Nothing is acknowledged: the entry is the successor's.
-        assert harness.redis.xlen("deepoj:jobs") == 1
+        assert harness.redis.xlen("fencepost:{jobs}") == 1
     assert harness.metric("fencepost_jobs_renewals_total", status="refused", reason="lease_lost") == 1
     assert harness.metric("fencepost_jobs_outcomes_total", status="lost") == 1
 

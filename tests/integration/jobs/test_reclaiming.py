@@ -11,8 +11,8 @@ from fencepost.jobs.job import Job
 from fencepost.testing import Clock, Signals
 from tests.integration.jobs.harness import JobHarness, quick
 
-STREAM = "deepoj:jobs"
-GROUP = "deepoj:workers"
+STREAM = "fencepost:{jobs}"
+GROUP = "fencepost:workers"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def decisions(harness: JobHarness) -> dict[tuple[str, str], float]:
 
 def recorded(harness: JobHarness, job_id: int, entry_id: str) -> None:
     """The truth knows that the job was driven by this entry, so that nobody drives it anew."""
-    harness.redis.set("{deepoj:jobs}:incarnation", "life")
+    harness.redis.set("fencepost:{jobs}:incarnation", "life")
     with harness.database.connect() as connection:
         connection.execute("select fencepost.job_dispatched(%s, %s, 'life')", ([job_id], [entry_id]))
 

@@ -206,8 +206,8 @@ async def test_what_redis_forgot_in_a_crash_is_driven_again(harness: JobHarness)
 
     async with harness.fp.transaction() as tx:
         submitted = await nothing.submit(tx)
-    harness.redis.set("{deepoj:jobs}:incarnation", "same life")
-    harness.redis.xadd("deepoj:jobs", {"old": "entry"}, id="5-0")
+    harness.redis.set("fencepost:{jobs}:incarnation", "same life")
+    harness.redis.xadd("fencepost:{jobs}", {"old": "entry"}, id="5-0")
     with harness.database.connect() as dispatcher:
         dispatcher.execute(
             "select fencepost.job_dispatched(%s, %s, 'same life')", ([submitted.job_id], ["9999999999999-0"])
@@ -230,7 +230,7 @@ async def test_a_trimmed_entry_is_driven_again(harness: JobHarness) -> None:
             await harness.until(
                 "they are driven", lambda: all(harness.job(j).state == "dispatched" for j in jobs)
             )
-    harness.redis.xtrim("deepoj:jobs", maxlen=1, approximate=False)
+    harness.redis.xtrim("fencepost:{jobs}", maxlen=1, approximate=False)
     async with harness.working():
         await harness.until_all_ended()
     assert harness.metric("fencepost_jobs_redispatches_total", reason="trimmed") == 2
@@ -246,10 +246,10 @@ async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(harness: JobH
         await harness.until_state(submitted.job_id, "dispatched")
     # A consumer reads it, and somebody else acknowledges it: XACK does not check who owns an entry.
     with suppress(ResponseError):  # The worker may have made it.
-        harness.redis.xgroup_create("deepoj:jobs", "deepoj:workers", id="0")
-    harness.redis.xreadgroup("deepoj:workers", "died", {"deepoj:jobs": ">"})
-    [(entry_id, _)] = harness.redis.xrange("deepoj:jobs")
-    assert harness.redis.xack("deepoj:jobs", "deepoj:workers", entry_id) == 1
+        harness.redis.xgroup_create("fencepost:{jobs}", "fencepost:workers", id="0")
+    harness.redis.xreadgroup("fencepost:workers", "died", {"fencepost:{jobs}": ">"})
+    [(entry_id, _)] = harness.redis.xrange("fencepost:{jobs}")
+    assert harness.redis.xack("fencepost:{jobs}", "fencepost:workers", entry_id) == 1
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
     assert harness.metric("fencepost_jobs_redispatches_total", reason="orphaned") == 1
@@ -266,7 +266,7 @@ async def test_an_entry_that_waits_its_turn_is_left_alone(harness: JobHarness) -
         with Signals() as signals:
             await signals.wait("jobs.swept", count=20, within=60)
         assert harness.job(submitted.job_id).state == "dispatched"
-        assert harness.redis.xlen("deepoj:jobs") == 1
+        assert harness.redis.xlen("fencepost:{jobs}") == 1
         assert not [name for name, _ in harness.samples() if name == "fencepost_jobs_redispatches_total"]
 
 
@@ -276,7 +276,7 @@ async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(h
     @harness.fp.job("default")
     async def look(job: Job) -> None:
         nonlocal most
-        most = max(most, harness.redis.xlen("deepoj:jobs"))
+        most = max(most, harness.redis.xlen("fencepost:{jobs}"))
 
     async with harness.fp.transaction() as tx:
         for _ in range(400):

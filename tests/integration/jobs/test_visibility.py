@@ -78,13 +78,13 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(harness: JobHar
         await harness.until(
             "some wait in the truth", lambda: harness.metric("fencepost_jobs_pending", queue="default") > 100
         )
-        stream = stream_of("deepoj:jobs", "default", 1)
+        stream = stream_of("fencepost:{jobs}", "default", 1)
         await harness.until(
             "some in the stream", lambda: harness.metric("fencepost_jobs_stream_length", stream=stream) > 10
         )
     assert {
         labels["stream"] for name, labels in harness.samples() if name == "fencepost_jobs_stream_length"
-    } == {stream_of("deepoj:jobs", "default", lane) for lane in range(len(LANES))}
+    } == {stream_of("fencepost:{jobs}", "default", lane) for lane in range(len(LANES))}
 
 
 async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(harness: JobHarness) -> None:

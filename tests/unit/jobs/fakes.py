@@ -79,7 +79,6 @@ class FakeStreams:
 class FakeLink:
     fake: FakeStreams = field(default_factory=FakeStreams)
     failed_with: list[Exception] = field(default_factory=list[Exception])
-    has_payloads: bool = False
 
     @property
     def streams(self) -> Streams | None:

@@ -24,6 +24,7 @@ from fencepost.transaction import Transaction
 from fencepost_orders import fill_calls, operator_calls, order_calls
 from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker
+from fencepost_orders.compatible_names import NAMES
 from fencepost_orders.fill_calls import Followed, FollowPolicy, FollowUp
 from fencepost_orders.fill_tracker import FillTracker, OpenOrderSource
 from fencepost_orders.metrics import OrderMetrics
@@ -69,6 +70,8 @@ class Orders:
                 f" Allowed: {known}."
             )
         self.metrics = OrderMetrics.on(fp.metrics)
+        if fp.settings.compatible_names:
+            fp.metrics.export_also(NAMES.metrics)
 
     def acceptance(self, request: OrderRequest) -> Call[Accepted]:
         """The call that accepts the order, for a connection of any driver: `fencepost.run(connection,

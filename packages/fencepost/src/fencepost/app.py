@@ -192,7 +192,7 @@ class Fencepost(client.KernelClient):
         polling = Polling(within)
         while True:
             try:
-                return await self._submit(submission)
+                return await self.run(submission.call())
             except Backpressure:
                 if polling.is_over:
                     raise
@@ -318,18 +318,6 @@ class Fencepost(client.KernelClient):
     def _job_metrics(self) -> JobMetrics:
         """Made once: a registry refuses a second metric of the same name."""
         return JobMetrics.on(self.metrics)
-
-    async def _submit(self, submission: Submission) -> Submitted:
-        if self.job_settings.outbox_enabled or self.redis_url is None:
-            return await self.run(submission.call())
-        from fencepost.jobs.direct_path import DirectPath  # noqa: PLC0415
-        from fencepost.redis_streams.connection import connect  # noqa: PLC0415 - As for a worker.
-
-        redis = connect(self.redis_url, reply_seconds=self.settings.redis_reply_seconds)
-        try:
-            return await DirectPath(self, redis, self.job_settings).submit(submission)
-        finally:
-            await redis.aclose()
 
     def _subscribe(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Listening begins with the first subscriber, and ends with the client."""

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 class OldMetric:
     """A metric's second name, exported from the same value at each scrape.
 
-    Labels of the metric that are not in `labels` are added up. `where` selects samples by label, `values`
-    renames label values, and `factor` converts the unit.
+    Labels of the metric that are not in `labels` are added up. `where` selects samples by the values of a
+    label, `values` renames the values of a label, and `factor` converts the unit.
     """
 
     name: str
     metric: str
     labels: tuple[str, ...] = ()
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     factor: float = 1
 
 
@@ -48,7 +48,7 @@ class CompatibleNames:
     metrics: tuple[OldMetric, ...] = ()
     settings: tuple[OldSetting, ...] = ()
     redis_keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By setting, as its environment variable: the default that the earlier system had."""
+    """By setting, named as its environment variable: the default that the earlier system had."""
     views: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Views of the schema `fencepost`, and the columns that they had. The service's migration makes them."""
     own: tuple[str, ...] = ()

@@ -60,24 +60,25 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._made: dict[str, Metric] = {}
+        self.by_name: dict[str, Metric] = {}
+        """What was made here, by the name that a scrape shows."""
         self._pools = _PoolCollector()
         self.registry.register(self._pools)
 
     def counter(self, name: str, meaning: str, *, labels: Iterable[str] = ()) -> Counter:
         made = Counter(name, meaning, _allowed(name, labels), registry=self.registry)
-        self._made[f"{name.removesuffix('_total')}_total"] = made
+        self.by_name[f"{name.removesuffix('_total')}_total"] = made
         return made
 
     def gauge(self, name: str, meaning: str, *, labels: Iterable[str] = ()) -> Gauge:
-        made = self._made[name] = Gauge(name, meaning, _allowed(name, labels), registry=self.registry)
+        made = self.by_name[name] = Gauge(name, meaning, _allowed(name, labels), registry=self.registry)
         return made
 
     def histogram(
         self, name: str, meaning: str, *, labels: Iterable[str] = (), buckets: tuple[float, ...] = SECONDS
     ) -> Histogram:
         made = Histogram(name, meaning, _allowed(name, labels), registry=self.registry, buckets=buckets)
-        self._made[name] = made
+        self.by_name[name] = made
         return made
 
     def export_also(self, old_names: Iterable[OldMetric]) -> None:
@@ -86,7 +87,7 @@ class Metrics:
         A metric that is not made yet appears under both names when it is.
         """
         for old in old_names:
-            self.registry.register(_SecondName(old, self._made))
+            self.registry.register(_SecondName(old, self.by_name))
 
     def watch_pool(self, pool: str, stats: PoolStats) -> None:
         """Export the statistics of a connection pool; they are read at each scrape, not before."""
@@ -217,19 +218,24 @@ class _SecondName(Collector):
 
 
 def renamed(family: PrometheusMetric, old: OldMetric) -> PrometheusMetric:
-    """The family under its second name. Samples that differ only in labels which that name lacks are added."""
+    """The family under its second name. Samples that differ only in labels which it lacks are added up."""
     sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for sample in family.samples:
         ending = sample.name.removeprefix(family.name)
         if ending == "_created" or any(sample.labels[label] not in old.where[label] for label in old.where):
             continue
-        labels = {label: old.values.get(value, value) for label, value in sample.labels.items()}
-        kept = {label: labels[label] for label in (*old.labels, "le") if label in labels}
+        kept = {
+            label: old.values.get(label, {}).get(sample.labels[label], sample.labels[label])
+            for label in (*old.labels, "le")
+            if label in sample.labels
+        }
         if "le" in kept and old.factor != 1:
             kept["le"] = floatToGoString(float(kept["le"]) * old.factor)
         scales = old.factor if ending in ("", "_sum") else 1
         place = (ending, tuple(kept.items()))
         sums[place] = sums.get(place, 0.0) + sample.value * scales
+    if not old.labels and not sums and family.type in ("counter", "gauge"):
+        sums[("_total" if family.type == "counter" else "", ())] = 0.0
     name = old.name.removesuffix("_total") if family.type == "counter" else old.name
     result = PrometheusMetric(name, f"{old.metric}, under a name of an earlier system.", family.type)
     for (ending, labels), value in sums.items():

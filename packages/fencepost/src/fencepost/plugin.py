@@ -48,6 +48,8 @@ class Plugin:
     """A query that returns `need, name, things`: what needs attention. `console` describes each row."""
     doctor: str | None = None
     """`probe(machine) -> list[Finding]`: what the service requires of a machine, for `fencepost doctor`."""
+    names: str | None = None
+    """A `CompatibleNames`: what the service offers under names of earlier systems (COMPATIBLE_NAMES)."""
     announce: str | None = None
     """`announce(addresses, to_person=...) -> Mapping[str, str]`: what `fencepost up` prints beside its URL.
 

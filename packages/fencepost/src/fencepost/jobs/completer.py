@@ -15,7 +15,6 @@ import psycopg
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
-from fencepost.jobs.direct_path import payload_ref
 from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, describe, is_poison, leave
 from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
@@ -92,8 +91,6 @@ class Completer:
         for stream, settled in by_stream.items():
             try:
                 await self._remove(streams, stream, [entry.entry_id for entry in settled])
-                if self._link.has_payloads:
-                    await self._forget_payloads(streams, settled)
             except DRIVE_ERRORS as error:
                 _log.warning("xack_error", stream=stream, entries=len(settled), error=str(error))
                 self._link.failed(error)
@@ -107,12 +104,6 @@ class Completer:
             self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
             await streams.settle(stream, entry_ids)
         crash_point("jobs.ack.after")
-
-    async def _forget_payloads(self, streams: Streams, entries: Iterable[StreamEntry]) -> None:
-        """Deletes the payload that the direct path left in Redis: with every entry, because a second entry
-        may have written its payload after the job was finished. Best effort: the payload expires after
-        JOB_PAYLOAD_TTL_SEC."""
-        await streams.unlink([payload_ref(entry.job_id) for entry in entries if entry.job_id is not None])
 
     async def _settle_batches(self) -> None:
         while True:

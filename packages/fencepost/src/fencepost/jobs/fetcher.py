@@ -32,7 +32,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import poison_entries as kernel_stream
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
-from fencepost.redis_streams.stream_names import LANES, stream_of
+from fencepost.redis_streams.stream_names import LANES
 
 _log = get_logger(__name__)
 BLOCK_MS = 2000
@@ -77,7 +77,7 @@ class Fetcher:
         self._queues = queues
         self._queue_turns = WeightedShare([1] * len(queues))
         places = [(queue, lane) for lane in range(len(LANES)) for queue in queues]
-        self.streams = [stream_of(settings.stream_key, queue, lane) for queue, lane in places]
+        self.streams = [settings.stream(queue, lane) for queue, lane in places]
         self._turns = WeightedShare([LANE_SHARES[lane] for _, lane in places])
         # A read that blocks longer than the client's reply timeout would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))

@@ -26,17 +26,13 @@ DRIVE_ERRORS = (RedisError, OSError)
 
 
 class RedisHealth:
-    """Redis as this process sees it. `streams` is None while it is down.
-
-    `has_payloads` is true where jobs are submitted by the direct path.
-    """
+    """Redis as this process sees it. `streams` is None while it is down."""
 
     def __init__(
         self, url: str | None, metrics: JobMetrics, settings: JobSettings, *, reply_seconds: float
     ) -> None:
         self._metrics = metrics
         self._key = settings.stream_key
-        self.has_payloads = not settings.outbox_enabled
         self._on_change: list[Callable[[], None]] = []
         self._redis = None if url is None else connect(url, reply_seconds=reply_seconds)
         self._streams = None if self._redis is None else Streams(self._redis, settings.stream_group)

@@ -21,7 +21,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamLook, Streams, entry_order
-from fencepost.redis_streams.stream_names import LANES, stream_of
+from fencepost.redis_streams.stream_names import LANES
 from fencepost.retention import until_short
 from fencepost.signals import announce
 
@@ -69,7 +69,7 @@ class StreamReconciler:
         return self._settings.sweep_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311
 
     async def _sweep(self, streams: Streams, queue: str, lane: int) -> None:
-        stream = stream_of(self._settings.stream_key, queue, lane)
+        stream = self._settings.stream(queue, lane)
         after: kernel_job.Driven | None = None
         for _ in range(BATCHES_PER_TICK):
             # Read again before each batch: an outdated view would take new entries for lost ones.
