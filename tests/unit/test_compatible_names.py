@@ -3,12 +3,17 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fencepost import Fencepost
+from fencepost.cli.doctor_checks import probe_compatible_names
+from fencepost.cli.status_screen import board_screen
+from fencepost.cli.status_snapshot import StatusSnapshot
 from fencepost.compatible_names import CompatibleNames, OldMetric, OldSetting
 from fencepost.errors import SettingsError
 from fencepost.jobs.metrics import JobMetrics
@@ -305,3 +310,27 @@ def test_the_page_says_what_the_name_stands_for(service: str, old: OldMetric | O
         case OldSetting():
             assert second == f"`{old.file}`"
             assert ours.startswith(f"`{old.env}`")
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_doctor_says_whether_the_profile_is_on_and_what_it_ignores(on: bool) -> None:
+    environ = {"JOB_LEASE_SEC": "30", "OUTBOX_RETRY_MAX": ""}
+    first, *ignored = probe_compatible_names(Settings(compatible_names=on), environ)
+    assert first.name == "compatible names"
+    if on:
+        assert first.detail.startswith("on in judge, nonces, orders, players;")
+        assert ignored == []
+    else:
+        assert first.detail == "off: COMPATIBLE_NAMES is false"
+        assert [(one.name, one.remedy) for one in ignored] == [
+            ("JOB_LEASE_SEC", "Set JOBS_LEASE_SEC instead, or COMPATIBLE_NAMES=true.")
+        ]
+
+
+@pytest.mark.parametrize(("services", "said"), [(("judge", "orders"), "judge, orders"), ((), "off")])
+def test_status_says_whether_the_profile_is_on(services: tuple[str, ...], said: str) -> None:
+    board = StatusSnapshot(datetime.now(UTC), (), (), (), 0, (), (), compatible_names=services)
+    console = Console(record=True, width=100)
+    console.print(board_screen(board))
+    assert f"Compatible names: {said}\n" in console.export_text()
+    assert board.as_json()["compatible_names"] == services

@@ -76,6 +76,11 @@ def broken_plugins() -> Mapping[str, str]:
     return _find().broken
 
 
+def compatible_plugins() -> tuple[str, ...]:
+    """The plugins that know names of earlier systems; COMPATIBLE_NAMES turns those off."""
+    return tuple(name for name, plugin in plugins().items() if plugin.names)
+
+
 @cache
 def _find() -> _Found:
     found: dict[str, Plugin] = {}
