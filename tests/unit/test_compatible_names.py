@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 from rich.console import Console
 
 from fencepost import Fencepost
@@ -25,6 +26,7 @@ from fencepost.plugin import load, plugins
 from fencepost.redis_streams.stream_names import NORMAL
 from fencepost.settings import Settings
 from fencepost_judge import http_service as judge_http
+from fencepost_judge.api import make_router
 from fencepost_judge.direct_path import DirectPathSettings
 from fencepost_judge.service import QUEUE, Judging
 from fencepost_judge.settings import JudgeSettings
@@ -334,3 +336,14 @@ def test_status_says_whether_the_profile_is_on(services: tuple[str, ...], said: 
     console.print(board_screen(board))
     assert f"Compatible names: {said}\n" in console.export_text()
     assert board.as_json()["compatible_names"] == services
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+@pytest.mark.parametrize("name", TABLES["judge"].own)
+def test_a_name_that_is_also_our_own_is_there_in_any_case(name: str, on: bool) -> None:
+    settings = {source.env for source in JudgeSettings.sources().values()}
+    router = make_router(Judging(client(on=on), JudgeSettings()), app_token=None)
+    found = [route for route in router.routes if isinstance(route, APIRoute)]
+    routes = {f"{method} {route.path}" for route in found for method in route.methods}
+    assert name in settings | routes
+    assert f"`{name}`" in PAGE.read_text()

@@ -128,7 +128,7 @@ async def test_without_redis_a_worker_is_called_when_something_is_submitted(data
 
 
 def measured(harness: JobHarness) -> bool:
-    return any(name.startswith("job_stream_") for name, _ in harness.samples())
+    return any(name.startswith("fencepost_jobs_stream_") for name, _ in harness.samples())
 
 
 async def test_redis_goes_down_in_the_middle_and_comes_back_empty(

@@ -189,6 +189,10 @@ def observe_many(histogram: Histogram, amount: float, times: int) -> None:
     within._buckets[bisect_left(within._upper_bounds, amount)].inc(times)
 
 
+_go_string: Callable[[float], str] = floatToGoString
+"""How Prometheus writes a bound; the library does not annotate it."""
+
+
 def _allowed(name: str, labels: Iterable[str]) -> tuple[str, ...]:
     asked = tuple(labels)
     refused = sorted(set(asked) - LABELS)
@@ -230,7 +234,7 @@ def renamed(family: PrometheusMetric, old: OldMetric) -> PrometheusMetric:
             if label in sample.labels
         }
         if "le" in kept and old.factor != 1:
-            kept["le"] = floatToGoString(float(kept["le"]) * old.factor)
+            kept["le"] = _go_string(float(kept["le"]) * old.factor)
         scales = old.factor if ending in ("", "_sum") else 1
         place = (ending, tuple(kept.items()))
         sums[place] = sums.get(place, 0.0) + sample.value * scales
