@@ -268,7 +268,7 @@ def test_orders_read_the_old_names_of_their_settings(on: bool, monkeypatch: pyte
     ],
 )
 def test_the_judge_has_the_stream_of_its_profile(
-    on: bool, explicit: dict[str, str], stream: str, group: str
+    on: bool, explicit: dict[str, Any], stream: str, group: str
 ) -> None:
     fp = Fencepost(URL, settings=Settings(compatible_names=on), job_settings=JobSettings(**explicit))
     settings = Judging(fp, JudgeSettings()).job_settings
@@ -344,6 +344,6 @@ def test_a_name_that_is_also_our_own_is_there_in_any_case(name: str, on: bool) -
     settings = {source.env for source in JudgeSettings.sources().values()}
     router = make_router(Judging(client(on=on), JudgeSettings()), app_token=None)
     found = [route for route in router.routes if isinstance(route, APIRoute)]
-    routes = {f"{method} {route.path}" for route in found for method in route.methods}
+    routes = {f"{method} {route.path}" for route in found for method in route.methods or ()}
     assert name in settings | routes
     assert f"`{name}`" in PAGE.read_text()

@@ -21,8 +21,16 @@ from fencepost_players.mutations.metrics import MutationMetrics
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/metrics.md"
 NOTHING = StatusSnapshot(datetime.now(UTC), (), (), (), 0, (), ())
-SETS = {KernelMetrics, JobMetrics, FlowMetrics, RetentionMetrics, OrderMetrics, MutationMetrics}
-SETS |= {NonceMetrics, JudgeMetrics}
+SETS = {
+    KernelMetrics,
+    JobMetrics,
+    FlowMetrics,
+    RetentionMetrics,
+    OrderMetrics,
+    MutationMetrics,
+    NonceMetrics,
+    JudgeMetrics,
+}
 
 
 def sets() -> list[type[MetricSet]]:

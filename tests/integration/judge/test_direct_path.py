@@ -1,10 +1,11 @@
 """The direct path of OUTBOX_ENABLED=false: row, payload, entry; an error means that nothing is left."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, ClassVar, LiteralString, cast
 
 import httpx
 import pytest
@@ -19,10 +20,12 @@ from fencepost.redis_streams.stream import Dispatched, Streams
 from fencepost_judge import judge_calls
 from fencepost_judge.access import JudgeRole
 from fencepost_judge.direct_path import DirectPathSettings, envelope
+from fencepost_judge.judging import Judgement
 from fencepost_judge.rejudging import Filter
 from fencepost_judge.service import Judging
 from fencepost_judge.settings import JudgeSettings
 from tests.integration.judge.judge_env import JudgeEnv, open_office
+from tests.integration.judge.waiting import until
 
 DIRECT = DirectPathSettings(outbox_enabled=False, payload_ttl_seconds=3600)
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())  # grün"}
@@ -210,12 +213,32 @@ async def test_a_rejudging_goes_through_the_outbox(direct: JudgeEnv, database: D
     assert sorted(rows(database, "select state from fencepost.jobs")) == [("dispatched",), ("pending",)]
 
 
-async def test_a_judged_submission_leaves_no_payload(direct: JudgeEnv, redis: Any) -> None:
+class JudgeOfAll:
+    """Finds every program right."""
+
+    languages: ClassVar[dict[str, Any]] = {"python": None}
+
+    async def judge(self, *_: Any, **__: Any) -> Judgement:
+        return Judgement(verdict="AC", message="")
+
+
+async def test_a_worker_judges_it_once_and_leaves_no_payload_behind(
+    direct: JudgeEnv, database: Database, redis: Any
+) -> None:
+    direct.judging._judge = cast("Any", JudgeOfAll())  # pyright: ignore[reportPrivateUsage]
     job_id = (await submit(direct)).json()["job_id"]
     assert redis.keys("task:payload:*") == [f"task:payload:{job_id}"]
-    assert direct.judging._direct is not None
-    await direct.judging._direct.forget(job_id)
-    assert redis.keys("task:payload:*") == []
+    worker = direct.fp.worker(direct.judging.job_settings, queues=["judge"])
+    working = asyncio.create_task(worker.run())
+    try:
+        await until(
+            "no payload and no entry is left",
+            lambda: not redis.keys("task:payload:*") and not redis.xlen("deepoj:jobs"),
+        )
+    finally:
+        worker.stop()
+        await working
+    assert rows(database, "select attempt, final_status from fencepost.jobs") == [(1, "AC")]
 
 
 def test_without_a_redis_url_the_direct_path_is_refused(tmp_path: Path) -> None:

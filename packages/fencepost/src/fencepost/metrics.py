@@ -7,6 +7,7 @@ here; a metric with any other label is refused when it is made.
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,6 @@ from prometheus_client import Metric as PrometheusMetric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from fencepost.compatible_names import OldMetric
 from fencepost.metrics_server import MetricsPage
@@ -189,8 +189,9 @@ def observe_many(histogram: Histogram, amount: float, times: int) -> None:
     within._buckets[bisect_left(within._upper_bounds, amount)].inc(times)
 
 
-_go_string: Callable[[float], str] = floatToGoString
-"""How Prometheus writes a bound; the library does not annotate it."""
+def _bound(bound: float) -> str:
+    """A histogram's bound as Prometheus writes it, without the noise of a multiplication."""
+    return "+Inf" if math.isinf(bound) else repr(float(f"{bound:.12g}"))
 
 
 def _allowed(name: str, labels: Iterable[str]) -> tuple[str, ...]:
@@ -234,7 +235,7 @@ def renamed(family: PrometheusMetric, old: OldMetric) -> PrometheusMetric:
             if label in sample.labels
         }
         if "le" in kept and old.factor != 1:
-            kept["le"] = _go_string(float(kept["le"]) * old.factor)
+            kept["le"] = _bound(float(kept["le"]) * old.factor)
         scales = old.factor if ending in ("", "_sum") else 1
         place = (ending, tuple(kept.items()))
         sums[place] = sums.get(place, 0.0) + sample.value * scales
