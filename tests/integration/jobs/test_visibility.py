@@ -4,7 +4,7 @@ import structlog
 
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import PermanentError
-from fencepost.redis_streams.stream_names import LANES, stream_of
+from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
 from tests.integration.jobs.harness import JobHarness, quick
 from tests.takeover import TAKEN_OVER
 
@@ -84,7 +84,7 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(harness: JobHar
         )
     assert {
         labels["stream"] for name, labels in harness.samples() if name == "fencepost_jobs_stream_length"
-    } == {stream_of("fencepost:{jobs}", "default", lane) for lane in range(len(LANES))}
+    } == {stream_of("fencepost:{jobs}", "default", priority) for priority in range(len(PRIORITIES))}
 
 
 async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(harness: JobHarness) -> None:

@@ -7,7 +7,7 @@ from redis.crc import key_slot
 
 from fencepost.redis_streams.keys import JOBS_STREAM, PREFIX, beside, channel, of_sink, response
 from fencepost.redis_streams.stream import entry_order
-from fencepost.redis_streams.stream_names import LANES, NORMAL, stream_of
+from fencepost.redis_streams.stream_names import NORMAL, PRIORITIES, stream_of
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def test_each_key_begins_with_our_prefix_and_lies_in_the_slot_of_its_script(keys
     assert len({key_slot(key.encode()) for key in keys}) == 1
 
 
-def test_no_queue_and_lane_share_a_stream_however_the_queue_is_named() -> None:
+def test_no_queue_and_priority_share_a_stream_however_the_queue_is_named() -> None:
     queues = ["default", "mail", "mail:urgent", "urgent", "urgent:q:mail", "q:mail", "q"]
-    places = list(itertools.product(queues, range(len(LANES))))
-    assert len({stream_of("jobs", queue, lane) for queue, lane in places}) == len(places)
+    places = list(itertools.product(queues, range(len(PRIORITIES))))
+    assert len({stream_of("jobs", queue, priority) for queue, priority in places}) == len(places)
 
 
 def test_a_key_beside_a_stream_lies_in_its_slot() -> None:

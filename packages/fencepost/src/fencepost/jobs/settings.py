@@ -61,9 +61,9 @@ class JobSettings(LayeredSettings):
         int | None, Field(ge=1, le=1000), From("JOBS_HANDLER_PROCESSES", "jobs.handler_processes")
     ] = None
 
-    def stream(self, queue: str, lane: int) -> str:
+    def stream(self, queue: str, priority: int) -> str:
         """The stream of a queue and priority."""
-        return stream_of(self.stream_key, queue, lane, self.main_queue)
+        return stream_of(self.stream_key, queue, priority, self.main_queue)
 
     @model_validator(mode="after")
     def _heartbeat_fits_the_lease(self) -> Self:
