@@ -20,10 +20,6 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus"
 
 
-def _count_orders(metrics: Metrics) -> None:
-    OrderMetrics.on(metrics, metrics.counter("outbox_loop_errors", "Errors.", labels=("loop",)))
-
-
 def _count_players(metrics: Metrics) -> None:
     MutationMetrics.on(metrics)
     RetentionMetrics.on(metrics)
@@ -31,8 +27,8 @@ def _count_players(metrics: Metrics) -> None:
 
 COUNTED: dict[str, tuple[Callable[[Metrics], object], str]] = {
     "nonces": (NonceMetrics.on, r"fencepost_nonces_\w+"),
-    "orders": (_count_orders, r"outbox_\w+"),
-    "players": (_count_players, r"(?:mutation|upkeep)_\w+"),
+    "orders": (OrderMetrics.on, r"fencepost_orders\w*"),
+    "players": (_count_players, r"fencepost_(?:mutations|idempotency|retention)_\w+"),
 }
 """For each file of rules: who counts, and what his metrics are called."""
 EACH = pytest.mark.parametrize("service", COUNTED)

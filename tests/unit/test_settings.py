@@ -17,11 +17,9 @@ SOURCE = Path(layered_settings.__file__).parent
 
 
 class StreamSettings(LayeredSettings):
-    """A service's settings, with the names an operator of another system would expect."""
+    """A service's settings."""
 
-    stream_maxlen: Annotated[int, Field(ge=1), From("JOB_STREAM_MAXLEN", "api.stream.stream_maxlen")] = (
-        200_000
-    )
+    stream_maxlen: Annotated[int, Field(ge=1), From("JOBS_STREAM_MAXLEN", "jobs.stream_maxlen")] = 200_000
     signing_key: Annotated[str, From("SIGNING_KEY", "api.signing_key", secret=True)]
 
 
@@ -157,7 +155,7 @@ def test_a_file_that_was_asked_for_must_exist(config: Path) -> None:
 
 def test_a_service_reads_its_own_names_and_paths(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layered_settings, "OWN_READERS", (*readers(), f"{__name__}:StreamSettings"))
-    config.write_text("api:\n  stream: {stream_maxlen: 5000}\nlog: {level: debug}\n")
+    config.write_text("jobs:\n  stream_maxlen: 5000\nlog: {level: debug}\n")
     settings = StreamSettings.load({"SIGNING_KEY": "s3cret"}, config)
     assert settings.stream_maxlen == 5000
     assert "s3cret" not in repr(settings)
@@ -174,10 +172,10 @@ def test_one_file_serves_every_service(config: Path, monkeypatch: pytest.MonkeyP
     module = importlib.import_module("fencepost.settings")
     monkeypatch.setattr(module, "StreamSettings", StreamSettings, raising=False)
     monkeypatch.setattr(layered_settings, "OWN_READERS", (*readers(), "fencepost.settings:StreamSettings"))
-    config.write_text("api:\n  stream: {stream_maxlen: 5000}\nlog: {level: debug}\n")
+    config.write_text("jobs:\n  stream_maxlen: 5000\nlog: {level: debug}\n")
     assert Settings.load({}, config).log_level == "debug"
-    config.write_text("api:\n  straem: {stream_maxlen: 5000}\n")
-    assert "Did you mean 'api.stream.stream_maxlen'?" in user_error({}, config)
+    config.write_text("jobs:\n  straem_maxlen: 5000\n")
+    assert "Did you mean 'jobs.stream_maxlen'?" in user_error({}, config)
 
 
 def test_a_setting_without_a_default_says_that_it_is_missing(config: Path) -> None:

@@ -20,8 +20,8 @@ from fencepost.testing import Breach, Child, HistoryLine, check, once
 from tests.acceptance.jobs import worker_processes
 from tests.waiting_for import Waiter
 
-STREAM = "deepoj:jobs"
-GROUP = "deepoj:workers"
+STREAM = "fencepost:{jobs}"
+GROUP = "fencepost:workers"
 
 # Every finishing write that commits leaves a row, whoever made it and however.
 SCHEMA: LiteralString = """

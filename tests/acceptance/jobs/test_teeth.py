@@ -55,7 +55,7 @@ async def a_job_that_somebody_runs_is_not_claimed_by_a_duplicate(
     stage.entry_for(job_id)
     async with stage.survivor() as fp:
         await stage.until("it was refused", lambda: bool(stage.refusals()), within=SOON)
-        assert _sample(fp, "worker_active_jobs") == 0
+        assert _sample(fp, "fencepost_jobs_held") == 0
     assert stage.rows("select attempt, owner from fencepost.job_running") == [(1, "holder")]
 
 
@@ -66,8 +66,8 @@ async def a_late_entry_of_a_finished_job_runs_nothing(stage: JobsEnv, clock: Clo
         for _ in range(3):
             stage.entry_for(job_id)
         await stage.until("the entries are gone", lambda: stage.entries() == 0, within=SOON)
-        await stage.until("nothing runs", lambda: not _sample(fp, "worker_active_jobs"), within=SOON)
-        assert not _sample(fp, "worker_finalize_total", status="rejected")
+        await stage.until("nothing runs", lambda: not _sample(fp, "fencepost_jobs_held"), within=SOON)
+        assert not _sample(fp, "fencepost_jobs_outcomes_total", status="rejected")
 
 
 async def the_end_of_a_long_list_is_reached(stage: JobsEnv, clock: Clock, mutant: str) -> None:
@@ -97,7 +97,7 @@ async def a_wiped_redis_loses_nothing(stage: JobsEnv, clock: Clock, mutant: str)
 
 
 def _sample(fp: Fencepost, name: str, **labels: str) -> float:
-    return fp.metrics.registry.get_sample_value(name, labels) or 0
+    return fp.metrics.value(name, **labels)
 
 
 FINISH = "fencepost._job_finish(bigint[],bigint[],text,text[],jsonb[])"

@@ -104,7 +104,7 @@ async def weather(database: Database, storm: Storm) -> Report:
                 fp,
                 {name: Broker(adapter, STRENGTH) for name, adapter in made.items()},
                 storm.settings,
-                OutboxSettings(backoff_base_seconds=0.2, idle_sleep_ms=50),
+                OutboxSettings(backoff_base_seconds=0.2, idle_seconds=0.05),
             )
             async with orders.running():
                 for number in range(storm.count):

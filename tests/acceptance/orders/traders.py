@@ -28,8 +28,8 @@ async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) ->
             OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=2, ask_seconds=2),
             OutboxSettings(
                 backoff_base_seconds=0.02,
-                idle_sleep_ms=50,
-                stuck_threshold_min=LEASE_SECONDS / 60,
+                idle_seconds=0.05,
+                stuck_seconds=LEASE_SECONDS,
                 retry_max=retry_max,
             ),
         )

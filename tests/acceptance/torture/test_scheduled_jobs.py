@@ -141,7 +141,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
         set(),
     ),
     "an entry is recorded as another": (
-        "update fencepost.event set subject = 'torture:odd-jobs#1-1' where event = 'poison'",
+        "update fencepost.event set subject = 'fencepost:{torture-odd-jobs}#1-1' where event = 'poison'",
         {"as it was found"},
     ),
     "an entry is recorded for another reason": (
@@ -150,7 +150,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
         {"as it was found"},
     ),
     "an entry is recorded that nobody wrote": (
-        """select fencepost.stream_poison('torture:odd-jobs', '1-1', 'missing_field',
+        """select fencepost.stream_poison('fencepost:{torture-odd-jobs}', '1-1', 'missing_field',
              '{"payload_ref": "nobody"}')""",
         {"out of nowhere"},
     ),
@@ -183,7 +183,7 @@ def test_a_tick_that_has_come_and_is_not_done_is_left_behind(
 
 def test_an_entry_is_owed_until_it_is_recorded(stage: SystemEnvironment, asked: ScheduledJobs) -> None:
     assert asked.account(stage).open == HELPING + 1 + STRAYS
-    assert "torture:odd-jobs" in left(asked, stage)
+    assert "fencepost:{torture-odd-jobs}" in left(asked, stage)
 
     record(stage)
 
@@ -217,7 +217,7 @@ def test_an_entry_that_may_never_have_been_written_is_not_owed_and_may_be_record
     assert rules(asked, stage) == set()
     wreck(
         stage,
-        """select fencepost.stream_poison('torture:odd-jobs', '1-1', 'missing_field',
+        """select fencepost.stream_poison('fencepost:{torture-odd-jobs}', '1-1', 'missing_field',
              '{"payload_ref": "stray-1-0"}')""",
     )
     assert rules(asked, stage) == set()

@@ -58,7 +58,7 @@ async def test_what_is_dropped_is_counted_logged_and_shown(
     )
     await worker.run(until_done=True)
 
-    assert metrics.registry.get_sample_value("fencepost_flows_late_total", {"flow": "lately"}) == 2
+    assert metrics.registry.get_sample_value("fencepost_flow_late_records_total", {"flow": "lately"}) == 2
     [line] = [record.getMessage() for record in caplog.records if "flow_records_late" in record.getMessage()]
     assert '["a",3,4]' in line
     shown = command("flows", "show", "lately")[1]

@@ -24,7 +24,6 @@ PAGES = {
     "how-to/jobs-limits.md": 1,
     "how-to/jobs-compute.md": 1,
     "how-to/jobs-dead-letters.md": 7,
-    "how-to/jobs-direct-path.md": 1,
 }
 """With the number of commands that each runs to their end."""
 
@@ -37,7 +36,7 @@ def environment(database: Database, redis_url: str, valkey: ValkeyServer) -> dic
         "DATABASE_URL": database.url,
         "MIGRATION_DATABASE_URL": database.admin_url,
         "REDIS_URL": valkey.url,
-        "JOB_RECLAIM_INTERVAL_SEC": "0.5",
+        "JOBS_RECLAIM_INTERVAL_SEC": "0.5",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
 

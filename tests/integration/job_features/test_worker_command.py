@@ -32,8 +32,8 @@ def start(database: Database, redis_url: str) -> Iterator[Start]:
     environ |= {
         "DATABASE_URL": database.url,
         "REDIS_URL": redis_url,
-        "JOB_POLL_SEC": "0.1",
-        "JOB_RECLAIM_INTERVAL_SEC": "0.2",
+        "JOBS_POLL_SEC": "0.1",
+        "JOBS_RECLAIM_INTERVAL_SEC": "0.2",
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -138,7 +138,7 @@ def test_what_does_not_end_in_time_is_given_back_without_a_lost_try(
     start: Start, database: Database, probes: Probes, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
-    worker = start("worker", APPLICATION, "--json", JOB_DRAIN_SEC="0.1")
+    worker = start("worker", APPLICATION, "--json", JOBS_DRAIN_SEC="0.1")
     announced(worker)
     job = submit(database, "slow", "reports", {"begun": str(begun), "may_end": str(tmp_path / "never")})
     Deadline(60, "the handler has begun").wait(begun.exists)

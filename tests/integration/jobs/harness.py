@@ -104,7 +104,7 @@ class JobHarness:
         )
 
     def metric(self, name: str, **labels: str) -> float:
-        return self.fp.metrics.registry.get_sample_value(name, labels) or 0
+        return self.fp.metrics.value(name, **labels)
 
     def samples(self) -> list[tuple[str, dict[str, str]]]:
         """Every sample that a scrape would see: its name and its labels."""

@@ -10,8 +10,8 @@ from tests.integration.jobs.harness import open_harness, quick
 from tests.matrix.cluster_node import ClusterNode
 from tests.tmp_dirs import server_directory
 
-KEY = "deepoj:jobs"
-TAGGED = "{deepoj:jobs}"
+KEY = "tasks"
+TAGGED = "{tasks}"
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ async def test_a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed(harn
             waiting = await note.submit(tx)
         # Also an entry that was driven before the pause starts nothing.
         harness.redis.xadd(
-            "{deepoj:jobs}:q:mail",
+            "fencepost:{jobs}:q:mail",
             {"job_id": waiting.job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1},
         )
         await harness.until_empty()

@@ -45,7 +45,7 @@ async def submit(harness: JobHarness, count: int) -> list[int]:
 
 
 def driven(harness: JobHarness) -> float:
-    return harness.metric("api_outbox_dispatch_total", status="ok", reason="")
+    return harness.metric("fencepost_jobs_dispatches_total", status="ok", reason="")
 
 
 @pytest.mark.usefixtures("draws_on")

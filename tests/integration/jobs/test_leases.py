@@ -61,7 +61,7 @@ async def test_the_entry_of_a_long_job_is_not_taken_away(harness: JobHarness) ->
         async with harness.working(settings):
             with Signals() as signals:
                 await signals.wait("heartbeat.beat", count=20)
-            [pending] = harness.redis.xpending_range("deepoj:jobs", "deepoj:workers", "-", "+", 10)
+            [pending] = harness.redis.xpending_range("fencepost:{jobs}", "fencepost:workers", "-", "+", 10)
             assert pending["consumer"] == holder.owner
             go_on.set()
             seen = await harness.until_state(submitted.job_id, "finished")
@@ -88,13 +88,13 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(harness: Jo
         # Somebody takes it over, as after an expiry that this worker did not notice.
         harness.execute(TAKEN_OVER)
         await asyncio.wait_for(stopped.wait(), 60)
-        await harness.until("the place is free", lambda: harness.metric("worker_active_jobs") == 0)
+        await harness.until("the place is free", lambda: harness.metric("fencepost_jobs_held") == 0)
         seen = harness.job(submitted.job_id)
         assert (seen.state, seen.owner, seen.attempt) == ("running", "successor", 2)
         # Nothing is acknowledged: the entry is the successor's.
-        assert harness.redis.xlen("deepoj:jobs") == 1
-    assert harness.metric("worker_lease_heartbeat_total", status="refused", reason="lease_lost") == 1
-    assert harness.metric("worker_finalize_total", status="lost") == 1
+        assert harness.redis.xlen("fencepost:{jobs}") == 1
+    assert harness.metric("fencepost_jobs_renewals_total", status="refused", reason="lease_lost") == 1
+    assert harness.metric("fencepost_jobs_outcomes_total", status="lost") == 1
 
 
 async def test_a_database_that_falls_silent_does_not_keep_a_job_running(database: Database) -> None:
@@ -122,7 +122,7 @@ async def test_a_database_that_falls_silent_does_not_keep_a_job_running(database
                 proxy.heal()
                 seen = await harness.until_state(submitted.job_id, "finished")
             assert seen.attempt == 2
-            assert harness.metric("worker_finalize_total", status="lost") == 1
+            assert harness.metric("fencepost_jobs_outcomes_total", status="lost") == 1
 
 
 async def test_progress_after_a_takeover_is_refused(harness: JobHarness) -> None:
@@ -146,9 +146,9 @@ async def test_progress_after_a_takeover_is_refused(harness: JobHarness) -> None
         harness.execute(TAKEN_OVER)
         go_on.set()
         await harness.until("it was refused", lambda: bool(refusals))
-        await harness.until("the place is free", lambda: harness.metric("worker_active_jobs") == 0)
+        await harness.until("the place is free", lambda: harness.metric("fencepost_jobs_held") == 0)
     assert refusals == ["StaleAttempt"]
-    assert harness.metric("worker_stale_attempt_total") == 1
+    assert harness.metric("fencepost_jobs_outcomes_refused_total", reason="stale_attempt") == 1
     assert harness.rows("select progress from fencepost.job_running") == [(None,)]
 
 

@@ -45,7 +45,7 @@ async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
             await asyncio.to_thread(own_database.server.kill)
             await asyncio.to_thread(own_database.server.start)
             await harness.until_all_ended(within=60)
-            assert harness.metric("worker_active_jobs") <= 10
+            assert harness.metric("fencepost_jobs_held") <= 10
         assert harness.rows("select count(*), count(distinct job_id) from effect") == [(150, 150)]
         assert harness.rows("select state, count(*) from fencepost.jobs group by state") == [
             ("finished", 300)
@@ -72,11 +72,11 @@ async def test_a_finish_whose_reply_was_lost_is_settled_and_not_repeated(databas
                 async with harness.fp.transaction() as tx:
                     submitted = await own.submit(tx)
                 seen = await harness.until_state(submitted.job_id, "finished")
-                await harness.until("it is settled", lambda: harness.metric("worker_active_jobs") == 0)
+                await harness.until("it is settled", lambda: harness.metric("fencepost_jobs_held") == 0)
             assert seen.attempt == 1
             assert harness.value("select count(*) from effect") == 1
             # The handler heard of no success, and the truth told that there was one.
-            assert harness.metric("worker_finalize_rejected_total", reason="already_finished") == 1
+            assert harness.metric("fencepost_jobs_outcomes_refused_total", reason="already_finished") == 1
 
 
 async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(

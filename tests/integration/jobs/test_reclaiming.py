@@ -11,8 +11,8 @@ from fencepost.jobs.job import Job
 from fencepost.testing import Clock, Signals
 from tests.integration.jobs.harness import JobHarness, quick
 
-STREAM = "deepoj:jobs"
-GROUP = "deepoj:workers"
+STREAM = "fencepost:{jobs}"
+GROUP = "fencepost:workers"
 
 
 @pytest.fixture
@@ -55,15 +55,15 @@ def claim(harness: JobHarness, job_id: int, owner: str = "other") -> int:
 
 def decisions(harness: JobHarness) -> dict[tuple[str, str], float]:
     return {
-        (labels["status"], labels["reason"]): harness.metric("worker_reclaim_total", **labels)
+        (labels["status"], labels["reason"]): harness.metric("fencepost_jobs_reclaims_total", **labels)
         for name, labels in harness.samples()
-        if name == "worker_reclaim_total" and harness.metric(name, **labels)
+        if name == "fencepost_jobs_reclaims_total" and harness.metric(name, **labels)
     }
 
 
 def recorded(harness: JobHarness, job_id: int, entry_id: str) -> None:
     """The truth knows that the job was driven by this entry, so that nobody drives it anew."""
-    harness.redis.set("{deepoj:jobs}:incarnation", "life")
+    harness.redis.set("fencepost:{jobs}:incarnation", "life")
     with harness.database.connect() as connection:
         connection.execute("select fencepost.job_dispatched(%s, %s, 'life')", ([job_id], [entry_id]))
 

@@ -75,17 +75,19 @@ async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_stream
             await submit(harness, 20)
             async with harness.working():
                 await harness.until_all_ended()
-                assert harness.metric("worker_drive_up") == 0
+                assert harness.metric("fencepost_jobs_redis_up") == 0
                 assert driven_by(database) == {"postgresql": 1}
                 own_valkey.start()
                 await signals.wait("drive.up", within=60)
-                assert harness.metric("worker_drive_up") == 1
+                assert harness.metric("fencepost_jobs_redis_up") == 1
                 await harness.until("it is seen", lambda: driven_by(database) == {"redis": 1})
                 await submit(harness, 20)
                 await harness.until_all_ended()
-                await harness.until("entries were settled", lambda: harness.metric("worker_active_jobs") == 0)
+                await harness.until(
+                    "entries were settled", lambda: harness.metric("fencepost_jobs_held") == 0
+                )
             assert once(harness, 40)
-            assert harness.metric("api_outbox_dispatch_total", status="ok", reason="") == 20
+            assert harness.metric("fencepost_jobs_dispatches_total", status="ok", reason="") == 20
     events = [log["event"] for log in logs]
     assert events.index("postgresql_drives_alone") < events.index("redis_drives")
 
@@ -126,7 +128,7 @@ async def test_without_redis_a_worker_is_called_when_something_is_submitted(data
 
 
 def measured(harness: JobHarness) -> bool:
-    return any(name.startswith("job_stream_") for name, _ in harness.samples())
+    return any(name.startswith("fencepost_jobs_stream_") for name, _ in harness.samples())
 
 
 async def test_redis_goes_down_in_the_middle_and_comes_back_empty(
@@ -173,7 +175,7 @@ async def test_what_runs_here_is_not_asked_for_again_after_an_outage(harness: Jo
             await harness.until_state(second.job_id, "finished")
             goes_on.set()
             await harness.until_all_ended()
-    assert harness.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 0
+    assert harness.metric("fencepost_jobs_claims_total", status="refused") == 0
 
 
 async def test_a_flush_in_the_middle_loses_nothing(harness: JobHarness) -> None:
@@ -191,9 +193,9 @@ async def test_a_flush_in_the_middle_loses_nothing(harness: JobHarness) -> None:
     async with harness.working(quick(concurrency=5, batch=50)):
         await harness.until_all_ended(within=60)
     assert sorted(ran) == list(range(200))
-    assert harness.metric("job_swept_total", reason="wiped") > 0
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="wiped") > 0
     # A wipe is no outage: Redis answered all the time.
-    assert harness.metric("worker_drive_up") == 1
+    assert harness.metric("fencepost_jobs_redis_up") == 1
 
 
 async def test_what_redis_forgot_in_a_crash_is_driven_again(harness: JobHarness) -> None:
@@ -204,15 +206,15 @@ async def test_what_redis_forgot_in_a_crash_is_driven_again(harness: JobHarness)
 
     async with harness.fp.transaction() as tx:
         submitted = await nothing.submit(tx)
-    harness.redis.set("{deepoj:jobs}:incarnation", "same life")
-    harness.redis.xadd("deepoj:jobs", {"old": "entry"}, id="5-0")
+    harness.redis.set("fencepost:{jobs}:incarnation", "same life")
+    harness.redis.xadd("fencepost:{jobs}", {"old": "entry"}, id="5-0")
     with harness.database.connect() as dispatcher:
         dispatcher.execute(
             "select fencepost.job_dispatched(%s, %s, 'same life')", ([submitted.job_id], ["9999999999999-0"])
         )
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
-    assert harness.metric("job_swept_total", reason="rewound") == 1
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="rewound") == 1
 
 
 async def test_a_trimmed_entry_is_driven_again(harness: JobHarness) -> None:
@@ -228,10 +230,10 @@ async def test_a_trimmed_entry_is_driven_again(harness: JobHarness) -> None:
             await harness.until(
                 "they are driven", lambda: all(harness.job(j).state == "dispatched" for j in jobs)
             )
-    harness.redis.xtrim("deepoj:jobs", maxlen=1, approximate=False)
+    harness.redis.xtrim("fencepost:{jobs}", maxlen=1, approximate=False)
     async with harness.working():
         await harness.until_all_ended()
-    assert harness.metric("job_swept_total", reason="trimmed") == 2
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="trimmed") == 2
 
 
 async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(harness: JobHarness) -> None:
@@ -244,13 +246,13 @@ async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(harness: JobH
         await harness.until_state(submitted.job_id, "dispatched")
     # A consumer reads it, and somebody else acknowledges it: XACK does not check who owns an entry.
     with suppress(ResponseError):  # The worker may have made it.
-        harness.redis.xgroup_create("deepoj:jobs", "deepoj:workers", id="0")
-    harness.redis.xreadgroup("deepoj:workers", "died", {"deepoj:jobs": ">"})
-    [(entry_id, _)] = harness.redis.xrange("deepoj:jobs")
-    assert harness.redis.xack("deepoj:jobs", "deepoj:workers", entry_id) == 1
+        harness.redis.xgroup_create("fencepost:{jobs}", "fencepost:workers", id="0")
+    harness.redis.xreadgroup("fencepost:workers", "died", {"fencepost:{jobs}": ">"})
+    [(entry_id, _)] = harness.redis.xrange("fencepost:{jobs}")
+    assert harness.redis.xack("fencepost:{jobs}", "fencepost:workers", entry_id) == 1
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
-    assert harness.metric("job_swept_total", reason="orphaned") == 1
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="orphaned") == 1
 
 
 async def test_an_entry_that_waits_its_turn_is_left_alone(harness: JobHarness) -> None:
@@ -264,8 +266,8 @@ async def test_an_entry_that_waits_its_turn_is_left_alone(harness: JobHarness) -
         with Signals() as signals:
             await signals.wait("jobs.swept", count=20, within=60)
         assert harness.job(submitted.job_id).state == "dispatched"
-        assert harness.redis.xlen("deepoj:jobs") == 1
-        assert not [name for name, _ in harness.samples() if name == "job_swept_total"]
+        assert harness.redis.xlen("fencepost:{jobs}") == 1
+        assert not [name for name, _ in harness.samples() if name == "fencepost_jobs_redispatches_total"]
 
 
 async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(harness: JobHarness) -> None:
@@ -274,7 +276,7 @@ async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(h
     @harness.fp.job("default")
     async def look(job: Job) -> None:
         nonlocal most
-        most = max(most, harness.redis.xlen("deepoj:jobs"))
+        most = max(most, harness.redis.xlen("fencepost:{jobs}"))
 
     async with harness.fp.transaction() as tx:
         for _ in range(400):
@@ -282,7 +284,7 @@ async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(h
     async with harness.working(quick(stream_maxlen=100, batch=10, concurrency=5)):
         await harness.until_all_ended(within=60)
     assert 0 < most <= 50
-    assert harness.metric("job_swept_total", reason="trimmed") == 0
+    assert harness.metric("fencepost_jobs_redispatches_total", reason="trimmed") == 0
 
 
 async def test_entries_whose_reply_was_lost_are_found_at_once(
@@ -329,7 +331,7 @@ async def test_a_redis_that_is_full_stops_nobody(harness: JobHarness) -> None:
                 await count.submit(tx)
         async with harness.working():
             await harness.until("all have run", lambda: len(ran) == 20)
-            assert harness.metric("worker_drive_up") == 0
+            assert harness.metric("fencepost_jobs_redis_up") == 0
     finally:
         harness.redis.config_set("maxmemory", "0")
 

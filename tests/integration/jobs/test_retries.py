@@ -53,7 +53,7 @@ async def test_an_old_entry_does_not_cut_the_delay_short(harness: JobHarness) ->
     async with harness.working():
         await harness.until("it failed", lambda: harness.job(submitted.job_id).error is not None)
         harness.redis.xadd(
-            "deepoj:jobs",
+            "fencepost:{jobs}",
             {"job_id": submitted.job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1},
         )
         await harness.until_empty()
@@ -152,7 +152,7 @@ async def test_a_poison_entry_is_recorded_and_then_acknowledged(harness: JobHarn
         ({**whole, "job_id": "9" * 30}, "invalid_field"),
         ({**whole, "job_id": b"\xff\x00"}, "invalid_field"),
     ]
-    ids = [harness.redis.xadd("deepoj:jobs", fields) for fields, _ in poison]
+    ids = [harness.redis.xadd("fencepost:{jobs}", fields) for fields, _ in poison]
     async with harness.working():
         await harness.until_empty()
     events = harness.rows(
@@ -160,22 +160,24 @@ async def test_a_poison_entry_is_recorded_and_then_acknowledged(harness: JobHarn
         " where noun = 'stream' order by event_id"
     )
     assert events == [
-        (f"deepoj:jobs#{entry_id}", "poison", reason)
+        (f"fencepost:{{jobs}}#{entry_id}", "poison", reason)
         for entry_id, (_, reason) in zip(ids, poison, strict=True)
     ]
-    assert harness.metric("worker_claim_total", status="poison", reason="missing_field") == 2
-    assert harness.metric("worker_claim_total", status="poison", reason="invalid_field") == 4
+    assert harness.metric("fencepost_jobs_claims_total", status="poison", reason="missing_field") == 2
+    assert harness.metric("fencepost_jobs_claims_total", status="poison", reason="invalid_field") == 4
 
 
 async def test_an_entry_of_a_job_that_is_not_there_is_acknowledged(harness: JobHarness) -> None:
     @harness.fp.job("default")
     async def nothing(job: Job) -> None: ...
 
-    harness.redis.xadd("deepoj:jobs", {"job_id": 999, "enqueue_ts": 1, "payload_ref": "x", "priority": 1})
+    harness.redis.xadd(
+        "fencepost:{jobs}", {"job_id": 999, "enqueue_ts": 1, "payload_ref": "x", "priority": 1}
+    )
     async with harness.working():
         await harness.until_empty()
     assert harness.refusals() == [("not_found", "None")]
-    assert harness.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 1
+    assert harness.metric("fencepost_jobs_claims_total", status="refused", reason="not_found") == 1
 
 
 async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarness) -> None:
@@ -190,7 +192,10 @@ async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarnes
     async with harness.working():
         seen = await harness.until_state(row[0], "dead")
     assert (seen.error or "").startswith("payload_missing_or_invalid")
-    assert harness.metric("worker_claim_total", status="poison", reason="payload_missing_or_invalid") == 1
+    assert (
+        harness.metric("fencepost_jobs_claims_total", status="poison", reason="payload_missing_or_invalid")
+        == 1
+    )
 
 
 async def test_a_result_that_is_too_large_harms_nobody_else(harness: JobHarness) -> None:

@@ -82,10 +82,10 @@ async def test_the_handlers_own_writes_commit_with_the_finish(harness: JobHarnes
         submitted = await write.submit(tx)
     async with harness.working():
         seen = await harness.until_state(submitted.job_id, "finished")
-        await harness.until("its entry is settled", lambda: harness.metric("worker_active_jobs") == 0)
+        await harness.until("its entry is settled", lambda: harness.metric("fencepost_jobs_held") == 0)
     assert (seen.final_status, seen.result) == ("accepted", {"wrote": True})
     assert harness.rows("select job_id, attempt from effect") == [(submitted.job_id, 1)]
-    assert harness.redis.xlen("deepoj:jobs") == 0
+    assert harness.redis.xlen("fencepost:{jobs}") == 0
 
 
 async def test_a_block_that_fails_takes_its_writes_and_the_finish_with_it(harness: JobHarness) -> None:
@@ -177,7 +177,7 @@ async def test_a_duplicate_in_the_stream_runs_once(harness: JobHarness) -> None:
     fields = {"job_id": submitted.job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1}
     for priority in range(4):
         for _ in range(5):
-            harness.redis.xadd(stream_of("deepoj:jobs", "default", priority), fields)
+            harness.redis.xadd(stream_of("fencepost:{jobs}", "default", priority), fields)
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
         await harness.until_empty()

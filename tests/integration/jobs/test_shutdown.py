@@ -110,7 +110,7 @@ async def test_entries_that_were_read_and_not_claimed_are_given_back(harness: Jo
     worker = harness.fp.jobs.worker(quick(reclaim_grace_seconds=3600))
 
     def stop_and_break() -> None:
-        if not harness.redis.xpending_range("deepoj:jobs", "deepoj:workers", "-", "+", 1):
+        if not harness.redis.xpending_range("fencepost:{jobs}", "fencepost:workers", "-", "+", 1):
             return  # A read that waited in vain: nothing was driven yet.
         worker.stop()
         raise OSError("the read is cut off after its delivery")
@@ -133,7 +133,7 @@ async def test_a_worker_that_leaves_is_forgotten_by_redis(harness: JobHarness) -
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
         await harness.until_empty()
-    assert harness.redis.xinfo_consumers("deepoj:jobs", "deepoj:workers") == []
+    assert harness.redis.xinfo_consumers("fencepost:{jobs}", "fencepost:workers") == []
 
 
 async def test_a_stop_interrupts_a_wait_for_entries(harness: JobHarness) -> None:

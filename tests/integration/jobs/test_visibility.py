@@ -1,4 +1,4 @@
-"""What operators see: metrics under the names they know, without ids, and logs with them."""
+"""What operators see: metrics without ids, and logs with them."""
 
 import structlog
 
@@ -10,27 +10,26 @@ from tests.takeover import TAKEN_OVER
 
 # Name, and the labels that it has besides those that Prometheus adds.
 PROMISED = {
-    "worker_claim_total": {"status", "reason"},
-    "worker_lease_heartbeat_total": {"status", "reason"},
-    "worker_stale_attempt_total": set[str](),
-    "worker_finalize_total": {"status"},
-    "worker_finalize_rejected_total": {"reason"},
-    "worker_finalize_errors_total": set[str](),
-    "worker_finalize_latency_ms_bucket": {"le"},
-    "worker_reclaim_total": {"status", "reason"},
-    "worker_reclaim_latency_ms_bucket": {"le"},
-    "worker_reclaim_inflight": set[str](),
-    "api_outbox_dispatch_total": {"status", "reason"},
-    "api_outbox_dispatch_latency_seconds_bucket": {"le"},
-    "api_outbox_pending": {"queue"},
-    "job_stream_length": {"stream"},
-    "job_stream_pending": {"stream"},
-    "job_stream_retention_window_seconds": {"stream"},
-    "worker_acknowledge_errors_total": {"reason"},
-    "job_swept_total": {"reason"},
-    "worker_active_jobs": set[str](),
-    "worker_drive_up": set[str](),
-    "loop_errors_total": {"loop"},
+    "fencepost_jobs_claims_total": {"queue", "kind", "status", "reason"},
+    "fencepost_jobs_renewals_total": {"queue", "kind", "status", "reason"},
+    "fencepost_jobs_outcomes_total": {"queue", "kind", "status"},
+    "fencepost_jobs_outcomes_refused_total": {"queue", "kind", "reason"},
+    "fencepost_jobs_outcome_errors_total": set[str](),
+    "fencepost_jobs_run_seconds_bucket": {"queue", "kind", "le"},
+    "fencepost_jobs_reclaims_total": {"status", "reason"},
+    "fencepost_jobs_reclaim_seconds_bucket": {"le"},
+    "fencepost_jobs_reclaims_in_progress": set[str](),
+    "fencepost_jobs_dispatches_total": {"queue", "status", "reason"},
+    "fencepost_jobs_dispatch_seconds_bucket": {"queue", "le"},
+    "fencepost_jobs_pending": {"queue"},
+    "fencepost_jobs_stream_length": {"stream"},
+    "fencepost_jobs_stream_pending": {"stream"},
+    "fencepost_jobs_stream_retention_seconds": {"stream"},
+    "fencepost_jobs_acknowledge_errors_total": {"reason"},
+    "fencepost_jobs_redispatches_total": {"queue", "reason"},
+    "fencepost_jobs_held": set[str](),
+    "fencepost_jobs_redis_up": set[str](),
+    "fencepost_jobs_loop_errors_total": {"loop"},
 }
 
 
@@ -50,7 +49,7 @@ async def test_every_promised_metric_is_there_and_none_carries_an_id(harness: Jo
         await harness.until_all_ended(within=240)
         await harness.until(
             "the window is estimated",
-            lambda: "job_stream_retention_window_seconds" in {name for name, _ in harness.samples()},
+            lambda: "fencepost_jobs_stream_retention_seconds" in {name for name, _ in harness.samples()},
         )
     families = {family.name: family for family in harness.fp.metrics.registry.collect()}
     for name, labels in PROMISED.items():
@@ -59,6 +58,8 @@ async def test_every_promised_metric_is_there_and_none_carries_an_id(harness: Jo
         for sample in families[family].samples:
             if sample.name == name:
                 assert set(sample.labels) == labels
+    assert harness.metric("fencepost_jobs_outcomes_total", queue="default", kind="good", status="ok") == 700
+    assert harness.metric("fencepost_jobs_run_seconds_count", queue="default", kind="bad") >= 700
     values = {value for _, labels in harness.samples() for value in labels.values() if "le" not in labels}
     assert values.isdisjoint({str(job_id) for job_id in jobs if job_id > 100})
     assert len(values) < 100, "a label has few values"
@@ -75,15 +76,15 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(harness: JobHar
     harness.execute("update fencepost.job set kind = 'elsewhere'")
     async with harness.working(quick(stream_maxlen=100, batch=10, concurrency=1)):
         await harness.until(
-            "some wait in the truth", lambda: harness.metric("api_outbox_pending", queue="default") > 100
+            "some wait in the truth", lambda: harness.metric("fencepost_jobs_pending", queue="default") > 100
         )
-        stream = stream_of("deepoj:jobs", "default", 1)
+        stream = stream_of("fencepost:{jobs}", "default", 1)
         await harness.until(
-            "some in the stream", lambda: harness.metric("job_stream_length", stream=stream) > 10
+            "some in the stream", lambda: harness.metric("fencepost_jobs_stream_length", stream=stream) > 10
         )
-    assert {labels["stream"] for name, labels in harness.samples() if name == "job_stream_length"} == {
-        stream_of("deepoj:jobs", "default", priority) for priority in range(len(PRIORITIES))
-    }
+    assert {
+        labels["stream"] for name, labels in harness.samples() if name == "fencepost_jobs_stream_length"
+    } == {stream_of("fencepost:{jobs}", "default", priority) for priority in range(len(PRIORITIES))}
 
 
 async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(harness: JobHarness) -> None:
@@ -95,7 +96,10 @@ async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(harness: J
         submitted = await slow.submit(tx)
     with structlog.testing.capture_logs() as logs:
         async with harness.working(quick(lease_seconds=120, heartbeat_seconds=60)):
-            await harness.until("it was refused", lambda: harness.metric("worker_stale_attempt_total") == 1)
+            await harness.until(
+                "it was refused",
+                lambda: harness.metric("fencepost_jobs_outcomes_refused_total", reason="stale_attempt") == 1,
+            )
     [rejected] = [log for log in logs if log["event"] == "finalize_rejected"]
     assert (rejected["job_id"], rejected["attempt"], rejected["reason"]) == (
         submitted.job_id,

@@ -15,6 +15,7 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost_judge.access import OWN_AUTH_PATHS
 from fencepost_judge.api import make_router
+from fencepost_judge.direct_path import DirectPathSettings
 from fencepost_judge.pages.routes import make_pages
 from fencepost_judge.role import ACCOUNTS, JudgeRole
 from fencepost_judge.service import Judging
@@ -95,11 +96,21 @@ class JudgeEnv:
 
 @asynccontextmanager
 async def open_office(
-    database: Database, folder: Path, *, app_token: str | None = HOUSE_TOKEN, **settings: Any
+    database: Database,
+    folder: Path,
+    *,
+    app_token: str | None = HOUSE_TOKEN,
+    redis_url: str | None = None,
+    direct: DirectPathSettings | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[JudgeEnv]:
     """With one problem, `echo`."""
-    fp = Fencepost(database.url)
-    judging = Judging(fp, JudgeSettings(workspace=folder / "workspace", store=folder / "store", **settings))
+    fp = Fencepost(database.url, redis_url=redis_url)
+    judging = Judging(
+        fp,
+        JudgeSettings(workspace=folder / "workspace", store=folder / "store", **settings),
+        direct_settings=direct,
+    )
     router = APIRouter()
     router.include_router(make_router(judging, app_token=app_token))
     router.include_router(make_pages(judging, app_token=app_token, passwords=Passwords(CHEAP)))

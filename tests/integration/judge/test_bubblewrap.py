@@ -132,7 +132,7 @@ async def test_hostile_programs_stay_inside_and_get_their_verdicts(
     assert set(escaped) <= WEAKER
     assert {name: got for name, got in wrong.items() if name not in WEAKER} == {}
     assert (stage.processes(), left) == ([], ["app"])
-    assert stage.counted("judge_sandbox_retries_total") == 0
+    assert stage.counted("fencepost_judge_sandbox_retries_total") == 0
 
 
 async def test_a_run_that_is_cancelled_is_ended(stage: JudgingEnv, bwrap: Path) -> None:

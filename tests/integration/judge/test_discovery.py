@@ -141,7 +141,7 @@ async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(o
 
 
 async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_end(office: Office) -> None:
-    listed = Metrics().gauge("judge_worker_listed", "x")
+    listed = Metrics().gauge("fencepost_judge_worker_listed", "x")
     seats: list[Registration] = []
 
     class Watched:

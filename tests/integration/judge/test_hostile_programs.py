@@ -98,8 +98,8 @@ async def _visit(folder: Path, chosen: list[str], *, agents: bool) -> Visit:
         left,
         mounts() - before,
         [str(path) for path in (stage.workspace / "app").iterdir() if path.name != "zoo"],
-        stage.counted("judge_agent_failures_total", {"reason": "lost"}),
-        stage.counted("judge_sandbox_retries_total"),
+        stage.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}),
+        stage.counted("fencepost_judge_sandbox_retries_total"),
     )
 
 

@@ -71,7 +71,7 @@ async def test_a_resident_and_a_single_box_say_the_same(stage: JudgingEnv, agent
         said = {name: (await stage.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
 
     assert said == names
-    assert stage.counted("judge_sandbox_retries_total") == 0
+    assert stage.counted("fencepost_judge_sandbox_retries_total") == 0
 
 
 async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_run_is_whole(
@@ -89,7 +89,7 @@ async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_r
 
     assert ran.outcome.verdict is Verdict.TLE
     assert again.outcome.verdict is Verdict.OK
-    assert stage.counted("judge_agent_failures_total", {"reason": "lost"}) == 1
+    assert stage.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}) == 1
     # The killed agent's box falls by the death of its parents, one after the other.
     await until("nothing runs in a box", lambda: not stage.processes())
 
@@ -105,7 +105,7 @@ async def test_a_file_that_an_upgrade_replaced_costs_a_retry_and_no_verdict(
         after = [(await stage.run(boxes, ["/app/zoo", "who_am_i"])).outcome.verdict for _ in range(2)]
 
     assert after == [Verdict.OK, Verdict.OK]
-    assert stage.counted("judge_sandbox_retries_total") == 1
+    assert stage.counted("fencepost_judge_sandbox_retries_total") == 1
 
 
 async def test_the_death_of_the_supervisor_ends_the_program(stage: JudgingEnv) -> None:
@@ -172,7 +172,7 @@ async def test_what_is_written_is_the_claims_own_attempt(stage: JudgingEnv) -> N
         ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id='job "7"\n', attempt_id=8)
 
     assert (ran.outcome.job_id, ran.outcome.attempt_id) == ('job "7"\n', 8)
-    assert stage.counted("judge_foreign_attempt_total") == 0
+    assert stage.counted("fencepost_judge_foreign_attempts_total") == 0
 
 
 async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: JudgingEnv) -> None:
@@ -184,7 +184,7 @@ async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: Ju
         ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id="mine", attempt_id=3)
 
     assert (ran.outcome.job_id, ran.outcome.attempt_id) == ("mine", 3)
-    assert stage.counted("judge_foreign_attempt_total") == 1
+    assert stage.counted("fencepost_judge_foreign_attempts_total") == 1
 
 
 async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: JudgingEnv) -> None:
@@ -196,8 +196,8 @@ async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: JudgingE
     assert ran.outcome.verdict is Verdict.SE
     assert ran.outcome.sandbox_error == "protocol: too_long"
     # A sandbox error is tried again, within bounds.
-    assert stage.counted("judge_protocol_errors_total", {"reason": "too_long"}) == 3
-    assert stage.counted("judge_sandbox_retries_total") == 2
+    assert stage.counted("fencepost_judge_protocol_errors_total", {"reason": "too_long"}) == 3
+    assert stage.counted("fencepost_judge_sandbox_retries_total") == 2
 
 
 async def test_an_agent_that_cannot_start_is_a_single_box_and_said(stage: JudgingEnv) -> None:
@@ -209,7 +209,7 @@ async def test_an_agent_that_cannot_start_is_a_single_box_and_said(stage: Judgin
         await signals.wait("judge.agent_failed", within=60)
 
     assert ran.outcome.verdict is Verdict.OK
-    assert stage.counted("judge_agent_failures_total", {"reason": "lost"}) == 1
+    assert stage.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}) == 1
 
 
 async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process(
@@ -377,7 +377,7 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stag
             ran = await asyncio.gather(*(stage.run(boxes, ["/app/zoo", name]) for name in names))
             assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
     await until("nobody is in a box", lambda: not stage.processes(ours=True))
-    assert stage.counted("judge_sandbox_retries_total") == 0
+    assert stage.counted("fencepost_judge_sandbox_retries_total") == 0
 
 
 def _order(name: str, limits: Limits) -> RunSpec:

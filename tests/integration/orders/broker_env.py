@@ -19,9 +19,9 @@ from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import DEADLINE_HEADER, HostileBroker
 
 DEADLINE_SECONDS = 60
-QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_sleep_ms=20, stuck_threshold_min=0.05)
+QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_seconds=0.02, stuck_seconds=3)
 # Where a sender goes silent on purpose, and nothing is said about how often it was taken.
-STUCK_SOON = QUICK.model_copy(update={"stuck_threshold_min": 0.015})
+STUCK_SOON = QUICK.model_copy(update={"stuck_seconds": 0.9})
 MARGIN_SECONDS = 0.3
 # Where nothing is said about how long a broker is asked before an order is parked.
 SOON_PARKED = OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5, ask_seconds=0)

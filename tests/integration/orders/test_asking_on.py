@@ -155,7 +155,7 @@ async def test_an_order_that_is_accepted_after_it_was_parked_is_found(
             await floor.until_status(order_id, "sent")
             page = floor.fp.metrics.page().body.decode()
         assert broker.client_ids() == {"later"}
-    assert 'outbox_send_total{outcome="parked"} 1.0' in page, "a question is no parking"
+    assert 'fencepost_orders_sends_total{outcome="parked"} 1.0' in page, "a question is no parking"
 
 
 # Retry-After.
@@ -392,7 +392,7 @@ async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Da
             refused = dialect.refused_orders
             await floor.orders.chores()
             page = floor.fp.metrics.page().body.decode()
-            assert 'outbox_unauthorized{channel="acme"} 1.0' in page
+            assert 'fencepost_orders_unauthorized{channel="acme"} 1.0' in page
             # The dialect refused what the book had taken.
             broker.book.forget_all()
             dialect.expired = False

@@ -108,17 +108,17 @@ async def test_every_outcome_is_counted_and_every_state_is_shown(
             await orders.chores()
             shown = lines(fp)
 
-    assert {f'outbox_send_total{{outcome="{name}"}} 1.0' for name in OUTCOMES} <= shown
+    assert {f'fencepost_orders_sends_total{{outcome="{name}"}} 1.0' for name in OUTCOMES} <= shown
     waiting = {"queued": 1, "failed": 1, "unknown": 1, "parked": 1, "sending": 1}
     assert {
-        f'outbox_orders{{channel="acme",state="{state}"}} {count}.0' for state, count in waiting.items()
+        f'fencepost_orders{{channel="acme",state="{state}"}} {count}.0' for state, count in waiting.items()
     } <= shown
     assert {
-        "outbox_inflight 1.0",
-        'outbox_halted{channel="acme"} 1.0',
-        'outbox_breaker_open{channel="acme"} 0.0',
-        'outbox_throttle_rate{channel="acme"} 250.0',
-        'outbox_settle_refused_total{reason="already_finished"} 1.0',
+        "fencepost_orders_in_flight 1.0",
+        'fencepost_orders_halted{channel="acme"} 1.0',
+        'fencepost_orders_breaker_open{channel="acme"} 0.0',
+        'fencepost_orders_throttle_rate{channel="acme"} 250.0',
+        'fencepost_orders_settlements_refused_total{reason="already_finished"} 1.0',
     } <= shown
     audited = [market.steps(taken[name].id)[-1][1:] for name in OUTCOMES]
     assert audited == [(outcome, code) for outcome, code in OUTCOMES.values()]
@@ -140,7 +140,10 @@ async def test_whoever_takes_or_keeps_house_every_end_is_counted(
         assert await box.expire(10) == 1
         await orders.chores()
         shown = lines(fp)
-    assert {'outbox_send_total{outcome="dead"} 1.0', 'outbox_send_total{outcome="unknown"} 1.0'} <= shown
+    assert {
+        'fencepost_orders_sends_total{outcome="dead"} 1.0',
+        'fencepost_orders_sends_total{outcome="unknown"} 1.0',
+    } <= shown
 
 
 async def test_what_expired_while_nobody_was_there_is_counted_as_dead(
@@ -153,5 +156,5 @@ async def test_what_expired_while_nobody_was_there_is_counted_as_dead(
     async with Fencepost(database.url) as fp:
         broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), operator_calls.BrokerLimits())
         async with Orders(fp, {BROKER: broker}, OrdersSettings(sending=False)).running():
-            assert 'outbox_send_total{outcome="dead"} 3.0' in lines(fp)
+            assert 'fencepost_orders_sends_total{outcome="dead"} 3.0' in lines(fp)
     assert {row["status"] for row in market.run(order_calls.listing(status="dead", limit=9))} == {"dead"}

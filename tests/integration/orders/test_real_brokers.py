@@ -94,12 +94,12 @@ async def test_an_order_that_the_broker_knows_already_is_counted_as_such(
             broker.book.place("key-1", known, time.monotonic())
             order_id = await floor.place("key-1", account="101-1")
             await floor.until_status(order_id, "sent")
-            page = await floor.until_shown('outbox_send_total{outcome="conflict_processed"} 1.0')
+            page = await floor.until_shown('fencepost_orders_sends_total{outcome="conflict_processed"} 1.0')
             steps = await floor.steps(order_id)
         assert broker.doubled() == []
     conflict = Code.CONFLICT_PROCESSED
     assert steps[-2:] == [("sending", "unknown", conflict), ("unknown", "sent", conflict)]
-    assert 'outbox_send_total{outcome="success"}' not in page
+    assert 'fencepost_orders_sends_total{outcome="success"}' not in page
 
 
 async def test_oandas_list_is_walked_back_to_before_the_first_request_and_no_further() -> None:

@@ -126,16 +126,16 @@ async def test_metrics_tell_what_happened(database: Database) -> None:
             await floor.orders.place(order("counted"))
             with pytest.raises(Refusal):
                 await floor.orders.place(order("counted", qty="2"))
-            page = await floor.until_shown("outbox_retry_count_count 1.0")
+            page = await floor.until_shown("fencepost_orders_retries_count 1.0")
     for line in (
-        'outbox_send_total{outcome="success"} 1.0',
-        'outbox_dequeue_total{result="taken"} 1.0',
-        'outbox_accept_total{outcome="accepted"} 1.0',
-        'outbox_accept_total{outcome="replay"} 1.0',
-        'outbox_accept_total{outcome="mismatch"} 1.0',
-        "outbox_lag_seconds_count 1.0",
-        "outbox_retry_count_count 1.0",
-        "# TYPE outbox_inflight gauge",
+        'fencepost_orders_sends_total{outcome="success"} 1.0',
+        'fencepost_orders_takes_total{result="taken"} 1.0',
+        'fencepost_orders_accepts_total{outcome="accepted"} 1.0',
+        'fencepost_orders_accepts_total{outcome="replay"} 1.0',
+        'fencepost_orders_accepts_total{outcome="mismatch"} 1.0',
+        "fencepost_orders_lag_seconds_count 1.0",
+        "fencepost_orders_retries_count 1.0",
+        "# TYPE fencepost_orders_in_flight gauge",
     ):
         assert line in page, line
 

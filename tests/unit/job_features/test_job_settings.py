@@ -1,4 +1,4 @@
-"""The environment names that operators know, and their defaults."""
+"""The names of the settings of jobs, and their defaults."""
 
 from pathlib import Path
 
@@ -8,18 +8,17 @@ from fencepost.errors import SettingsError
 from fencepost.jobs.settings import JobSettings
 
 DEFAULTS = {
-    "OUTBOX_ENABLED": True,
-    "JOB_STREAM_KEY": "deepoj:jobs",
-    "JOB_STREAM_GROUP": "deepoj:workers",
-    "JOB_STREAM_CONSUMER": None,
-    "WORKER_ID": None,
-    "JOB_STREAM_MAXLEN": 200_000,
-    "JOB_PAYLOAD_TTL_SEC": 86_400,
-    "JOB_LEASE_SEC": 60,
-    "JOB_HEARTBEAT_SEC": 20,
-    "JOB_RECLAIM_INTERVAL_SEC": 5,
-    "JOB_RECLAIM_COUNT": 16,
-    "JOB_RECLAIM_GRACE_SEC": 15,
+    "JOBS_STREAM_KEY": "fencepost:{jobs}",
+    "JOBS_MAIN_QUEUE": "default",
+    "JOBS_STREAM_GROUP": "fencepost:workers",
+    "JOBS_STREAM_CONSUMER": None,
+    "JOBS_WORKER_ID": None,
+    "JOBS_STREAM_MAXLEN": 200_000,
+    "JOBS_LEASE_SEC": 60,
+    "JOBS_HEARTBEAT_SEC": 20,
+    "JOBS_RECLAIM_INTERVAL_SEC": 5,
+    "JOBS_RECLAIM_COUNT": 16,
+    "JOBS_RECLAIM_GRACE_SEC": 15,
 }
 PAGE = Path(__file__).parents[3] / "docs/reference/jobs.md"
 
@@ -39,14 +38,14 @@ def test_a_name_is_read_and_has_its_default(name: str, no_file: Path) -> None:
 
 def test_the_environment_speaks_first_and_the_file_fills_in(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text("api:\n  stream:\n    stream_maxlen: 5000\nworker:\n  stream:\n    lease_sec: 90\n")
-    settings = JobSettings.load({"JOB_LEASE_SEC": "120", "OUTBOX_ENABLED": "false"}, path)
-    assert (settings.stream_maxlen, settings.lease_seconds, settings.outbox_enabled) == (5000, 120, False)
+    path.write_text("jobs:\n  stream_maxlen: 5000\n  lease_sec: 90\n")
+    settings = JobSettings.load({"JOBS_LEASE_SEC": "120"}, path)
+    assert (settings.stream_maxlen, settings.lease_seconds) == (5000, 120)
 
 
 def test_a_heartbeat_that_does_not_fit_is_refused(no_file: Path) -> None:
-    with pytest.raises(SettingsError, match=r"JOB_HEARTBEAT_SEC is 40.* at most half the lease"):
-        JobSettings.load({"JOB_HEARTBEAT_SEC": "40"}, no_file)
+    with pytest.raises(SettingsError, match=r"JOBS_HEARTBEAT_SEC is 40.* at most half the lease"):
+        JobSettings.load({"JOBS_HEARTBEAT_SEC": "40"}, no_file)
 
 
 def test_the_reference_has_every_variable_with_its_key_and_its_default() -> None:

@@ -89,7 +89,6 @@ class FakeRedis:
 
     fake: FakeStreams = field(default_factory=FakeStreams)
     failed_with: list[Exception] = field(default_factory=list[Exception])
-    has_payloads: bool = False
     reply_seconds: float = 5
 
     @property
@@ -114,4 +113,4 @@ class Counted:
         self.jobs = JobMetrics.on(self.metrics)
 
     def value(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(name, labels) or 0
+        return self.metrics.value(name, **labels)

@@ -13,7 +13,7 @@ from fencepost.errors import InvalidInput
 from fencepost.jobs.completer import Completer
 from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, leave
 from fencepost.jobs.job import Job
-from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, RECLAIM_DECISIONS
 from fencepost.kernel.call import Call
 from fencepost.kernel.job import Finish, Left, Unfinished
 from fencepost.pool import CallLost
@@ -105,12 +105,12 @@ async def test_nothing_is_acknowledged_before_the_database_has_answered() -> Non
     assert desk.redis.fake.settled == ["7-1"]
 
 
-@pytest.mark.parametrize("reason", sorted(LABELS))
+@pytest.mark.parametrize("reason", sorted(RECLAIM_DECISIONS))
 async def test_a_refused_finish_is_acknowledged_exactly_when_its_entry_has_done_its_work(reason: str) -> None:
     desk = Desk(refuse(reason))
     await desk.settle(finish(held()))
     assert bool(desk.redis.fake.settled) == (reason in ACKNOWLEDGED)
-    assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS[reason]) >= 1
+    assert desk.counted.value("fencepost_jobs_outcomes_refused_total", reason=reason) >= 1
 
 
 async def test_a_lost_lease_is_neither_written_nor_acknowledged() -> None:
@@ -173,9 +173,9 @@ async def test_a_database_that_does_not_answer_is_asked_again_and_a_repeat_is_no
     desk = Desk(lambda _call: answers.pop(0))
     await desk.settle(finish(held()))
     assert desk.redis.fake.settled == ["7-1"]
-    assert desk.counted.value("worker_finalize_total", status="ok") == 1
-    assert desk.counted.value("worker_finalize_errors_total") == 2
-    assert desk.counted.value("worker_finalize_rejected_total", reason="already_finished") == 0
+    assert desk.counted.value("fencepost_jobs_outcomes_total", status="ok") == 1
+    assert desk.counted.value("fencepost_jobs_outcome_errors_total") == 2
+    assert desk.counted.value("fencepost_jobs_outcomes_refused_total", reason="already_finished") == 0
 
 
 async def test_whatever_happens_the_completer_goes_on_and_the_place_is_free() -> None:
@@ -183,15 +183,15 @@ async def test_whatever_happens_the_completer_goes_on_and_the_place_is_free() ->
     desk = Desk(lambda _call: answers.pop(0), batch=1)
     await desk.settle(finish(held(7)), finish(held(8)))
     assert desk.redis.fake.settled == ["8-1"]
-    assert desk.counted.value("loop_errors_total", loop="settle") == 1
+    assert desk.counted.value("fencepost_jobs_loop_errors_total", loop="settle") == 1
 
 
 async def test_who_is_refused_among_many_is_told_apart_from_those_who_are_done() -> None:
     desk = Desk(lambda _call: [Unfinished(8, "lease_expired")])
     await desk.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
     assert desk.redis.fake.settled == ["7-1", "9-1"]
-    assert desk.counted.value("worker_finalize_total", status="ok") == 2
-    assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS["lease_expired"]) == 1
+    assert desk.counted.value("fencepost_jobs_outcomes_total", status="ok") == 2
+    assert desk.counted.value("fencepost_jobs_outcomes_refused_total", reason="lease_expired") == 1
 
 
 async def test_two_attempts_at_one_job_are_not_settled_together() -> None:
@@ -205,7 +205,7 @@ async def test_an_acknowledgement_that_fails_is_tried_once_more() -> None:
     desk.redis.fake.failures = [RedisConnectionError("gone")]
     await desk.settle(finish(held()))
     assert desk.redis.fake.settled == ["7-1"]
-    assert desk.counted.value("worker_acknowledge_errors_total", reason="xack_error") == 1
+    assert desk.counted.value("fencepost_jobs_acknowledge_errors_total", reason="xack_error") == 1
     assert desk.redis.failed_with == []
 
 
@@ -222,4 +222,4 @@ async def test_how_a_job_left_is_counted() -> None:
     desk = Desk(lambda call: [Left(job_id, states[job_id], None) for job_id in call.arguments[0]])
     await desk.settle(*((held(n), leave(held(n).running, "retry", "no")) for n in states))
     for status in ("retry", "dead", "cancelled"):
-        assert desk.counted.value("worker_finalize_total", status=status) == 1
+        assert desk.counted.value("fencepost_jobs_outcomes_total", status=status) == 1

@@ -1,9 +1,13 @@
-"""Our reasons under the names that operators of online judges know."""
+"""What follows from each reason for which a job's write is refused."""
 
 import pytest
 
 from fencepost.errors import REFUSALS
-from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, POISON, RECLAIM_DECISIONS
+from fencepost.jobs.handler import Handlers
+from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, POISON, RECLAIM_DECISIONS
+from fencepost.metrics import Metrics
+from tests.unit.jobs.fakes import handler_of, held
 
 # What _job_explain can answer: every reason that an attempt at a job may be refused for.
 JOB_REASONS = {
@@ -18,33 +22,30 @@ JOB_REASONS = {
 }
 
 TABLE = [
-    # our reason          a finish is counted as            an idle entry is               acknowledged
-    ("stale_attempt", "stale_attempt", "done_or_stale", True),
-    ("already_finished", "already_finished", "done_or_stale", True),
-    ("not_running", "not_in_expected_state", "done_or_stale", True),
-    ("cancelled", "not_in_expected_state", "done_or_stale", True),
-    ("not_found", "not_found", "not_found", True),
-    ("lease_expired", "lease_lost_or_owner_mismatch", "lease_still_valid", False),
-    ("not_owner", "lease_lost_or_owner_mismatch", "lease_still_valid", False),
-    ("in_flight", "lease_lost_or_owner_mismatch", "lease_still_valid", False),
+    # reason, what an idle entry is, whether it is acknowledged
+    ("stale_attempt", "done_or_stale", True),
+    ("already_finished", "done_or_stale", True),
+    ("not_running", "done_or_stale", True),
+    ("cancelled", "done_or_stale", True),
+    ("not_found", "not_found", True),
+    ("lease_expired", "lease_still_valid", False),
+    ("not_owner", "lease_still_valid", False),
+    ("in_flight", "lease_still_valid", False),
 ]
 
 
-@pytest.mark.parametrize(("reason", "label", "decision", "acknowledged"), TABLE)
-def test_each_reason_has_its_label_and_its_consequence(
-    reason: str, label: str, decision: str, acknowledged: bool
-) -> None:
-    assert LABELS[reason] == label
+@pytest.mark.parametrize(("reason", "decision", "acknowledged"), TABLE)
+def test_each_reason_has_its_consequence(reason: str, decision: str, acknowledged: bool) -> None:
     assert RECLAIM_DECISIONS[reason] == decision
     assert (reason in ACKNOWLEDGED) == acknowledged
 
 
-def test_what_cannot_be_worked_on_has_labels_that_operators_know() -> None:
+def test_the_reasons_of_what_cannot_be_worked_on() -> None:
     assert {"missing_field", "invalid_field", "payload_missing_or_invalid"} == POISON
 
 
 def test_the_table_is_whole() -> None:
-    assert {row[0] for row in TABLE} == JOB_REASONS == set(LABELS) == set(RECLAIM_DECISIONS)
+    assert {row[0] for row in TABLE} == JOB_REASONS == set(RECLAIM_DECISIONS)
     assert set(REFUSALS) >= JOB_REASONS
     assert ACKNOWLEDGED <= JOB_REASONS
 
@@ -52,3 +53,24 @@ def test_the_table_is_whole() -> None:
 def test_an_entry_is_acknowledged_exactly_when_it_is_not_left_to_a_holder() -> None:
     left = {reason for reason, decision in RECLAIM_DECISIONS.items() if decision == "lease_still_valid"}
     assert left == JOB_REASONS - ACKNOWLEDGED
+
+
+async def nothing(_job: object) -> None: ...
+
+
+def test_only_the_queues_and_kinds_of_declared_handlers_become_labels() -> None:
+    """A kind is free text in the database: as a label it would have as many values as somebody submits."""
+    metrics = Metrics()
+    handlers = Handlers()
+    handlers.add(handler_of(nothing))
+    jobs = JobMetrics.on(metrics).of(handlers)
+    known, foreign = held(), held()
+    foreign.running = foreign.running._replace(queue="elsewhere", kind="made up")
+    jobs.finished("ok", [known, foreign])
+    jobs.rejected(known.running._replace(kind="made up"), "stale_attempt")
+    count = metrics.value
+    assert count("fencepost_jobs_outcomes_total", queue="default", kind="work", status="ok") == 1
+    assert count("fencepost_jobs_outcomes_total", queue="other", kind="other", status="ok") == 1
+    assert count("fencepost_jobs_run_seconds_count", queue="default", kind="work") == 1
+    assert count("fencepost_jobs_outcomes_refused_total", queue="default", kind="other") == 1
+    assert "made up" not in metrics.page().body.decode()

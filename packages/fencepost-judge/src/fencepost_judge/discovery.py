@@ -135,7 +135,7 @@ class JudgePresence:
             self._listed.set(0)
             self._seat = await self._directory.enter(self._card)
             self._listed.set(1)
-            _log.debug("judge_worker_listed", owner=self._card.owner, place=self._seat.place)
+            _log.debug("fencepost_judge_worker_listed", owner=self._card.owner, place=self._seat.place)
             announce("judge.listed")
         try:
             await self._directory.beat(self._seat, self._load())

@@ -5,8 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from fencepost.client import Fencepost
+from fencepost.jobs.settings import JobSettings
 from fencepost_judge.access import OWN_AUTH_PATHS
 from fencepost_judge.api import make_router
+from fencepost_judge.compatible_names import NAMES
+from fencepost_judge.direct_path import DirectPathSettings
 from fencepost_judge.pages.routes import make_pages
 from fencepost_judge.role import ACCOUNTS
 from fencepost_judge.service import Judging
@@ -16,7 +19,13 @@ from fencepost_server.web.settings import WebSettings
 
 
 def make_service(fp: Fencepost) -> HttpService:
-    judging = Judging(fp, JudgeSettings.load())
+    compatible = fp.settings.compatible_names
+    judging = Judging(
+        fp,
+        JudgeSettings.load(),
+        job_settings=JobSettings.load(also=NAMES.settings) if compatible else None,
+        direct_settings=DirectPathSettings.load() if compatible else None,
+    )
     app_token = WebSettings.load().token
     router = APIRouter()
     router.include_router(make_router(judging, app_token=app_token))

@@ -125,6 +125,16 @@ def get_titles(slugs: Sequence[str]) -> Call[list[ProblemTitle]]:
     )
 
 
+def withdraw(job_id: int, actor: str, scope: str, key: str | None) -> Call[None]:
+    """Remove a submission that was not delivered, with its job and its idempotency key. Refused when its job
+    is no longer pending."""
+    return Call(
+        "select fencepost.judge_withdraw(%s::bigint, %s::text, %s::text, %s::text)",
+        (job_id, text("actor", actor), text("scope", scope), key),
+        nothing,
+    )
+
+
 def put_submission(
     job_id: int,
     slug: str,

@@ -11,9 +11,10 @@ PLUGIN = Plugin(
     about="an online judge with a sandbox of its own",
     schemas={"judge": _HERE},
     requires=("accounts",),
-    settings=("fencepost_judge.settings:JudgeSettings",),
+    settings=("fencepost_judge.settings:JudgeSettings", "fencepost_judge.direct_path:DirectPathSettings"),
     commands={"judge": "fencepost_judge.commands.judge:app"},
     http_service="fencepost_judge.http_service:make_service",
     doctor="fencepost_judge.sandbox.doctor_probe:probe_judge",
     announce="fencepost_judge.commands.accounts:announce",
+    names="fencepost_judge.compatible_names:NAMES",
 )

@@ -17,6 +17,7 @@ from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import Backpressure, InvalidInput, NotFound
 from fencepost.jobs.job import Job
+from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.migrate import require
@@ -24,9 +25,11 @@ from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.transaction import Transaction
 from fencepost_judge import contests, judge_calls, rejudging, time_limit
+from fencepost_judge.compatible_names import NAMES
 from fencepost_judge.compiling import entry_of
 from fencepost_judge.custom_run_executor import FAILED
 from fencepost_judge.custom_runs import CustomRuns
+from fencepost_judge.direct_path import DirectPath, DirectPathSettings
 from fencepost_judge.discovery import JudgePresence, ListedWorker, Load, card_of
 from fencepost_judge.grading import CaseResult
 from fencepost_judge.judging import DataAway, Judge, JudgeFault, Judgement
@@ -64,13 +67,29 @@ def final_status(verdict: str) -> str:
 class Judging:
     """Submissions, problems, and the worker that judges."""
 
-    def __init__(self, fp: Fencepost, settings: JudgeSettings, metrics: JudgeMetrics | None = None) -> None:
+    def __init__(
+        self,
+        fp: Fencepost,
+        settings: JudgeSettings,
+        metrics: JudgeMetrics | None = None,
+        *,
+        job_settings: JobSettings | None = None,
+        direct_settings: DirectPathSettings | None = None,
+    ) -> None:
+        """`job_settings` are those of `fp` unless given; `direct_settings` may choose the direct path."""
         self.settings = settings
         self.store = open_store(settings)
         self.fp = fp
         self.submission_watch = SubmissionWatch(fp)
         self.streams = Streams(total_max=settings.streams_max, per_user_max=settings.streams_per_user)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
+        self.job_settings = job_settings or fp.job_settings
+        if fp.settings.compatible_names:
+            fp.metrics.export_also(NAMES.metrics)
+            self.job_settings = self.job_settings.with_defaults(NAMES)
+        self._direct: DirectPath | None = None
+        if direct_settings is not None and not direct_settings.outbox_enabled:
+            self._direct = DirectPath(fp, QUEUE, self.job_settings, direct_settings.payload_ttl_seconds)
         self._judge: Judge | None = None
         # A separate executor: pages and judging use the loop's executor, and must not wait behind packages.
         self._import_threads = ThreadPoolExecutor(IMPORTS_AT_ONCE, thread_name_prefix="judge-import")
@@ -109,10 +128,10 @@ class Judging:
         body: Json = {"problem": problem, "language": language, "sources": dict(sources), "author": author}
         # Only when a contest is named: the digests of keys used before contests existed stay the same.
         body |= {"contest": contest} if contest is not None else {}
+        scope = f"judge:{author}"
         async with self.fp.transaction() as tx:
             if key is not None:
-                scope, digest = f"judge:{author}", idempotency.digest("submit", body)
-                claim = await tx.claim(scope, key, digest=digest)
+                claim = await tx.claim(scope, key, digest=idempotency.digest("submit", body))
                 if claim.replayed:
                     return int(claim.response["job_id"])
             if limited:
@@ -122,8 +141,11 @@ class Judging:
                 judge_calls.put_submission(submitted.job_id, problem, language, author, sources, contest)
             )
             if key is not None:
-                await tx.run(idempotency.remember(f"judge:{author}", key, {"job_id": submitted.job_id}))
+                await tx.run(idempotency.remember(scope, key, {"job_id": submitted.job_id}))
             crash_point("judge.submit.before_commit")
+        if self._direct is not None:
+            task: Json = {"job_id": submitted.job_id, "problem_id": problem, **body}
+            await self._direct.deliver(submitted.job_id, task, scope=scope, key=key)
         return submitted.job_id
 
     def allowance(self, name: str) -> Call[None]:
@@ -297,7 +319,7 @@ class Judging:
     async def _working(self, judge: Judge, report: Report) -> AsyncGenerator[None]:
         # A submission needs one box at a time, an interactive one two: with a higher concurrency jobs would
         # only wait.
-        fitting = self.fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
+        fitting = self.job_settings.model_copy(update={"concurrency": self.settings.slots})
         worker = self.fp.jobs.worker(fitting, queues=[QUEUE])
         async with self._listed(worker.owner, judge, report):
             working = asyncio.create_task(worker.run(), name="fencepost-judge")
@@ -386,6 +408,8 @@ class Judging:
             if not kept:
                 await _say_what_stands(job, tx)
             crash_point("judge.after_result")
+        if self._direct is not None:
+            await self._direct.forget(job.id)
         if not kept:
             _log.warning("judge_result_not_kept", job_id=job.id, verdict=judgement.verdict)
             return

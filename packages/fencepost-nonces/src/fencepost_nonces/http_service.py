@@ -13,6 +13,7 @@ from fencepost.kernel.migrate import require
 from fencepost.outbox.settings import OutboxSettings
 from fencepost_nonces import queries
 from fencepost_nonces.api import make_router
+from fencepost_nonces.compatible_names import NAMES
 from fencepost_nonces.maintenance import Maintenance
 from fencepost_nonces.metrics import NonceMetrics
 from fencepost_nonces.node import Node
@@ -34,6 +35,8 @@ def make_service(
     """`keys` is for tests and for custom key stores; otherwise the settings name them."""
     settings = settings or NoncesSettings.load()
     metrics, chains = NonceMetrics.on(fp.metrics), Chains(dict(settings.endpoints))
+    if fp.settings.compatible_names:
+        fp.metrics.export_also(NAMES.metrics)
     late = LateKeys(keys)
     node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
     sender = TransactionSender(fp, node, chains, late, metrics)

@@ -18,4 +18,5 @@ PLUGIN = Plugin(
     http_service="fencepost_nonces.http_service:make_service",
     console="fencepost_nonces.console_pages:PAGES",
     needs="select need, name, things from fencepost.nonce_needs()",
+    names="fencepost_nonces.compatible_names:NAMES",
 )

@@ -6,6 +6,7 @@ from fencepost.client import Fencepost
 from fencepost.outbox.settings import OutboxSettings
 from fencepost_orders.api import make_router
 from fencepost_orders.brokers import make_brokers
+from fencepost_orders.compatible_names import NAMES
 from fencepost_orders.service import Orders
 from fencepost_orders.settings import OrdersSettings
 from fencepost_server.web.http_service import HttpService
@@ -14,5 +15,6 @@ from fencepost_server.web.http_service import HttpService
 def make_service(fp: Fencepost) -> HttpService:
     """Routes below /orders, and the relays that send."""
     settings = OrdersSettings.load()
-    orders = Orders(fp, make_brokers(settings.brokers), settings, OutboxSettings.load())
+    names = NAMES.settings if fp.settings.compatible_names else ()
+    orders = Orders(fp, make_brokers(settings.brokers), settings, OutboxSettings.load(also=names))
     return HttpService("orders", make_router(orders), orders.running)

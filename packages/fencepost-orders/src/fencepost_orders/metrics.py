@@ -1,15 +1,12 @@
-"""The metrics of orders, under the names that operators of order outboxes know."""
+"""The metrics of orders."""
 
 from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import Counter, Gauge, Histogram
-
-from fencepost.metrics import Metrics
+from fencepost.metrics import MetricSet, counter, gauge, histogram
 from fencepost_orders.broker import Code
 
 if TYPE_CHECKING:
@@ -22,66 +19,43 @@ RETRIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 16.0)
 STATES = ("queued", "sending", "failed", "unknown", "parked")
 
 
-@dataclass(frozen=True, slots=True)
-class OrderMetrics:
+class OrderMetrics(MetricSet):
     """Labels have few values only: the audit identifies the single order."""
 
-    accepts: Counter
-    dequeues: Counter
-    sends: Counter
-    settlements_refused: Counter
-    inflight: Gauge
-    lag_seconds: Histogram
-    retry_count: Histogram
-    orders: Gauge
-    oldest_seconds: Gauge
-    rate: Gauge
-    breaker_open: Gauge
-    halted: Gauge
-    unauthorized: Gauge
-    paused: Gauge
-    follow_ups: Counter
-    followed: Gauge
-    follow_late_seconds: Gauge
-    loop_errors: Counter
-
-    @classmethod
-    def on(cls, metrics: Metrics, loop_errors: Counter) -> Self:
-        by_broker = ("channel",)
-        return cls(
-            accepts=metrics.counter("outbox_accept", "Orders accepted, or not.", labels=("outcome",)),
-            dequeues=metrics.counter("outbox_dequeue", "Takes, by what they found.", labels=("result",)),
-            sends=metrics.counter("outbox_send", "How requests and questions ended.", labels=("outcome",)),
-            settlements_refused=metrics.counter(
-                "outbox_settle_refused", "Settlements that the database refused.", labels=("reason",)
-            ),
-            inflight=metrics.gauge("outbox_inflight", "Orders in the state sending."),
-            lag_seconds=metrics.histogram(
-                "outbox_lag_seconds", "From the acceptance to the broker's word.", buckets=LAG_SECONDS
-            ),
-            retry_count=metrics.histogram("outbox_retry_count", "Retries of ended orders.", buckets=RETRIES),
-            orders=metrics.gauge("outbox_orders", "Live orders.", labels=("channel", "state")),
-            oldest_seconds=metrics.gauge(
-                "outbox_oldest_seconds", "Age of the oldest live order.", labels=("channel", "state")
-            ),
-            rate=metrics.gauge("outbox_throttle_rate", "Requests a second allowed.", labels=by_broker),
-            breaker_open=metrics.gauge("outbox_breaker_open", "1 while nothing is sent.", labels=by_broker),
-            halted=metrics.gauge("outbox_halted", "1 while the kill switch is on.", labels=by_broker),
-            unauthorized=metrics.gauge(
-                "outbox_unauthorized", "1 while halted by refused credentials.", labels=by_broker
-            ),
-            paused=metrics.gauge("outbox_paused", "1 while a Retry-After pauses sending.", labels=by_broker),
-            follow_ups=metrics.counter(
-                "outbox_follow_up", "Questions about orders that a broker has.", labels=("outcome",)
-            ),
-            followed=metrics.gauge(
-                "outbox_followed", "Orders that a broker is not done with.", labels=by_broker
-            ),
-            follow_late_seconds=metrics.gauge(
-                "outbox_follow_late_seconds", "How late the latest question is.", labels=by_broker
-            ),
-            loop_errors=loop_errors,
-        )
+    accepts = counter("fencepost_orders_accepts", "Orders accepted, or not.", labels=("outcome",))
+    dequeues = counter("fencepost_orders_takes", "Takes, by what they found.", labels=("result",))
+    sends = counter("fencepost_orders_sends", "How requests and questions ended.", labels=("outcome",))
+    settlements_refused = counter(
+        "fencepost_orders_settlements_refused", "Settlements that the database refused.", labels=("reason",)
+    )
+    inflight = gauge("fencepost_orders_in_flight", "Orders in the state sending.")
+    lag_seconds = histogram(
+        "fencepost_orders_lag_seconds", "From the acceptance to the broker's word.", buckets=LAG_SECONDS
+    )
+    retry_count = histogram("fencepost_orders_retries", "Retries of ended orders.", buckets=RETRIES)
+    orders = gauge("fencepost_orders", "Live orders.", labels=("channel", "state"))
+    oldest_seconds = gauge(
+        "fencepost_orders_oldest_seconds", "Age of the oldest live order.", labels=("channel", "state")
+    )
+    rate = gauge("fencepost_orders_throttle_rate", "Requests a second allowed.", labels=("channel",))
+    breaker_open = gauge("fencepost_orders_breaker_open", "1 while nothing is sent.", labels=("channel",))
+    halted = gauge("fencepost_orders_halted", "1 while the kill switch is on.", labels=("channel",))
+    unauthorized = gauge(
+        "fencepost_orders_unauthorized", "1 while halted by refused credentials.", labels=("channel",)
+    )
+    paused = gauge("fencepost_orders_paused", "1 while a Retry-After pauses sending.", labels=("channel",))
+    follow_ups = counter(
+        "fencepost_orders_follow_ups", "Questions about orders that a broker has.", labels=("outcome",)
+    )
+    followed = gauge(
+        "fencepost_orders_followed", "Orders that a broker is not done with.", labels=("channel",)
+    )
+    follow_late_seconds = gauge(
+        "fencepost_orders_follow_late_seconds", "How late the latest question is.", labels=("channel",)
+    )
+    loop_errors = counter(
+        "fencepost_orders_loop_errors", "Ticks of the loops of orders that failed.", labels=("loop",)
+    )
 
     def settled(
         self,

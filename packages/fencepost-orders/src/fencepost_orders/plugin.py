@@ -15,4 +15,5 @@ PLUGIN = Plugin(
     http_service="fencepost_orders.http_service:make_service",
     console="fencepost_orders.console_pages:PAGES",
     needs="select need, name, things from fencepost.orders_needs()",
+    names="fencepost_orders.compatible_names:NAMES",
 )

@@ -23,6 +23,7 @@ from fencepost.transaction import Transaction, send
 from fencepost_orders import fill_source, operator_calls, order_calls
 from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker
+from fencepost_orders.compatible_names import NAMES
 from fencepost_orders.fill_source import Followed, FollowUp, OpenOrderSource
 from fencepost_orders.fill_tracker import FillTracker, FollowPolicy
 from fencepost_orders.metrics import OrderMetrics
@@ -73,8 +74,9 @@ class Orders:
                 f"ORDERS_DEFAULT_BROKER is {self.default_broker!r}, which is no broker of ORDERS_BROKERS."
                 f" Allowed: {known}."
             )
-        errors = fp.metrics.counter("outbox_loop_errors", "What a loop of orders caught.", labels=("loop",))
-        self.metrics = OrderMetrics.on(fp.metrics, errors)
+        self.metrics = OrderMetrics.on(fp.metrics)
+        if fp.settings.compatible_names:
+            fp.metrics.export_also(NAMES.metrics)
 
     def acceptance(self, request: OrderRequest) -> Call[Accepted]:
         """The call that accepts the order, for a connection of any driver: `fencepost.run(connection,

@@ -14,4 +14,5 @@ PLUGIN = Plugin(
     commands={"players": "fencepost_players.commands:app"},
     http_service="fencepost_players.http_service:make_service",
     console="fencepost_players.console_pages:PAGES",
+    names="fencepost_players.compatible_names:NAMES",
 )

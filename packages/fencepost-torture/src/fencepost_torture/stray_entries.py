@@ -15,7 +15,7 @@ from typing import Any, LiteralString
 from redis.exceptions import RedisError
 
 from fencepost.redis_streams.connection import connect_sync
-from fencepost.redis_streams.stream_names import beside
+from fencepost.redis_streams.keys import beside
 from fencepost.testing import Breach
 from fencepost_torture.effects import LOST
 from fencepost_torture.system_environment import SystemEnvironment

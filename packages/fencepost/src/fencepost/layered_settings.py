@@ -3,7 +3,7 @@
 The environment has precedence; `config.yaml` fills what it leaves out. A field names its sources:
 
     class JobSettings(LayeredSettings):
-        lease_seconds: Annotated[int, Field(ge=1), From("JOB_LEASE_SEC", "worker.stream.lease_sec")] = 60
+        lease_seconds: Annotated[int, Field(ge=1), From("JOBS_LEASE_SEC", "jobs.lease_sec")] = 60
 
 and `JobSettings.load()` reads, validates and freezes. All errors are reported at once, and the process does
 not start: a setting that is silently ignored is found in production.
@@ -12,7 +12,8 @@ not start: a setting that is silently ignored is found in production.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeGuard
 import annotated_types
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from fencepost.compatible_names import CompatibleNames, OldSetting
 from fencepost.errors import SettingsError
 from fencepost.plugin import load, plugins
 from fencepost.redaction import HIDDEN, redact_named, redact_text, redact_url
@@ -64,8 +66,12 @@ class From:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
+    """A value, the variable that it belongs to, and where it was found. `given` is what stands there."""
+
     value: Any
+    variable: str
     place: str
+    given: Any
 
 
 class LayeredSettings(BaseModel):
@@ -87,17 +93,27 @@ class LayeredSettings(BaseModel):
         return {name: _source(cls, name, field) for name, field in cls.model_fields.items()}
 
     @classmethod
-    def load(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
-        """Read, validate and freeze. Raises SettingsError naming every wrong variable and what is allowed."""
+    def load(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        config_file: Path | None = None,
+        *,
+        also: Iterable[OldSetting] = (),
+    ) -> Self:
+        """Read, validate and freeze. Raises SettingsError naming every wrong variable and what is allowed.
+
+        `also` has second names of settings, which count where the own name is not set.
+        """
         environ = os.environ if environ is None else environ
         path, document = _read_config(environ, config_file)
         sources = cls.sources()
         in_file = dict(_leaves(document, {source.file for source in sources.values()}))
         user_errors = _unknown_keys(path, in_file, {source.file for source in sources.values()})
+        second = {old.env: old for old in also}
         found = {
             name: place
             for name, source in sources.items()
-            if (place := _find(source, environ, in_file, path)) is not None
+            if (place := _find(source, second.get(source.env), environ, in_file, path)) is not None
         }
         try:
             loaded = cls.model_validate({name: place.value for name, place in found.items()})
@@ -107,6 +123,15 @@ class LayeredSettings(BaseModel):
             if not user_errors:
                 return loaded
         raise SettingsError("\n".join(user_errors))
+
+    def with_defaults(self, names: CompatibleNames) -> Self:
+        """The same settings with the defaults of an earlier system where nothing was set."""
+        update = {
+            field: names.redis_keys[source.env]
+            for field, source in self.sources().items()
+            if source.env in names.redis_keys and field not in self.model_fields_set
+        }
+        return self.model_copy(update=update)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         sources = self.sources()
@@ -171,20 +196,43 @@ def _leaves(document: Mapping[Any, Any], declared: set[str], prefix: str = "") -
             yield path, value
 
 
-def _find(source: From, environ: Mapping[str, str], in_file: Mapping[str, Any], path: Path) -> _Found | None:
+def _find(
+    source: From,
+    old: OldSetting | None,
+    environ: Mapping[str, str],
+    in_file: Mapping[str, Any],
+    path: Path,
+) -> _Found | None:
     # An empty variable is how a compose file writes "not set".
     if environ.get(source.env):
-        return _Found(environ[source.env], "environment")
+        return _own(source, environ[source.env], "environment")
+    if old is not None and environ.get(old.name):
+        return _converted(old, environ[old.name], "environment")
     if source.file in in_file:
-        return _Found(in_file[source.file], f"{path}, {source.file}")
+        return _own(source, in_file[source.file], f"{path}, {source.file}")
+    if old is not None and old.file in in_file:
+        return _converted(old, in_file[old.file], f"{path}, {old.file}")
     return None
+
+
+def _own(source: From, value: Any, place: str) -> _Found:
+    return _Found(value, source.env, place, value)
+
+
+def _converted(old: OldSetting, value: Any, place: str) -> _Found:
+    """The value in the unit of the setting's own name. What is no number is left for the validation."""
+    converted = value
+    if old.factor != 1:
+        with suppress(TypeError, ValueError):
+            converted = float(value) * old.factor
+    return _Found(converted, old.name, place, value)
 
 
 def _unknown_keys(path: Path, in_file: Mapping[str, Any], mine: set[str]) -> list[str]:
     unknown = [key for key in in_file if key not in mine]
     if not unknown:
         return []
-    known = mine.union(*(_declared_by(reader) for reader in readers()))
+    known = mine.union(*(_declared_by(reader) for reader in readers()), _second_places())
     sections = {_section(declared) for declared in known}
     return [
         _unknown_key(path, key, known)
@@ -210,6 +258,12 @@ def _declared_by(reader: str) -> set[str]:
     return {source.file for source in cls.sources().values()}
 
 
+def _second_places() -> set[str]:
+    """The places in config.yaml of the settings that earlier systems named differently."""
+    tables: list[CompatibleNames] = [load(plugin.names) for plugin in plugins().values() if plugin.names]
+    return {old.file for names in tables for old in names.settings}
+
+
 def _is_known(key: str, known: set[str]) -> bool:
     """Declared itself, or an entry below a declared one: another class may read the whole mapping."""
     return any(key == path or key.startswith(f"{path}.") for path in known)
@@ -231,9 +285,11 @@ def _user_error(cls: type[LayeredSettings], detail: ErrorDetails, found: Mapping
     source = cls.sources()[name]
     if name not in found:
         return f"{source.env} is not set (nor '{source.file}' in {CONFIG_DEFAULT}), and it has no default."
-    shown = _shown(source, found[name].value)
+    place = found[name]
+    shown = _shown(source, place.given)
     allowed = _allowed(detail, cls.model_fields[name])
-    return f"{source.env} is {shown!r} ({found[name].place}); allowed: {allowed}."
+    means = "" if place.value == place.given else f", which is {source.env}={place.value:g}"
+    return f"{place.variable} is {shown!r} ({place.place}){means}; allowed: {allowed}."
 
 
 def _shown(source: From, value: Any) -> str:

@@ -61,6 +61,8 @@ class Plugin:
     """A query that returns `need, name, things`: what needs attention. `console` describes each row."""
     doctor: str | None = None
     """`probe(machine) -> list[Finding]`: what the service requires of a machine, for `fencepost doctor`."""
+    names: str | None = None
+    """A `CompatibleNames`: what the service offers under names of earlier systems (COMPATIBLE_NAMES)."""
     announce: str | None = None
     """`announce(addresses, to_person=...) -> Mapping[str, str]`: what `fencepost up` prints beside its URL.
 
@@ -85,6 +87,11 @@ def broken_plugins() -> Mapping[str, str]:
     Commands go on without them and say so; a migration is refused, because their schema is not known.
     """
     return _find().broken
+
+
+def compatible_plugins() -> tuple[str, ...]:
+    """The plugins that know names of earlier systems; COMPATIBLE_NAMES turns those off."""
+    return tuple(name for name, plugin in plugins().items() if plugin.names)
 
 
 @cache

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Self
 
 from fencepost.kernel import idempotency, outbox, refusal
 from fencepost.kernel.call import Call, CallRunner
 from fencepost.logs import get_logger
-from fencepost.metrics import Counter, Gauge, Metrics
+from fencepost.metrics import MetricSet, counter, gauge
 from fencepost.settings import Settings
 from fencepost.signals import announce
 
@@ -41,23 +39,17 @@ async def until_short(
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionMetrics:
-    """Made once per registry."""
+class RetentionMetrics(MetricSet):
+    """The deletion of idempotency keys, settled messages and history."""
 
-    marker_lag: Gauge
-    markers_cleaned: Counter
-    loop_errors: Counter
-
-    @classmethod
-    def on(cls, metrics: Metrics) -> Self:
-        return cls(
-            marker_lag=metrics.gauge(
-                "mutation_marker_lag_seconds", "By how much the oldest marker has outlived its retention."
-            ),
-            markers_cleaned=metrics.counter("mutation_markers_cleaned", "Markers that were forgotten."),
-            loop_errors=metrics.counter("upkeep_loop_errors", "What a loop caught.", labels=("loop",)),
-        )
+    marker_lag = gauge(
+        "fencepost_idempotency_lag_seconds",
+        "By how much the oldest idempotency key has outlived its retention.",
+    )
+    markers_cleaned = counter("fencepost_idempotency_keys_deleted", "Idempotency keys that were deleted.")
+    loop_errors = counter(
+        "fencepost_retention_loop_errors", "Ticks of the deletion loops that failed.", labels=("loop",)
+    )
 
 
 class Retention:

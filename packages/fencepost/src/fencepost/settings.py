@@ -90,6 +90,7 @@ class Settings(LayeredSettings):
     redis_url: Annotated[RedisUrl | None, From("REDIS_URL", "redis.url", secret=True)] = None
     redis_reply_seconds: Annotated[Seconds, From("REDIS_REPLY_SEC", "redis.reply_sec")] = 5.0
     data_directory: Annotated[Path, From("FENCEPOST_DATA_DIR", "embedded.directory")] = Path(".fencepost")
+    compatible_names: Annotated[bool, From("COMPATIBLE_NAMES", "compatible_names")] = True
     log_level: Annotated[LogLevel, From("LOG_LEVEL", "log.level")] = "info"
     log_format: Annotated[LogFormat, From("LOG_FORMAT", "log.format")] = "console"
     metrics_address: Annotated[str, From("METRICS_ADDRESS", "metrics.address")] = "127.0.0.1"

@@ -127,7 +127,7 @@ class SandboxPool:
 
     async def _counted(self, agent: Agent, order: RunSpec, files: BoxFiles) -> RunOutcome:
         began = time.perf_counter()
-        self._metrics.exec_inflight.inc()
+        self._metrics.runs_in_progress.inc()
         try:
             outcome = await self._attempt(agent, order, files)
         except ProtocolError as error:
@@ -137,12 +137,12 @@ class SandboxPool:
             await agent.close()
             outcome = sandbox_failure(f"protocol: {error.reason}")
         finally:
-            self._metrics.exec_inflight.dec()
+            self._metrics.runs_in_progress.dec()
         result = {Verdict.OK: "ok", Verdict.SE: "error", Verdict.TLE: "timeout"}.get(
             outcome.verdict, "reject"
         )
-        self._metrics.executions.labels(result=result).inc()
-        self._metrics.exec_seconds.labels(result=result).observe(time.perf_counter() - began)
+        self._metrics.runs.labels(result=result).inc()
+        self._metrics.run_seconds.labels(result=result).observe(time.perf_counter() - began)
         return self._of_this_attempt(order, outcome)
 
     async def _attempt(self, agent: Agent, order: RunSpec, files: BoxFiles) -> RunOutcome:
@@ -163,7 +163,7 @@ class SandboxPool:
                 _rewind(files)
         outcome, said = await run_once(self._program, self.site, order, files, self._bounds)
         for stream in said.truncated:
-            self._metrics.truncated.labels(stream=stream).inc()
+            self._metrics.output_truncated.labels(stream=stream).inc()
         return outcome
 
     def _of_this_attempt(self, order: RunSpec, outcome: RunOutcome) -> RunOutcome:

@@ -11,6 +11,7 @@ from fencepost.client import Fencepost
 from fencepost.errors import SettingsError
 from fencepost.kernel.migrate import require
 from fencepost.loop import Loop
+from fencepost.metrics import MetricSet, counter
 from fencepost_server.console import (
     dead_letters,
     flows,
@@ -95,6 +96,12 @@ def make_router(place: ConsoleContext) -> APIRouter:
     return router
 
 
+class ConsoleMetrics(MetricSet):
+    loop_errors = counter(
+        "fencepost_console_loop_errors", "Ticks of the console's loops that failed.", labels=("loop",)
+    )
+
+
 @asynccontextmanager
 async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
     """Open everything that the console needs; raises an error that says what is missing."""
@@ -107,9 +114,7 @@ async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[No
             "`fencepost console user NAME --role admin`, or listen on loopback."
         )
     await place.desk.doors.open()
-    errors = place.fp.metrics.counter(
-        "fencepost_console_loop_errors", "Ticks of the console's loops that failed.", labels=("loop",)
-    )
+    errors = ConsoleMetrics.on(place.fp.metrics).loop_errors
 
     async def count() -> float:
         return 0.2 if await place.fp.run(roll(MISSING_MINUTES)) else ROLL_SECONDS

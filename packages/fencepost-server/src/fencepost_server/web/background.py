@@ -8,15 +8,22 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter
 
 from fencepost.client import Fencepost
+from fencepost.metrics import MetricSet, counter
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.outbox.webhook_relays import delivering
 from fencepost_server.web.http_service import HttpService
 
 
+class WebhookMetrics(MetricSet):
+    loop_errors = counter(
+        "fencepost_webhook_loop_errors", "Ticks of the loops of webhooks that failed.", labels=("loop",)
+    )
+
+
 def make_service(fp: Fencepost) -> HttpService:
     """A service without routes."""
     settings = OutboxSettings.load()
-    errors = fp.metrics.counter("webhook_loop_errors", "What a loop of webhooks caught.", labels=("loop",))
+    errors = WebhookMetrics.on(fp.metrics).loop_errors
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from fencepost.errors import ServerUnavailable
 from fencepost.logs import FloodGate, get_logger
-from fencepost.metrics import Metrics
+from fencepost.metrics import Metrics, MetricSet, counter, gauge
 from fencepost.metrics_server import reachable
 from fencepost_server.web.answer_headers import AnswerHeaders
 from fencepost_server.web.bounded_protocol import BoundedProtocol
@@ -27,6 +27,15 @@ _log = get_logger(__name__)
 
 # Event streams have no end of their own.
 FAREWELL_SECONDS = 3
+
+
+class WebServerMetrics(MetricSet):
+    connections = gauge("fencepost_http_connections", "Open connections.")
+    connections_closed = counter(
+        "fencepost_http_connections_closed",
+        "Connections that the server refused or closed because of a bound or a deadline.",
+        labels=("reason",),
+    )
 
 
 class WebServer:
@@ -45,14 +54,9 @@ class WebServer:
         self._port = port
         self._table = ConnectionTable(limits or Limits())
         metrics = metrics or Metrics()
-        self._closed = metrics.counter(
-            "fencepost_http_connections_closed",
-            "Connections that the server refused or closed because of a bound or a deadline.",
-            labels=("reason",),
-        )
-        metrics.gauge("fencepost_http_connections", "Open connections.").set_function(
-            lambda: self._table.total
-        )
+        counts = WebServerMetrics.on(metrics)
+        self._closed = counts.connections_closed
+        counts.connections.set_function(lambda: self._table.total)
         self._failure: BaseException | None = None
         self._socket: socket.socket | None = None
         self._ready = threading.Event()

@@ -41,7 +41,7 @@ LANGUAGE = "c"
 TRIES = 1000
 IDLE_SECONDS = 0.05
 LISTED_SECONDS = 3
-STREAM = "torture:judge"
+STREAM = "fencepost:{torture-judge}"
 """Our own stream: the systems of a run share one Redis, and another system has jobs too."""
 
 SCHEMA: LiteralString = """

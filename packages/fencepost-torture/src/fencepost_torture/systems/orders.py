@@ -158,8 +158,8 @@ async def _trade(errand: ProcessTask) -> None:
             OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=errand.lease_seconds),
             OutboxSettings(
                 backoff_base_seconds=0.02,
-                idle_sleep_ms=50,
-                stuck_threshold_min=errand.lease_seconds / 60,
+                idle_seconds=0.05,
+                stuck_seconds=errand.lease_seconds,
                 retry_max=RETRY_MAX,
             ),
         )

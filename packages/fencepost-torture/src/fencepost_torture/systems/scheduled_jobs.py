@@ -57,7 +57,7 @@ class ScheduledJobs(Jobs):
     name = "odd-jobs"
     # A backup does not have the entries that the foreign client has written since.
     bears_restores = False
-    stream_key = "torture:odd-jobs"
+    stream_key = "fencepost:{torture-odd-jobs}"
     points = (
         "jobs.give_back.after_commit",
         "jobs.give_back.before_commit",

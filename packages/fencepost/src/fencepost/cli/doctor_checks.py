@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from fencepost import server_addresses
 from fencepost.cli.findings import Finding, FindingState
 from fencepost.cli.probes.folders import probe_folders
@@ -10,7 +13,8 @@ from fencepost.cli.probes.postgres import probe_postgres
 from fencepost.cli.probes.programs import probe_programs
 from fencepost.cli.probes.redis import probe_redis
 from fencepost.cli.probes.servers import probe_binaries, probe_python
-from fencepost.plugin import broken_plugins, load, plugins
+from fencepost.compatible_names import CompatibleNames
+from fencepost.plugin import broken_plugins, compatible_plugins, load, plugins
 from fencepost.settings import Settings
 
 
@@ -25,6 +29,7 @@ def examine(settings: Settings | None = None, machine: Machine | None = None) ->
         *examine_servers(settings),
         *probe_programs(machine),
         *probe_plugins(machine),
+        *probe_compatible_names(settings, os.environ),
     ]
 
 
@@ -38,6 +43,29 @@ def probe_plugins(machine: Machine) -> list[Finding]:
     ]
     probed = [finding for plugin in found if plugin.doctor for finding in load(plugin.doctor)(machine)]
     return [*listed, *probed]
+
+
+def probe_compatible_names(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    """Which services use names of earlier systems; and which variables are ignored because none does."""
+    services = compatible_plugins()
+    if not services:
+        return []
+    if settings.compatible_names:
+        detail = f"on in {', '.join(services)}; COMPATIBLE_NAMES=false turns them off"
+        return [Finding("plugins", "compatible names", FindingState.OK, detail)]
+    tables: list[CompatibleNames] = [load(plugins()[name].names or "") for name in services]
+    ignored = {old.name: old.env for names in tables for old in names.settings if environ.get(old.name)}
+    found = [Finding("plugins", "compatible names", FindingState.OK, "off: COMPATIBLE_NAMES is false")]
+    return found + [
+        Finding(
+            "plugins",
+            name,
+            FindingState.DEGRADED,
+            "is set and ignored: COMPATIBLE_NAMES is false",
+            f"Set {env} instead, or COMPATIBLE_NAMES=true.",
+        )
+        for name, env in sorted(ignored.items())
+    ]
 
 
 def examine_servers(settings: Settings) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 from rich.console import Console
 from rich.live import Live
@@ -13,6 +14,7 @@ from fencepost.cli.database_reader import reading
 from fencepost.cli.status_screen import board_screen
 from fencepost.cli.status_snapshot import StatusSnapshot, read_board
 from fencepost.cli.terminal import answer_json
+from fencepost.plugin import compatible_plugins
 from fencepost.settings import Settings
 
 
@@ -20,7 +22,8 @@ def look(settings: Settings | None = None) -> StatusSnapshot:
     settings = settings or Settings.load()
     place = server_addresses.of_this_directory(settings)
     with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
-        return read_board(connection)
+        board = read_board(connection)
+    return replace(board, compatible_names=compatible_plugins() if settings.compatible_names else ())
 
 
 def watch(every_seconds: float, *, as_json: bool) -> None:

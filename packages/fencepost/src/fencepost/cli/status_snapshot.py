@@ -76,6 +76,8 @@ class StatusSnapshot:
     leases_held: int
     outbox: tuple[ChannelStatus, ...]
     refusals: tuple[Reason, ...]
+    compatible_names: tuple[str, ...] = ()
+    """Services that use names of earlier systems, by the settings of the process that looked."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -30,7 +30,7 @@ def worker(
             min=1,
             max=10_000,
             help="Jobs at once in a process.",
-            show_default="JOB_CONCURRENCY",
+            show_default="JOBS_CONCURRENCY",
         ),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
@@ -44,7 +44,7 @@ def worker(
     workers may run, on any number of machines.
 
     \b
-    Ctrl-C or SIGTERM drains: no more jobs are claimed, running jobs may finish (JOB_DRAIN_SEC), and those
+    Ctrl-C or SIGTERM drains: no more jobs are claimed, running jobs may finish (JOBS_DRAIN_SEC), and those
     that do not are given back without a lost try. A second one exits at once; the jobs then return when
     their leases expire.
 
@@ -55,7 +55,7 @@ def worker(
       fencepost worker shop.tasks --processes 4          one for each core; one that ends is started again
       fencepost worker shop.tasks --json | head -1       one line that says what it serves
 
-    Settings: JOB_CONCURRENCY, JOB_LEASE_SEC, JOB_DRAIN_SEC, METRICS_PORT and more, in docs/reference/jobs.md.
+    Settings: JOBS_CONCURRENCY, JOBS_LEASE_SEC, JOBS_DRAIN_SEC, METRICS_PORT; all in docs/reference/jobs.md.
     """
     chosen = [queue.strip() for queue in (queues or "").split(",") if queue.strip()]
     if processes == 1:

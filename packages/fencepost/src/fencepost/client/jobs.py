@@ -48,7 +48,7 @@ class JobOperations(Operations[Form]):
         polling = Polling(seconds_of("within", within))
         while True:
             try:
-                return await self._submit(submission)
+                return await self._connections.run(submission.call())
             except Backpressure:
                 if polling.is_over:
                     raise
@@ -116,9 +116,6 @@ class JobOperations(Operations[Form]):
         """Refuse submissions past so many waiting jobs, with Backpressure; None removes the bound."""
         await self._connections.run(kernel_queue.bound(queue, waiting_max, self._actor(actor)))
 
-    async def _submit(self, submission: Submission) -> Submitted:
-        return await self._connections.run(submission.call())
-
     def _actor(self, actor: str | None) -> str:
         """The name under which a decision is recorded: this client, unless a person is named."""
         return actor or self._connections.owner
@@ -164,18 +161,6 @@ class Jobs(JobOperations[Awaited]):
             sync_database=self._sync_database,
             beside=self._beside,
         )
-
-    async def _submit(self, submission: Submission) -> Submitted:
-        if self._settings.outbox_enabled or self._redis_url is None:
-            return await super()._submit(submission)
-        from fencepost.jobs.direct_path import DirectPath  # noqa: PLC0415
-        from fencepost.redis_streams.connection import connect  # noqa: PLC0415 - As for a worker.
-
-        redis = connect(self._redis_url, reply_seconds=self._fp.settings.redis_reply_seconds)
-        try:
-            return await DirectPath(self._fp, redis, self._settings).submit(submission)
-        finally:
-            await redis.aclose()
 
     @cached_property
     def _metrics(self) -> JobMetrics:

@@ -3,85 +3,47 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Self
 
 from fencepost.flows.record import END
-from fencepost.metrics import Counter, Gauge, Histogram, Metrics
+from fencepost.metrics import MetricSet, counter, gauge, histogram
 
 BYTES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 
 
-@dataclass(frozen=True, slots=True)
-class FlowMetrics:
+class FlowMetrics(MetricSet):
     """Low-cardinality labels only: the log names the task."""
 
-    records: Counter
-    durable: Counter
-    written: Counter
-    commits: Counter
-    commit_seconds: Histogram
-    state_bytes: Histogram
-    lag: Gauge
-    lag_seconds: Gauge
-    watermark_seconds: Gauge
-    watermark_lag: Gauge
-    refusals: Counter
-    rewinds: Counter
-    tasks: Gauge
-    loop_errors: Counter
-    late: Counter
-
-    @classmethod
-    def on(cls, metrics: Metrics) -> Self:
-        return cls(
-            records=metrics.counter("fencepost_flow_records", "Records taken in.", labels=("flow",)),
-            durable=metrics.counter(
-                "fencepost_flow_committed_records", "Records whose effects are committed.", labels=("flow",)
-            ),
-            written=metrics.counter(
-                "fencepost_flow_sink_values", "Values committed to sinks.", labels=("flow",)
-            ),
-            commits=metrics.counter("fencepost_flow_commits", "Commits of tasks.", labels=("flow",)),
-            commit_seconds=metrics.histogram(
-                "fencepost_flow_commit_seconds", "Time of one commit.", labels=("flow",)
-            ),
-            state_bytes=metrics.histogram(
-                "fencepost_flow_checkpoint_bytes",
-                "State written by one commit.",
-                labels=("flow",),
-                buckets=BYTES,
-            ),
-            lag=metrics.gauge(
-                "fencepost_flow_lag_records", "Records that wait in the source.", labels=("flow",)
-            ),
-            lag_seconds=metrics.gauge(
-                "fencepost_flow_lag_seconds", "How long the oldest of them has waited.", labels=("flow",)
-            ),
-            watermark_seconds=metrics.gauge(
-                "fencepost_flow_watermark_seconds", "The watermark, as a moment.", labels=("flow",)
-            ),
-            watermark_lag=metrics.gauge(
-                "fencepost_flow_watermark_lag_seconds",
-                "How far the watermark is behind the clock.",
-                labels=("flow",),
-            ),
-            refusals=metrics.counter(
-                "fencepost_flow_refusals", "Commits that the database refused.", labels=("flow", "reason")
-            ),
-            rewinds=metrics.counter(
-                "fencepost_flow_rewinds", "Channels that were lost and sent again.", labels=("flow",)
-            ),
-            tasks=metrics.gauge("fencepost_flow_tasks", "Tasks that this worker holds.", labels=("flow",)),
-            loop_errors=metrics.counter(
-                "fencepost_flow_errors", "Tasks that failed and began again.", labels=("flow",)
-            ),
-            late=metrics.counter(
-                "fencepost_flows_late",
-                "Records that came when all their windows were closed.",
-                labels=("flow",),
-            ),
-        )
+    records = counter("fencepost_flow_records", "Records taken in.", labels=("flow",))
+    durable = counter(
+        "fencepost_flow_committed_records", "Records whose effects are committed.", labels=("flow",)
+    )
+    written = counter("fencepost_flow_sink_values", "Values committed to sinks.", labels=("flow",))
+    commits = counter("fencepost_flow_commits", "Commits of tasks.", labels=("flow",))
+    commit_seconds = histogram("fencepost_flow_commit_seconds", "Time of one commit.", labels=("flow",))
+    state_bytes = histogram(
+        "fencepost_flow_checkpoint_bytes", "State written by one commit.", labels=("flow",), buckets=BYTES
+    )
+    lag = gauge("fencepost_flow_lag_records", "Records that wait in the source.", labels=("flow",))
+    lag_seconds = gauge(
+        "fencepost_flow_lag_seconds", "How long the oldest of them has waited.", labels=("flow",)
+    )
+    watermark_seconds = gauge(
+        "fencepost_flow_watermark_seconds", "The watermark, as a moment.", labels=("flow",)
+    )
+    watermark_lag = gauge(
+        "fencepost_flow_watermark_lag_seconds", "How far the watermark is behind the clock.", labels=("flow",)
+    )
+    refusals = counter(
+        "fencepost_flow_refusals", "Commits that the database refused.", labels=("flow", "reason")
+    )
+    rewinds = counter("fencepost_flow_rewinds", "Channels that were lost and sent again.", labels=("flow",))
+    tasks = gauge("fencepost_flow_tasks", "Tasks that this worker holds.", labels=("flow",))
+    loop_errors = counter("fencepost_flow_errors", "Tasks that failed and began again.", labels=("flow",))
+    late = counter(
+        "fencepost_flow_late_records",
+        "Records that came when all their windows were closed.",
+        labels=("flow",),
+    )
 
     def saw(self, flow: str, records: int, watermark: float | None) -> None:
         self.records.labels(flow=flow).inc(records)

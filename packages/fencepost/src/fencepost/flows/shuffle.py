@@ -31,6 +31,7 @@ from fencepost.flows.task import Arrival
 from fencepost.flows.units import RecordSender
 from fencepost.flows.value_codec import UnknownClass, decoder, flat, marked, marked_wide
 from fencepost.logs import get_logger
+from fencepost.redis_streams import keys as redis_keys
 
 _log = get_logger(__name__)
 _SEND = (Path(__file__).parent / "shuffle.lua").read_text(encoding="utf-8")
@@ -79,7 +80,7 @@ class ChannelKeys:
 
     def _key(self, what: str) -> str:
         edition = "" if self.edition == 1 else f".{self.edition}"
-        return f"fencepost:{{flow:{self.flow}/{self.group}}}:{what}{edition}:{self.sender}"
+        return redis_keys.channel(self.flow, self.group, f"{what}{edition}", self.sender)
 
     @property
     def stream(self) -> str:

@@ -16,7 +16,6 @@ import psycopg
 from fencepost.backoff import Backoff
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
-from fencepost.jobs.direct_path import payload_ref
 from fencepost.jobs.executor import (
     Committed,
     HeldJob,
@@ -30,7 +29,7 @@ from fencepost.jobs.executor import (
 )
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import REDIS_ERRORS, RedisHealth
-from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, PAYLOAD_INVALID
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, PAYLOAD_INVALID
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, CallRunner
 from fencepost.logs import get_logger
@@ -99,8 +98,6 @@ class Completer:
         for stream, settled in by_stream.items():
             try:
                 await self._remove(streams, stream, [entry.entry_id for entry in settled])
-                if self._redis.has_payloads:
-                    await self._forget_payloads(streams, settled)
             except REDIS_ERRORS as error:
                 _log.warning("xack_error", stream=stream, entries=len(settled), error=str(error))
                 self._redis.failed(error)
@@ -114,12 +111,6 @@ class Completer:
             self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
             await streams.settle(stream, entry_ids)
         crash_point("jobs.ack.after")
-
-    async def _forget_payloads(self, streams: Streams, entries: Iterable[StreamEntry]) -> None:
-        """Deletes the payload that the direct path left in Redis: with every entry, because a second entry
-        may have written its payload after the job was finished. Best effort: the payload expires after
-        JOB_PAYLOAD_TTL_SEC."""
-        await streams.unlink([payload_ref(entry.job_id) for entry in entries if entry.job_id is not None])
 
     async def _settle_batches(self) -> None:
         while True:
@@ -167,7 +158,7 @@ class Completer:
                     finishes.append((active, outcome))
                 case kernel_job.Leave():
                     if is_poison(outcome):
-                        self._metrics.claims.labels(status="poison", reason=PAYLOAD_INVALID).inc()
+                        self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
                     leaves.append((active, outcome))
                 case Committed():
                     done.append(active)
@@ -267,8 +258,8 @@ class Completer:
             done.append(active)
 
     def _reject(self, active: HeldJob, reason: str) -> None:
-        self._metrics.rejected(LABELS.get(reason, reason))
         running = active.running
+        self._metrics.rejected(running, reason)
         _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
 
     async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
@@ -287,7 +278,7 @@ class Completer:
                 raise
             except (psycopg.Error, FencepostError, OSError) as error:
                 delay_seconds = next(delays)
-                self._metrics.finalize_errors.inc()
+                self._metrics.outcome_errors.inc()
                 _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
                 repeated = True
                 await asyncio.sleep(delay_seconds)

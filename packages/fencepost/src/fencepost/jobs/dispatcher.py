@@ -14,7 +14,7 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import notify
 from fencepost.redis_streams.stream import Streams
-from fencepost.redis_streams.stream_names import NORMAL, stream_of
+from fencepost.redis_streams.stream_names import NORMAL
 
 PATIENCE_SECONDS = 4.0
 """A stalled dispatcher keeps its jobs locked, and workers that received their entries wait for it. PostgreSQL
@@ -88,7 +88,7 @@ class Dispatcher:
     async def _has_fellows(self, streams: Streams) -> bool:
         """Whether any other worker reads the streams."""
         try:
-            return await streams.readers(stream_of(self._settings.stream_key, self._queue, NORMAL)) > 1
+            return await streams.readers(self._settings.stream(self._queue, NORMAL)) > 1
         except REDIS_ERRORS as error:
             self._redis.failed(error)
             return False
@@ -117,13 +117,13 @@ class Dispatcher:
             count = await self._write(streams, tried)
         except REDIS_ERRORS as error:
             # The transaction rolled back: the jobs are pending, and an entry that was written is a duplicate.
-            self._metrics.dispatches.labels(status="error", reason="redis_error").inc()
+            self._metrics.dispatches.labels(self._queue, "error", "redis_error").inc()
             self._redis.failed(error)
             await self._note(tried, error)
             return 0
         if count:
-            self._metrics.dispatches.labels(status="ok", reason="").inc(count)
-            self._metrics.dispatch_seconds.observe(time.monotonic() - began)
+            self._metrics.dispatches.labels(self._queue, "ok", "").inc(count)
+            self._metrics.dispatch_seconds.labels(self._queue).observe(time.monotonic() - began)
         return count
 
     async def _note(self, tried: Sequence[int], error: Exception) -> None:
@@ -148,7 +148,7 @@ class Dispatcher:
             tried.extend(job_id for job_ids in due.values() for job_id in job_ids)
             for priority, job_ids in due.items():
                 crash_point("jobs.dispatch.before_add")
-                stream = stream_of(self._settings.stream_key, self._queue, priority)
+                stream = self._settings.stream(self._queue, priority)
                 sent = await streams.dispatch(stream, priority, job_ids, self._settings.stream_maxlen)
                 crash_point("jobs.dispatch.after_add")
                 # Jobs that the stream had no room for stay pending.

@@ -154,7 +154,7 @@ class HeldJobs:
             if self._latest.get(job_id) is active:
                 del self._latest[job_id]
             announce("worker.settled")
-        self._metrics.active.set(len(self._jobs))
+        self._metrics.held.set(len(self._jobs))
         self.room.set()
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import poison_entries as kernel_stream
 from fencepost.logs import FloodGate, get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
-from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
+from fencepost.redis_streams.stream_names import PRIORITIES
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
@@ -103,7 +102,7 @@ class Fetcher:
         self._queues = handlers.queues
         self._queue_turns = WeightedShare([1] * len(self._queues))
         places = [(queue, priority) for priority in range(len(PRIORITIES)) for queue in self._queues]
-        self.streams = [stream_of(settings.stream_key, queue, priority) for queue, priority in places]
+        self.streams = [settings.stream(queue, priority) for queue, priority in places]
         self._turns = WeightedShare([PRIORITY_SHARES[priority] for _, priority in places])
         # A read that blocks longer than the client's reply timeout would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, redis.reply_seconds * 500))
@@ -236,7 +235,7 @@ class Fetcher:
                 self._give_up(active)
             else:
                 began.append((active, handler))
-        self._metrics.active.set(len(self._held))
+        self._metrics.held.set(len(self._held))
         self._executor.start(began)
 
     def _give_up(self, active: HeldJob) -> None:
@@ -303,7 +302,7 @@ class Fetcher:
         try:
             taken = await self._claim(entries)
         except Exception:
-            self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
+            self._metrics.claim_failed("error", "db_error", many=len(entries))
             self._keep(entries)
             raise
         if len(taken.claimed) >= self._much:
@@ -326,7 +325,7 @@ class Fetcher:
             with self._drawing_on():
                 await self._claim_by_turns(limit, claimed)
         except Exception as error:
-            self._metrics.claims.labels(status="error", reason="db_error").inc()
+            self._metrics.claim_failed("error", "db_error")
             if not claimed:
                 raise
             # Jobs that the other queues returned are claimed, and run.
@@ -375,7 +374,7 @@ class Fetcher:
                 kernel_stream.poison(entry.stream, entry.entry_id, reason, entry.fields or {})
             )
             crash_point("jobs.poison.after_record")
-            self._metrics.claims.labels(status="poison", reason=reason).inc()
+            self._metrics.claim_failed("poison", reason)
         done = [entry for entry in entries if entry.job_id is None]
         claimed: list[tuple[kernel_job.Running, StreamEntry | None]] = []
         refusals: list[str] = []
@@ -389,7 +388,7 @@ class Fetcher:
                 done.append(first)
             if answer.refusal is not None:
                 refusals.append(answer.refusal)
-        self._count(answers)
+        self._metrics.claimed(answers)
         return Fetched(claimed, done, refusals, asked_at)
 
     async def _ask(self, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
@@ -448,7 +447,7 @@ class Fetcher:
             )
         )
         crash_point("jobs.claim_next.after_commit")
-        self._count(answers)
+        self._metrics.claimed(answers)
         claimed = [answer.running for answer in answers if answer.running is not None]
         claim_cursor.claimed(claimed)
         return claimed
@@ -478,11 +477,6 @@ class Fetcher:
             return entries
         block_ms = DRAWING_BLOCK_MS if draws else self._block_ms
         return await streams.wait(self.streams, self.consumer, max(1, free // len(self.streams)), block_ms)
-
-    def _count(self, answers: Sequence[kernel_job.ClaimAnswer]) -> None:
-        for outcome, many in Counter(answer.outcome for answer in answers).items():
-            reason = "db_claim_reject" if outcome == "refused" else ""
-            self._metrics.claims.labels(status=outcome, reason=reason).inc(many)
 
 
 def _parse(

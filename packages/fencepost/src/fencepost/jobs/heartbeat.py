@@ -111,7 +111,7 @@ class Heartbeat:
         try:
             answers = self._renew(held)
         except psycopg.Error as error:
-            self._metrics.heartbeats.labels(status="error", reason="db_error_heartbeat").inc(len(held))
+            self._metrics.renewed(held, "error", "db_error")
             _log.warning("db_error_heartbeat", error=str(error), jobs=len(held))
             return
         by_id = {active.running.job_id: active for active in held}
@@ -177,17 +177,17 @@ class Heartbeat:
                 case None:
                     # From before the call: the database read its clock later, so our deadline is earlier.
                     active.deadline = began + active.running.lease_seconds
-                    self._metrics.heartbeats.labels(status="ok", reason="").inc()
                     renewed.append(active)
                     if answer.cancel_requested:
                         cancelled.append(active)
                 case "in_flight" | "already_finished":
                     # Its row is locked, or gone: by our own finish, whose answer may not have arrived yet.
-                    self._metrics.heartbeats.labels(status="ok", reason=answer.refusal).inc()
+                    self._metrics.renewed([active], "ok", answer.refusal)
                 case _:
                     if not active.ended:
-                        self._metrics.heartbeats.labels(status="refused", reason="lease_lost").inc()
                         lost.append(active)
+        self._metrics.renewed(renewed, "ok", "")
+        self._metrics.renewed(lost, "refused", "lease_lost")
         return lost, cancelled, renewed
 
     def _refresh(self, renewed: Sequence[HeldJob]) -> None:

@@ -1,108 +1,124 @@
-"""The metrics of the job runtime, under the names that operators of online judges know."""
+"""The metrics of the job runtime."""
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter as Counted
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
-from fencepost.metrics import Counter, Gauge, Histogram, Metrics, observe_many
+from fencepost.metrics import Metrics, MetricSet, counter, gauge, histogram, observe_many
 
 if TYPE_CHECKING:
     from fencepost.jobs.executor import HeldJob
+    from fencepost.jobs.handler import Handlers
+    from fencepost.kernel.job import ClaimAnswer, Running
 
-MILLISECONDS = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 30_000.0)
+OTHER = "other"
+"""The label of a queue or kind that this process declares no handler for, or that is not known."""
+RUN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+_JOB = ("queue", "kind")
 
 
-@dataclass(frozen=True, slots=True)
-class JobMetrics:
-    """Low-cardinality labels only: the job's id is in the log."""
+class JobMetrics(MetricSet):
+    """Low-cardinality labels only: the job's id is in the log, and kinds are those of declared handlers."""
 
-    claims: Counter
-    heartbeats: Counter
-    stale_attempts: Counter
-    finalized: Counter
-    finalize_rejected: Counter
-    finalize_errors: Counter
-    finalize_ms: Histogram
-    reclaims: Counter
-    reclaim_ms: Histogram
-    reclaim_inflight: Gauge
-    dispatches: Counter
-    dispatch_seconds: Histogram
-    pending: Gauge
-    stream_length: Gauge
-    stream_pending: Gauge
-    retention_seconds: Gauge
-    acknowledge_errors: Counter
-    swept: Counter
-    active: Gauge
-    drive_up: Gauge
-    loop_errors: Counter
+    claims = counter("fencepost_jobs_claims", "Claims of jobs.", labels=(*_JOB, "status", "reason"))
+    renewals = counter(
+        "fencepost_jobs_renewals", "Renewals of the leases of jobs.", labels=(*_JOB, "status", "reason")
+    )
+    outcomes = counter("fencepost_jobs_outcomes", "Outcomes of attempts.", labels=(*_JOB, "status"))
+    outcomes_refused = counter(
+        "fencepost_jobs_outcomes_refused", "Outcomes that the database refused.", labels=(*_JOB, "reason")
+    )
+    outcome_errors = counter("fencepost_jobs_outcome_errors", "Outcomes that could not be written yet.")
+    run_seconds = histogram(
+        "fencepost_jobs_run_seconds", "From the claim to the outcome.", labels=_JOB, buckets=RUN_SECONDS
+    )
+    reclaims = counter(
+        "fencepost_jobs_reclaims", "Jobs and entries of lost workers.", labels=("status", "reason")
+    )
+    reclaim_seconds = histogram("fencepost_jobs_reclaim_seconds", "Time of one reclaim.", buckets=RUN_SECONDS)
+    reclaims_in_progress = gauge("fencepost_jobs_reclaims_in_progress", "Reclaims in progress.")
+    dispatches = counter(
+        "fencepost_jobs_dispatches", "Jobs written to streams.", labels=("queue", "status", "reason")
+    )
+    dispatch_seconds = histogram(
+        "fencepost_jobs_dispatch_seconds", "Time of one dispatch.", labels=("queue",)
+    )
+    pending = gauge("fencepost_jobs_pending", "Jobs that wait to be dispatched.", labels=("queue",))
+    stream_length = gauge(
+        "fencepost_jobs_stream_length", "Entries undelivered or pending (XLEN).", labels=("stream",)
+    )
+    stream_pending = gauge("fencepost_jobs_stream_pending", "Entries pending (XPENDING).", labels=("stream",))
+    stream_retention_seconds = gauge(
+        "fencepost_jobs_stream_retention_seconds",
+        "How long the stream's bound lasts at the present rate.",
+        labels=("stream",),
+    )
+    acknowledge_errors = counter(
+        "fencepost_jobs_acknowledge_errors", "Entries that could not be removed.", labels=("reason",)
+    )
+    redispatches = counter(
+        "fencepost_jobs_redispatches",
+        "Jobs dispatched again because their entry was lost.",
+        labels=("queue", "reason"),
+    )
+    held = gauge("fencepost_jobs_held", "Jobs that this worker holds.")
+    redis_up = gauge("fencepost_jobs_redis_up", "1 while jobs come through Redis, 0 while they do not.")
+    loop_errors = counter(
+        "fencepost_jobs_loop_errors", "Ticks of the worker's loops that failed.", labels=("loop",)
+    )
 
-    @classmethod
-    def on(cls, metrics: Metrics) -> Self:
-        return cls(
-            claims=metrics.counter("worker_claim", "Claims.", labels=("status", "reason")),
-            heartbeats=metrics.counter(
-                "worker_lease_heartbeat", "Renewals of single jobs.", labels=("status", "reason")
-            ),
-            stale_attempts=metrics.counter("worker_stale_attempt", "Finishes of an attempt that is over."),
-            finalized=metrics.counter("worker_finalize", "Outcomes written.", labels=("status",)),
-            finalize_rejected=metrics.counter(
-                "worker_finalize_rejected", "Outcomes that the database refused.", labels=("reason",)
-            ),
-            finalize_errors=metrics.counter(
-                "worker_finalize_errors", "Outcomes that could not be written for now."
-            ),
-            finalize_ms=metrics.histogram(
-                "worker_finalize_latency_ms", "From the claim to the written outcome.", buckets=MILLISECONDS
-            ),
-            reclaims=metrics.counter("worker_reclaim", "Jobs of lost owners.", labels=("status", "reason")),
-            reclaim_ms=metrics.histogram(
-                "worker_reclaim_latency_ms", "Time of one reclaim.", buckets=MILLISECONDS
-            ),
-            reclaim_inflight=metrics.gauge("worker_reclaim_inflight", "Reclaims under way."),
-            dispatches=metrics.counter(
-                "api_outbox_dispatch", "Jobs driven into streams.", labels=("status", "reason")
-            ),
-            dispatch_seconds=metrics.histogram(
-                "api_outbox_dispatch_latency_seconds", "Time of one dispatch."
-            ),
-            pending=metrics.gauge("api_outbox_pending", "Jobs that wait to be driven.", labels=("queue",)),
-            stream_length=metrics.gauge(
-                "job_stream_length", "Entries undelivered or pending (XLEN).", labels=("stream",)
-            ),
-            stream_pending=metrics.gauge(
-                "job_stream_pending", "Entries pending (XPENDING).", labels=("stream",)
-            ),
-            retention_seconds=metrics.gauge(
-                "job_stream_retention_window_seconds",
-                "How long the bound lasts at the present rate.",
-                labels=("stream",),
-            ),
-            acknowledge_errors=metrics.counter(
-                "worker_acknowledge_errors", "Entries that could not be removed.", labels=("reason",)
-            ),
-            swept=metrics.counter("job_swept", "Jobs driven again, by why.", labels=("reason",)),
-            active=metrics.gauge("worker_active_jobs", "Jobs that this worker holds."),
-            drive_up=metrics.gauge("worker_drive_up", "1 while Redis drives, 0 while PostgreSQL does alone."),
-            loop_errors=metrics.counter("loop_errors", "What a loop caught.", labels=("loop",)),
-        )
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__(metrics)
+        self._queues: frozenset[str] = frozenset()
+        self._kinds: frozenset[str] = frozenset()
 
-    def finished(self, status: str, actives: Sequence[HeldJob]) -> None:
+    def of(self, handlers: Handlers) -> Self:
+        """The same metrics for a worker of these handlers, whose queues and kinds become labels."""
+        worker = copy.copy(self)
+        worker._queues = frozenset(handlers.queues)
+        worker._kinds = frozenset(handler.kind for handler in handlers)
+        return worker
+
+    def claimed(self, answers: Iterable[ClaimAnswer]) -> None:
         """Counts by the batch: looking a counter up by its labels costs more than counting."""
-        if actives:
-            now = time.monotonic()
-            self.finalized.labels(status=status).inc(len(actives))
-            # Jobs that were claimed together have the same start.
-            for started_at, many in Counted(active.started_at for active in actives).items():
-                observe_many(self.finalize_ms, (now - started_at) * 1000, many)
+        counts = Counted((*self._job(one.running), one.outcome, one.refusal or "") for one in answers)
+        for labels, many in counts.items():
+            self.claims.labels(*labels).inc(many)
 
-    def rejected(self, reason: str) -> None:
-        self.finalized.labels(status="rejected").inc()
-        self.finalize_rejected.labels(reason=reason).inc()
-        if reason == "stale_attempt":
-            self.stale_attempts.inc()
+    def claim_failed(self, status: str, reason: str, running: Running | None = None, many: int = 1) -> None:
+        self.claims.labels(*self._job(running), status, reason).inc(many)
+
+    def renewed(self, held: Iterable[HeldJob], status: str, reason: str) -> None:
+        for (queue, kind), many in Counted(self._jobs(held)).items():
+            self.renewals.labels(queue, kind, status, reason).inc(many)
+
+    def finished(self, status: str, held: Sequence[HeldJob]) -> None:
+        if held:
+            now = time.monotonic()
+            for job, many in Counted(self._jobs(held)).items():
+                self.outcomes.labels(*job, status).inc(many)
+            # Jobs that were claimed together have the same start.
+            together = Counted((*self._job(one.running), one.started_at) for one in held)
+            for (queue, kind, started_at), many in together.items():
+                observe_many(self.run_seconds.labels(queue, kind), now - started_at, many)
+
+    def rejected(self, running: Running, reason: str) -> None:
+        job = self._job(running)
+        self.outcomes.labels(*job, "rejected").inc()
+        self.outcomes_refused.labels(*job, reason).inc()
+
+    def _jobs(self, held: Iterable[HeldJob]) -> Iterator[tuple[str, str]]:
+        return (self._job(one.running) for one in held)
+
+    def _job(self, running: Running | None) -> tuple[str, str]:
+        """The labels of a job."""
+        if running is None:
+            return OTHER, OTHER
+        return (
+            running.queue if running.queue in self._queues else OTHER,
+            running.kind if running.kind in self._kinds else OTHER,
+        )

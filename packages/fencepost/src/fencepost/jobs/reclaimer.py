@@ -57,13 +57,13 @@ class Reclaimer:
 
     async def tick(self) -> float:
         began = time.monotonic()
-        with self._metrics.reclaim_inflight.track_inprogress():
+        with self._metrics.reclaims_in_progress.track_inprogress():
             await self._put_back()
             streams = self._redis.streams
             if streams is not None:
                 await self._take_idle(streams)
             await self._evict_blockers()
-        self._metrics.reclaim_ms.observe((time.monotonic() - began) * 1000)
+        self._metrics.reclaim_seconds.observe(time.monotonic() - began)
         return self._settings.reclaim_interval_seconds
 
     async def _put_back(self) -> None:

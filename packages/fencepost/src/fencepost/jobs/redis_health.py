@@ -26,10 +26,7 @@ REDIS_ERRORS = (RedisError, OSError)
 
 
 class RedisHealth:
-    """Redis as this process sees it. `streams` is None while it is down.
-
-    `has_payloads` is true where jobs are submitted by the direct path.
-    """
+    """Redis as this process sees it. `streams` is None while it is down."""
 
     def __init__(
         self, url: str | None, metrics: JobMetrics, settings: JobSettings, *, reply_seconds: float
@@ -37,7 +34,6 @@ class RedisHealth:
         self._metrics = metrics
         self.reply_seconds = reply_seconds
         self._key = settings.stream_key
-        self.has_payloads = not settings.outbox_enabled
         self._on_change: list[Callable[[], None]] = []
         self._redis = None if url is None else connect(url, reply_seconds=reply_seconds)
         self._streams = None if self._redis is None else Streams(self._redis, settings.stream_group)
@@ -80,7 +76,7 @@ class RedisHealth:
             await self._redis.aclose()
 
     def _set(self, *, up: bool, why: str) -> None:
-        self._metrics.drive_up.set(int(up))
+        self._metrics.redis_up.set(int(up))
         if up == self._up:
             return
         self._up = up

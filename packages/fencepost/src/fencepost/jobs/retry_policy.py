@@ -79,21 +79,8 @@ MISSING_FIELD = "missing_field"
 INVALID_FIELD = "invalid_field"
 PAYLOAD_INVALID = "payload_missing_or_invalid"
 POISON = frozenset({MISSING_FIELD, INVALID_FIELD, PAYLOAD_INVALID})
-"""Why a delivered entry cannot be processed, as labels of `worker_claim_total{status="poison"}`: an entry
-lacks a field, its `job_id` is not an id, or the handler cannot be called with the payload."""
-
-LABELS: Mapping[str, str] = {
-    "stale_attempt": "stale_attempt",
-    "already_finished": "already_finished",
-    "not_running": "not_in_expected_state",
-    "cancelled": "not_in_expected_state",
-    "lease_expired": "lease_lost_or_owner_mismatch",
-    "not_owner": "lease_lost_or_owner_mismatch",
-    "in_flight": "lease_lost_or_owner_mismatch",
-    "not_found": "not_found",
-}
-"""Fencepost's reasons under the names that operators of online judges know, as labels of the worker's
-metrics."""
+"""Why a delivered entry cannot be processed, as labels of `fencepost_jobs_claims_total{status="poison"}`: an
+entry lacks a field, its `job_id` is not an id, or the handler cannot be called with the payload."""
 
 RECLAIM_DECISIONS: Mapping[str, str] = {
     "already_finished": "done_or_stale",

@@ -21,7 +21,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamLook, Streams, entry_order
-from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
+from fencepost.redis_streams.stream_names import PRIORITIES
 from fencepost.retention import until_short
 from fencepost.signals import announce
 
@@ -69,7 +69,7 @@ class StreamReconciler:
         return self._settings.sweep_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311
 
     async def _sweep(self, streams: Streams, queue: str, priority: int) -> None:
-        stream = stream_of(self._settings.stream_key, queue, priority)
+        stream = self._settings.stream(queue, priority)
         after: kernel_job.Driven | None = None
         for _ in range(BATCHES_PER_TICK):
             # Read again before each batch: an outdated view would take new entries for lost ones.
@@ -81,7 +81,7 @@ class StreamReconciler:
                     queue, priority, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
                 )
             )
-            await self._recall(await self._lost(streams, stream, look, driven))
+            await self._recall(queue, await self._lost(streams, stream, look, driven))
             if len(driven) < BATCH:
                 return
             after = driven[-1]
@@ -100,7 +100,7 @@ class StreamReconciler:
             by_fate["orphaned"] = [job for job, held in zip(delivered, pending, strict=True) if not held]
         return by_fate
 
-    async def _recall(self, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None:
+    async def _recall(self, queue: str, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None:
         for reason, jobs in lost.items():
             if not jobs:
                 continue
@@ -111,7 +111,7 @@ class StreamReconciler:
             crash_point("jobs.sweep.after_commit")
             # Some may have been claimed since the view was read.
             if count:
-                self._metrics.swept.labels(reason=reason).inc(count)
+                self._metrics.redispatches.labels(queue, reason).inc(count)
                 _log.warning("driven_again", reason=reason, jobs=count)
 
     def _forget_measures(self) -> None:
@@ -120,7 +120,7 @@ class StreamReconciler:
         for gauge in (
             self._metrics.stream_length,
             self._metrics.stream_pending,
-            self._metrics.retention_seconds,
+            self._metrics.stream_retention_seconds,
         ):
             gauge.clear()
         self._added.clear()
@@ -133,7 +133,7 @@ class StreamReconciler:
         if now - since >= self._settings.sweep_interval_seconds / 2:
             rate = max(0, look.entries_added - before) / (now - since)
             window = self._settings.stream_maxlen / rate if rate else float("inf")
-            self._metrics.retention_seconds.labels(stream=stream).set(window)
+            self._metrics.stream_retention_seconds.labels(stream=stream).set(window)
             self._added[stream] = (look.entries_added, now)
         else:
             self._added.setdefault(stream, (look.entries_added, now))

@@ -61,6 +61,7 @@ class Worker:
         self._client = client
         self._handlers = handlers
         self._schedules = schedules
+        metrics = metrics.of(handlers)
         self._settings = settings
         self._beside = beside
         url, limits = client.database_url, client.settings

@@ -1,4 +1,4 @@
-"""Settings of a relay, under the names that operators of order outboxes know."""
+"""Settings of a relay."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ CHANNEL_MAX = 128
 class OutboxSettings(LayeredSettings):
     """One instance for the relays of a process."""
 
-    batch_size: Annotated[int, Field(ge=1, le=1000), From("OUTBOX_BATCH_SIZE", "outbox.batch_size")] = 32
-    parallelism: Annotated[int, Field(ge=1, le=256), From("OUTBOX_PARALLELISM", "outbox.parallelism")] = 4
-    retry_max: Annotated[int, Field(ge=0, le=100), From("OUTBOX_RETRY_MAX", "outbox.retry_max")] = 8
-    idle_sleep_ms: Annotated[
-        float, Field(ge=1, le=600_000), From("OUTBOX_IDLE_SLEEP_MS", "outbox.idle_sleep_ms")
-    ] = 200
-    stuck_threshold_min: Annotated[
-        float, Field(ge=0.001, le=1440), From("OUTBOX_STUCK_THRESHOLD_MIN", "outbox.stuck_threshold_min")
-    ] = 10
+    batch_size: Annotated[int, Field(ge=1, le=1000), From("OUTBOX_BATCH", "outbox.batch")] = 32
+    parallelism: Annotated[int, Field(ge=1, le=256), From("OUTBOX_BATCHES", "outbox.batches")] = 4
+    retry_max: Annotated[int, Field(ge=0, le=100), From("OUTBOX_RETRIES", "outbox.retries")] = 8
+    idle_seconds: Annotated[float, Field(ge=0.001, le=600), From("OUTBOX_IDLE_SEC", "outbox.idle_sec")] = 0.2
+    stuck_seconds: Annotated[
+        float, Field(ge=0.06, le=86_400), From("OUTBOX_STUCK_SEC", "outbox.stuck_sec")
+    ] = 600
     backoff_base_seconds: Annotated[
         float, Field(ge=0.001, le=3600), From("OUTBOX_BACKOFF_BASE_SEC", "outbox.backoff_base_sec")
     ] = 2
@@ -50,9 +48,9 @@ class OutboxSettings(LayeredSettings):
         return RelayLimits(
             batch=self.batch_size,
             in_flight_max=self.batch_size * self.parallelism,
-            lease_seconds=self.stuck_threshold_min * 60,
-            delivery_seconds=self.stuck_threshold_min * 60,
-            idle_seconds=self.idle_sleep_ms / 1000,
+            lease_seconds=self.stuck_seconds,
+            delivery_seconds=self.stuck_seconds,
+            idle_seconds=self.idle_seconds,
         )
 
 

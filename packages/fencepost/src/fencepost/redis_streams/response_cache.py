@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from fencepost.redis_streams import keys
 from fencepost.redis_streams.errors import RedisError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class CacheKey:
 
     @property
     def cache_key(self) -> str:
-        return f"fencepost:mutation:{{{self.scope}/{self.key}}}"
+        return keys.response(self.scope, self.key)
 
 
 @dataclass(frozen=True, slots=True)

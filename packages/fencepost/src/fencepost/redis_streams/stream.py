@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.redis_streams.errors import ResponseError
-from fencepost.redis_streams.stream_names import beside
+from fencepost.redis_streams.keys import beside
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -134,13 +134,6 @@ class Streams:
     async def settle(self, stream: str, entry_ids: Sequence[str]) -> int:
         """Acknowledge and remove entries with one script."""
         return int(await self._settle(keys=[stream], args=[self.group, " ".join(entry_ids)]))
-
-    async def unlink(self, keys: Sequence[str]) -> None:
-        """Remove keys that may lie in different slots of a cluster: one command each, one round trip."""
-        pipe = self._redis.pipeline(transaction=False)
-        for key in keys:
-            pipe.unlink(key)
-        await pipe.execute()
 
     async def claim_idle(
         self, stream: str, consumer: str, min_idle_ms: int, cursor: str, count: int

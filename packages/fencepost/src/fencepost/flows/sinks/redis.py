@@ -23,6 +23,7 @@ from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejections, converte
 from fencepost.flows.sinks.sink import CheckpointId, FlowContext
 from fencepost.flows.sinks.sink_types import StagedSink
 from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.redis_streams import keys
 
 _FOLDER = Path(__file__).parent
 Kind = Literal["list", "hash", "set", "stream"]
@@ -45,7 +46,7 @@ class RedisScriptSink(StagedSink):
     def __init__(self, key: str, frontier_key: str | None, url: str | None, on_reject: OnReject) -> None:
         self.on_reject = on_reject
         self._key = key
-        self._frontier_key = frontier_key or beside("frontier", key)
+        self._frontier_key = frontier_key or keys.of_sink("frontier", key)
         self._url = url
         self._redis: Any = None
         self._users = 0
@@ -193,7 +194,7 @@ class RedisIdempotentList(RedisScriptSink):
         on_reject: OnReject = STOP,
     ) -> None:
         super().__init__(key, frontier_key, url, on_reject)
-        self._seen_key = seen_key or beside("seen", key)
+        self._seen_key = seen_key or keys.of_sink("seen", key)
         self._ttl_seconds = ttl_seconds
         self._encode = encode
 
@@ -240,17 +241,10 @@ def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRec
     return record or IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", value)
 
 
-def beside(what: str, key: str) -> str:
-    """Derive one more key for a key, in the same cluster slot: a cluster hashes the part in braces."""
-    start = key.find("{")
-    end = key.find("}", start + 1)
-    return f"fencepost:{what}:{key}" if 0 <= start < end - 1 else f"fencepost:{what}:{{{key}}}"
-
-
-def _one_slot(*keys: str) -> None:
+def _one_slot(*names: str) -> None:
     from redis.crc import key_slot  # noqa: PLC0415 - Flows without Redis need not have it.
 
-    slots = {key: key_slot(key.encode()) for key in keys}
+    slots = {key: key_slot(key.encode()) for key in names}
     if len(set(slots.values())) > 1:
         told = ", ".join(f"{key} in {slot}" for key, slot in slots.items())
         raise StartRefused(

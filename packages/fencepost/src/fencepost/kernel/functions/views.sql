@@ -21,23 +21,6 @@ create or replace view fencepost.jobs as
     from fencepost.job_finished f where f.job_id = j.job_id
   ) s;
 
--- The same under the names that operators of online judges know.
-create or replace view fencepost.submissions as
-  select j.job_id, j.attempt as attempt_id,
-         case when j.state in ('finished', 'dead', 'cancelled') then coalesce(j.final_status, j.state) else j.state end as status,
-         case j.state when 'running' then 'processing' when 'pending' then 'queued' when 'dispatched' then 'queued' else 'done' end
-           as state,
-         j.owner as lease_owner, j.expires_at as lease_until, j.result, j.error, j.submitted_at as created_at,
-         coalesce(j.finished_at, j.claimed_at, j.submitted_at) as updated_at
-  from fencepost.jobs j;
-
--- The waiting rows as an outbox: one event for each job, pending until it is delivered to a stream.
-create or replace view fencepost.outbox_events as
-  select w.job_id, j.payload, case when w.dispatched_at is null then 'pending' else 'delivered' end as status,
-         w.dispatches as attempts, w.run_at as next_attempt_at, w.last_error, w.dispatched_at, w.entry_id as stream_entry_id,
-         j.submitted_at as created_at
-  from fencepost.job_waiting w join fencepost.job j on j.job_id = w.job_id;
-
 create or replace view fencepost.queue_status as
   select q.queue,
          coalesce(w.pending, 0) as pending, coalesce(w.dispatched, 0) as dispatched, coalesce(r.running, 0) as running,
