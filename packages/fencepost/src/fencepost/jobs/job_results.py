@@ -46,15 +46,17 @@ def _goes_on(seen: job_queries.JobOutcome | None) -> TypeGuard[job_queries.JobOu
     return seen is not None and not seen.is_final
 
 
-def too_late(job_id: int, within: float, seen: job_queries.JobOutcome) -> TimeoutError:
-    return TimeoutError(f"job {job_id} had not ended after {within:g} s; it is {seen.state}. It goes on.")
+def too_late(job_id: int, within_seconds: float, seen: job_queries.JobOutcome) -> TimeoutError:
+    return TimeoutError(
+        f"job {job_id} had not ended after {within_seconds:g} s; it is {seen.state}. It goes on."
+    )
 
 
 class Polling:
     """How long to wait before the next query: short at first, then longer, never past the deadline."""
 
-    def __init__(self, within: float) -> None:
-        self._deadline = time.monotonic() + within
+    def __init__(self, within_seconds: float) -> None:
+        self._deadline = time.monotonic() + within_seconds
         self._waits = POLLS.waits()
 
     @property
@@ -65,7 +67,7 @@ class Polling:
         return min(next(self._waits), max(0.0, self._deadline - time.monotonic()))
 
 
-async def wait_for_result(connections: Connections[Any], job_id: int, within: float) -> Json:
+async def wait_for_result(connections: Connections[Any], job_id: int, within_seconds: float) -> Json:
     seen = await connections.run(job_queries.look(job_id))
     if not _goes_on(seen):
         return read_result(job_id, seen)
@@ -77,11 +79,11 @@ async def wait_for_result(connections: Connections[Any], job_id: int, within: fl
         if not _goes_on(seen):
             # The job ended before the registration: nothing else removes the registration.
             await connections.run(notify.wake_up(topic))
-        polling = Polling(within)
+        polling = Polling(within_seconds)
         while _goes_on(seen):
             if polling.is_over:
                 await connections.run(notify.wake_up(topic))
-                raise too_late(job_id, within, seen)
+                raise too_late(job_id, within_seconds, seen)
             await settled(heard(polling.wait_seconds()))
             seen = await connections.run(job_queries.look(job_id))
         return read_result(job_id, seen)
