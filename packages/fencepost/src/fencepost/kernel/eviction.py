@@ -61,10 +61,10 @@ class EvictionDelay:
         further = Backoff(self.first_pause_seconds * 2, self.longest_pause_seconds, jitter=0)
         left = self.seconds_max
         for pause in chain([self.first_pause_seconds], further.waits()):
-            yield min(pause, left)
-            left -= pause
             if left <= 0:
                 return
+            yield min(pause, left)
+            left -= pause
 
 
 def of_lease(resource: str, owner: str, ttl_seconds: float, *, grace_seconds: float) -> Takeover[lease.Lease]:
