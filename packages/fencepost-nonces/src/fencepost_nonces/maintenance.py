@@ -13,8 +13,8 @@ from fencepost_nonces import nonce_calls, queries
 from fencepost_nonces.errors import ChainUnavailable, ContradictingAnswers, SignerElsewhere
 from fencepost_nonces.metrics import NonceMetrics
 from fencepost_nonces.node import Node
-from fencepost_nonces.queries import Unanswered
 from fencepost_nonces.sending.rpc import Chain, Chains, RpcError
+from fencepost_nonces.signer import Signer
 
 _log = get_logger(__name__)
 TICK_SECONDS = 10.0
@@ -66,13 +66,13 @@ class Maintenance:
     async def ask_the_chains(self) -> None:
         """For callers that sign themselves and have not reported: the chain's final count proves use."""
         silent = await self._fp.run(queries.unanswered(self._chains.ids, ASKED_AT_ONCE))
-        silent.sort(key=lambda one: one.signer)
-        for chain_id, ones in itertools.groupby(silent, key=lambda one: one.chain_id):
+        silent.sort()
+        for chain_id, ones in itertools.groupby(silent, key=lambda one: one[0].chain_id):
             chain = self._chains.get(chain_id)
             assert chain is not None
             try:
-                for one in ones:
-                    await self._ask(chain, one)
+                for signer, nonce in ones:
+                    await self._ask(chain, signer, nonce)
             except ContradictingAnswers as error:
                 _log.warning("chain_contradicts_itself", chain_id=chain_id, error=str(error))
                 self._metrics.contradictions.inc()
@@ -80,11 +80,10 @@ class Maintenance:
                 _log.warning("chain_not_asked", chain_id=chain_id, error=str(error))
                 self._metrics.loop_errors.labels(loop="nonces_chores").inc()
 
-    async def _ask(self, chain: Chain, one: Unanswered) -> None:
+    async def _ask(self, chain: Chain, signer: Signer, nonce: int) -> None:
         """Nothing is written, and no lease is taken, before the chain proves something."""
-        signer = one.signer
         counts = await chain.counts(signer.name, self._node.settings.confirmations)
-        if counts.final <= one.nonce:
+        if counts.final <= nonce:
             return
         try:
             settled = await self._node.write(

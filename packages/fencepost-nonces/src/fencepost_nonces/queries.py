@@ -57,19 +57,6 @@ class Measures:
     unproved: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A signer with a nonce whose caller has not reported in time; the lowest such nonce."""
-
-    chain_id: int
-    name: str
-    nonce: int
-
-    @property
-    def signer(self) -> Signer:
-        return Signer(self.chain_id, self.name)
-
-
 def measures() -> Call[Measures]:
     return Call(
         "select gaps, jamming, overdue, recovering, in_doubt, stuck_seconds, waiting_seconds, unproved"
@@ -79,12 +66,13 @@ def measures() -> Call[Measures]:
     )
 
 
-def unanswered(chain_ids: Sequence[int], limit: int) -> Call[list[Unanswered]]:
-    """For these chains, at most `limit`."""
+def unanswered(chain_ids: Sequence[int], limit: int) -> Call[list[tuple[Signer, int]]]:
+    """Signers of these chains with a nonce whose caller has not reported in time, at most `limit`; each with
+    its lowest such nonce."""
     return Call(
         "select chain_id, signer, nonce from fencepost.nonce_unanswered(%s::bigint[], %s::integer)",
         (list(chain_ids), limit),
-        each(Unanswered),
+        each(_with_nonce),
     )
 
 
@@ -110,6 +98,10 @@ def jamming_gaps(one: Signer) -> Call[list[tuple[int, int]]]:
         (one.chain_id, one.name),
         lambda rows: [(row[0], row[1]) for row in rows],
     )
+
+
+def _with_nonce(chain_id: int, name: str, nonce: int) -> tuple[Signer, int]:
+    return Signer(chain_id, name), nonce
 
 
 def _facts(names: tuple[str, ...]) -> Any:
