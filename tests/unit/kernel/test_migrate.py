@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import fencepost.kernel.migrate as migrations
-from fencepost.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from fencepost.errors import SchemaMissing, SchemaTooNew, SchemaTooOld, SettingsError
 from fencepost.kernel.migrate import Component, SchemaStep, check_version, components, kernel
 from fencepost.kernel.migrate import component as component_of
+from fencepost.plugin import Plugin
 
 
 def component(folder: Path, *files: str) -> Component:
@@ -119,6 +120,34 @@ def test_the_kernel_comes_before_whatever_is_built_on_it() -> None:
     # As it is read from its folder, and not as it was remembered.
     assert vars(migrations)["component"].__wrapped__("orders") == component_of("orders")
     assert vars(migrations)["component"].__wrapped__("kernel") == kernel()
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin whose tables refer to those of another one, whose name comes later."""
+    here = Path("nowhere")
+    found = {
+        "alpha": Plugin(name="alpha", about="a", schemas={"alpha": here}, requires=("beta",)),
+        "zeta": Plugin(name="zeta", about="z", schemas={"beta": here, "gamma": here}, requires=("beta",)),
+    }
+    base = kernel()
+    monkeypatch.setattr(migrations, "plugins", lambda: found)
+    monkeypatch.setattr(migrations, "component", lambda name: replace(base, name=name))
+
+
+@pytest.mark.usefixtures("strangers")
+def test_a_component_comes_after_those_that_it_requires_and_brings_them_with_it() -> None:
+    assert [known.name for known in components()] == ["kernel", "beta", "alpha", "flows", "gamma"]
+    assert [known.name for known in components(["alpha"])] == ["kernel", "beta", "alpha"]
+    assert [known.name for known in components(["gamma"])] == ["kernel", "beta", "gamma"]
+
+
+@pytest.mark.usefixtures("strangers")
+def test_a_component_that_is_required_and_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Plugin(name="alpha", about="a", schemas={"alpha": Path("nowhere")}, requires=("beta",))
+    monkeypatch.setattr(migrations, "plugins", lambda: {"alpha": alone})
+    with pytest.raises(SettingsError, match="requires the component 'beta', which none brings"):
+        components()
 
 
 def test_functions_use_nothing_newer_than_postgresql_15() -> None:
