@@ -142,8 +142,6 @@ def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHT
         server_version = "fencepost"
         sys_version = ""
 
-        server: _BoundedServer
-
         def do_GET(self) -> None:
             self._send(self._page(), with_body=True)
 
@@ -154,6 +152,7 @@ def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHT
             """Discards the message: a scrape every few seconds is not worth a log line."""
 
         def _page(self) -> MetricsPage:
+            assert isinstance(self.server, _BoundedServer)
             with self.server.busy(self.connection):
                 return answer(routes, self.path)
 
