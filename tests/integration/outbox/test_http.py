@@ -163,3 +163,16 @@ async def test_a_reply_larger_than_the_bound_is_not_read() -> None:
         async with HttpClient(body_bytes_max=1) as client:
             with pytest.raises(MaybeSent, match="larger than 1 bytes"):
                 await client.exchange(Request("GET", f"{url}/11"))
+
+
+async def test_a_redirect_is_a_reply_and_not_a_second_request() -> None:
+    asked: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked.append((await request_of(reader)).split(b" ")[1])
+            writer.write(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /22\r\nContent-Length: 0\r\n\r\n")
+
+    async with serving(elsewhere) as (url, _), HttpClient() as client:
+        reply = await client.exchange(Request.post_json(f"{url}/11", {"order": 1}))
+    assert (reply.status, reply.headers["location"], asked) == (307, "/22", [b"/11"])
