@@ -121,8 +121,8 @@ def _token(database: Database) -> str:
 
 def _page(url: str, token: str, path: str, rounds: int) -> Row:
     """One connection, one request after another; the first byte is the status line's."""
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port or 0)
+    context = urlsplit(url)
+    connection = http.client.HTTPConnection(context.hostname or "", context.port or 0)
     times: list[float] = []
     size = 0
     for _ in range(rounds + 1):
@@ -145,11 +145,11 @@ def _page(url: str, token: str, path: str, rounds: int) -> Row:
 
 def _streams(url: str, token: str, count: int) -> float:
     """How much the process grows for each open stream, with both ends: here they share one process."""
-    place = urlsplit(url)
+    context = urlsplit(url)
     before = _resident_kib()
     opened: list[http.client.HTTPConnection] = []
     for _ in range(count):
-        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0)
+        connection = http.client.HTTPConnection(context.hostname or "", context.port or 0)
         connection.request("GET", "/api/events", headers={"Authorization": f"Bearer {token}"})
         assert connection.getresponse().status == 200
         opened.append(connection)

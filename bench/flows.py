@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from bench import flows_endurance
-from bench import flows_env as stage
+from bench import flows_endurance, flows_env
 from bench.bench_server import server_facts
 from bench.flows_peers import measured_peers
 from bench.report import Goal, Report, Row, machine
@@ -34,7 +33,7 @@ _console = Console(stderr=True)
 def run(*, quick: bool) -> Report:
     """Measure Fencepost and the limit, then the peers that can be installed."""
     count = QUICK_RECORDS if quick else RECORDS
-    with stage.env() as (database, redis_url):
+    with flows_env.env() as (database, redis_url):
         rows = asyncio.run(_ours(database, redis_url, count))
         endurance = asyncio.run(_endurance(database, redis_url, quick=quick))
         facts = machine(records=count, **server_facts(database))
@@ -54,7 +53,7 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
     memory = await flows_endurance.memory(database, redis_url, records)
     _console.print(f"recovery with {keys:,} keys", highlight=False)
     recovery = await flows_endurance.recovery(database, redis_url, keys)
-    behind = f"{keys:,} keys, the default lease of {stage.SETTINGS.lease_seconds:g} s"
+    behind = f"{keys:,} keys, the default lease of {flows_env.SETTINGS.lease_seconds:g} s"
     rows: list[Row] = [
         _row(f"fencepost, keyed sum of {records:,} made records", "exactly-once", memory.figures),
         {
@@ -85,25 +84,29 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
 
 
 async def _ours(database: Database, redis_url: str, count: int) -> list[Row]:
-    await stage.load(redis_url, count)
+    await flows_env.load(redis_url, count)
     flows = {
-        "fencepost, keyed sum": stage.keyed_sum("sum"),
-        "fencepost, keyed sum, 4 key groups": stage.keyed_sum("groups", groups=4),
-        "fencepost, windowed count": stage.windowed_count("windows"),
+        "fencepost, keyed sum": flows_env.keyed_sum("sum"),
+        "fencepost, keyed sum, 4 key groups": flows_env.keyed_sum("groups", groups=4),
+        "fencepost, windowed count": flows_env.windowed_count("windows"),
     }
     rows: list[Row] = []
     for title, flow in flows.items():
         _console.print(title, highlight=False)
-        rows.append(_row(title, "exactly-once", await stage.run_flow_on(database, redis_url, flow, count)))
+        rows.append(
+            _row(title, "exactly-once", await flows_env.run_flow_on(database, redis_url, flow, count))
+        )
     rows.append(
         _row(
-            "the limit: XREADGROUP NOACK and COPY", "none", await stage.run_limit(database, redis_url, count)
+            "the limit: XREADGROUP NOACK and COPY",
+            "none",
+            await flows_env.run_limit(database, redis_url, count),
         )
     )
     return rows
 
 
-def _row(title: str, guarantee: str, figures: stage.Figures) -> Row:
+def _row(title: str, guarantee: str, figures: flows_env.Figures) -> Row:
     return {
         "system": title,
         "guarantee": guarantee,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import flows_env as stage
+from bench import flows_env
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
@@ -37,7 +37,7 @@ class MemoryGrowth:
 
     settled_mb: float
     most_mb: float
-    figures: stage.Figures
+    figures: flows_env.Figures
 
     @property
     def growth(self) -> float:
@@ -48,7 +48,7 @@ class RunningFlow:
     """A worker, and how many records it has committed."""
 
     def __init__(
-        self, fp: Fencepost, flow: Flow, redis_url: str, settings: FlowSettings = stage.SETTINGS
+        self, fp: Fencepost, flow: Flow, redis_url: str, settings: FlowSettings = flows_env.SETTINGS
     ) -> None:
         self._flow = flow.name
         self._metrics = Metrics()
@@ -81,9 +81,9 @@ async def memory(database: Database, redis_url: str, count: int) -> MemoryGrowth
     """The keyed sum over records that are generated as they are read."""
 
     def records() -> Iterator[bytes]:
-        return map(stage.record, range(count))
+        return map(flows_env.record, range(count))
 
-    parsed = Flow("memory").source(IterableSource(records)).json(stage.FlowTask)
+    parsed = Flow("memory").source(IterableSource(records)).json(flows_env.FlowTask)
     keyed = parsed.key_by(lambda order: order.user).sum(lambda order: order.amount)
     flow = keyed.sink(PostgresUpsert("total", ["key"], ["value"]))
     async with Fencepost(database.url, redis_url=redis_url) as fp:
@@ -96,7 +96,7 @@ async def memory(database: Database, redis_url: str, count: int) -> MemoryGrowth
             most = max(most, resident_mb())
         wall, used = time.perf_counter() - began, time.process_time() - cpu
         await running.end()
-    return MemoryGrowth(settled, most, stage.Figures(count, wall, used, most))
+    return MemoryGrowth(settled, most, flows_env.Figures(count, wall, used, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def counts() -> Flow:
 async def work_until_killed(database_url: str, redis_url: str) -> None:
     """Runs in a process of its own."""
     async with Fencepost(database_url, redis_url=redis_url) as fp:
-        await FlowWorker(fp, counts(), redis_url=redis_url, settings=stage.SETTINGS).run()
+        await FlowWorker(fp, counts(), redis_url=redis_url, settings=flows_env.SETTINGS).run()
 
 
 async def recovery(database: Database, redis_url: str, keys: int) -> RecoveryTime:
@@ -150,9 +150,9 @@ async def recovery(database: Database, redis_url: str, keys: int) -> RecoveryTim
 
 
 async def _fill(client: Any, keys: int) -> None:
-    for start in range(0, keys, stage.LOADED_AT_ONCE):
+    for start in range(0, keys, flows_env.LOADED_AT_ONCE):
         pipe = client.pipeline(transaction=False)
-        for number in range(start, min(keys, start + stage.LOADED_AT_ONCE)):
+        for number in range(start, min(keys, start + flows_env.LOADED_AT_ONCE)):
             pipe.xadd(KEYS_STREAM, {"data": str(number)})
         await pipe.execute()
 

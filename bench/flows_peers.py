@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import flows_env as stage
+from bench import flows_env
 from bench.jobs_peers import CannotTakePart, Environment, Peer
 from bench.report import Row
 
@@ -46,7 +46,7 @@ def measured_peers(count: int, *, quick: bool) -> list[Row]:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as folder:
         lines = Path(folder) / "records.jsonl"
-        lines.write_bytes(b"".join(stage.record(number) + b"\n" for number in range(count)))
+        lines.write_bytes(b"".join(flows_env.record(number) + b"\n" for number in range(count)))
         for entrant in PEERS:
             known: Row = {"system": entrant.peer.title, "guarantee": entrant.guarantee}
             if quick and not Environment(entrant.peer).ready:
@@ -78,7 +78,7 @@ def _measure(peer: Peer, lines: Path, count: int) -> Row:
         check=True,
     )
     figures = json.loads(done.stdout.splitlines()[-1])
-    expected = sum(number % stage.AMOUNTS for number in range(count))
+    expected = sum(number % flows_env.AMOUNTS for number in range(count))
     if figures["total"] != expected:
         raise WrongSum(f"summed up {figures['total']}, and {expected} was given")
     return {

@@ -96,8 +96,8 @@ def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
 def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.Throughput]:
     """With the empty handler, in turns: the goals compare what was measured in the same minutes."""
     _tell(f"{peers[-1].title}: throughput")
-    with ExitStack() as stage:
-        entrants = [stage.enter_context(_on_stage(pair, peer)) for peer in peers]
+    with ExitStack() as stack:
+        entrants = [stack.enter_context(_in_env(pair, peer)) for peer in peers]
         return contest.by_turns(entrants, "empty", _length(quick))
 
 
@@ -113,7 +113,7 @@ def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: boo
     length = _length(quick)
     _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; with a write, waiting time")
     row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}
-    with _on_stage(pair, peer) as entrant:
+    with _in_env(pair, peer) as entrant:
         written = contest.throughput(entrant, "write", length)
         row |= contest.cells(bare, written, contest.waits(entrant, length))
         if length.counted_jobs:
@@ -122,7 +122,7 @@ def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: boo
         row |= _durable(pair, peer, length)
     if length.waiting_jobs:
         _tell(f"{peer.title}: memory")
-        with _on_stage(pair, peer) as entrant:
+        with _in_env(pair, peer) as entrant:
             held = contest.memory(entrant, length)
         row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
     return row
@@ -132,7 +132,7 @@ def _durable(pair: Servers, peer: Peer, length: contest.JobsLength) -> Mapping[s
     """A store in Redis with every command on disk before its reply, as PostgreSQL has its commits."""
     pair.keep_redis_durable(True)
     try:
-        with _on_stage(pair, peer) as entrant:
+        with _in_env(pair, peer) as entrant:
             return {
                 "durable Redis, jobs/s": round(contest.throughput(entrant, "empty", length).jobs_per_second)
             }
@@ -156,7 +156,7 @@ def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
         _tell(f"{peer.title}: the zombie, {harness}")
         try:
             # Servers of its own: every peer empties its Redis.
-            with servers() as pair, _on_stage(pair, peer) as entrant:
+            with servers() as pair, _in_env(pair, peer) as entrant:
                 endings[harness] = zombie.play(entrant, harness)
         except zombie.NeverRanElsewhere:
             return {"zombie's finish": "never ran elsewhere", "effects": 1}
@@ -176,9 +176,9 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
         return lambda: scale.rate_with(entrant, workers, how_far, guess)
 
     with (
-        _on_stage(pair, OURSELVES) as plain,
-        _on_stage(pair, OURSELVES) as old,
-        _on_stage(pair, ALONE) as alone,
+        _in_env(pair, OURSELVES) as plain,
+        _in_env(pair, OURSELVES) as old,
+        _in_env(pair, ALONE) as alone,
     ):
         _tell("fencepost: pgbench, workers")
         pgbench, without_redis, *by_workers = scale.alternately(
@@ -192,7 +192,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
         _tell(f"fencepost: {how_far.finished:,} finished")
         scale.add_history(old, how_far.finished)
         histories = scale.alternately([working(plain), working(old)], how_far.rounds)
-    with _on_stage(pair, OURSELVES) as short, _on_stage(pair, OURSELVES) as long:
+    with _in_env(pair, OURSELVES) as short, _in_env(pair, OURSELVES) as long:
         _tell(f"fencepost: {how_far.waiting:,} waiting")
         queues = scale.alternately(
             [
@@ -212,7 +212,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
 
 
 @contextmanager
-def _on_stage(pair: Servers, peer: Peer) -> Generator[Entrant]:
+def _in_env(pair: Servers, peer: Peer) -> Generator[Entrant]:
     """A fresh database, an empty Redis and an empty results store."""
     with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
         database = pair.database_for(peer)

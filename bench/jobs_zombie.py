@@ -25,7 +25,7 @@ GOING_ON_SECONDS_MAX = 15
 # After the last action: what a library writes when a handler has returned comes after it.
 SETTLE_SECONDS = 2.0
 
-Scene = Literal["during", "after"]
+ZombieRun = Literal["during", "after"]
 
 
 class NeverRanElsewhere(Exception):
@@ -50,7 +50,7 @@ def verdict(during: ZombieEnding, after: ZombieEnding) -> str:
     return "accepted after another finished" if after.accepted else "refused"
 
 
-def play(entrant: Entrant, harness: Scene) -> ZombieEnding:
+def play(entrant: Entrant, harness: ZombieRun) -> ZombieEnding:
     """Both workers on one job; returns whether the late finish changed anything in the store."""
     order = {"kind": "zombie", "lease_seconds": LEASE_SECONDS}
     ledger = entrant.ledger

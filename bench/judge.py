@@ -190,21 +190,21 @@ def _bubblewrap() -> str | None:
 
 async def _bare(folder: Path, language: Language, count: int) -> float:
     """Submissions a second of the sandbox alone: compile, and run ten times."""
-    with Workspace(folder / "bare") as workshop:
-        site = Site(workshop.folder, site_roots([language]))
+    with Workspace(folder / "bare") as workspace:
+        site = Site(workspace.folder, site_roots([language]))
         async with SandboxPool(site, JudgeMetrics.on(Metrics()), slots=SLOTS) as boxes:
             places = asyncio.Semaphore(SLOTS)
 
             async def one() -> None:
                 async with places:
                     compiled = await compile_sources(
-                        workshop, boxes, language, {"main.c": MILLISECOND.encode()}
+                        workspace, boxes, language, {"main.c": MILLISECOND.encode()}
                     )
                     assert compiled.program is not None
                     order = language.run_order(compiled.program.folder, "main.c", Limits())
                     for number in range(TESTS):
                         given = b"%d\n" % number
-                        with workshop.scratch_file(given) as stdin, workshop.scratch_file() as out:
+                        with workspace.scratch_file(given) as stdin, workspace.scratch_file() as out:
                             await _boxed(boxes, order, BoxFiles(stdin, out, out))
 
             await one()

@@ -19,7 +19,7 @@ from statistics import median, quantiles
 from bench.bench_server import migrated_database, server_facts
 from bench.pgbench import Pgbench
 from bench.players_cleaning import Steadiness, steady_state
-from bench.players_nodes import NODES, WARM_UP_CALLS, NodeDone, NodeProcesses, NodeTask, crew, work
+from bench.players_nodes import NODES, WARM_UP_CALLS, NodeDone, NodeProcesses, NodeTask, work, workers
 from bench.processor import parent_of, processor_time
 from bench.report import Goal, Report, Row, machine
 from fencepost.embedded import Database, ValkeyServer
@@ -83,14 +83,14 @@ class PlayersEnv:
         """All nodes at once. The first request of a repeat executes; the others are answered by Redis."""
         base, share = self._stock(), CLIENTS // NODES
         redis_url = self.redis_url if with_redis else None
-        errands = [
+        tasks = [
             NodeTask(
                 self.database.url, redis_url, base + node * share, share, calls, repeats, self.nodes.start
             )
             for node in range(NODES)
         ]
         with processor_time(self.server_pid) as spent:
-            done = list(self.nodes.pool.map(work, errands))
+            done = list(self.nodes.pool.map(work, tasks))
         by_server = spent.seconds / (CLIENTS * (calls + WARM_UP_CALLS))
         by_nodes = sum(node.processor_seconds for node in done) / (CLIENTS * calls)
         return replace(pace_of(done), processor_us=(by_server + by_nodes) * 1e6)
@@ -98,11 +98,11 @@ class PlayersEnv:
     def on_one_player(self, what: str, calls: int) -> MeasuredPace:
         """All clients at once on one player, without Redis; a refused request is not sent again."""
         base, share = self._stock(), HOT_CLIENTS // NODES
-        errands = [
+        tasks = [
             NodeTask(self.database.url, None, base, share, calls, False, self.nodes.start, what, node * share)
             for node in range(NODES)
         ]
-        done = list(self.nodes.pool.map(work, errands))
+        done = list(self.nodes.pool.map(work, tasks))
         refused = sum(node.refused for node in done) / (HOT_CLIENTS * calls)
         return replace(pace_of(done), refused=refused)
 
@@ -122,7 +122,7 @@ def run(*, quick: bool) -> Report:
         migrated_database() as database,
         _valkey() as valkey,
         as_file(files("bench").joinpath("scripts")) as scripts,
-        crew() as nodes,
+        workers() as nodes,
     ):
         facts = machine(**server_facts(database))
         paces = measure(PlayersEnv(database, valkey.url, scripts, nodes, _server_pid(database)), length)

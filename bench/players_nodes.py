@@ -69,26 +69,26 @@ class NodeProcesses:
 
 
 @contextmanager
-def crew() -> Generator[NodeProcesses]:
+def workers() -> Generator[NodeProcesses]:
     context = get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(NODES, mp_context=context) as pool:
         yield NodeProcesses(pool, manager.Barrier(NODES))
 
 
-def work(errand: NodeTask) -> NodeDone:
-    return asyncio.run(_work(errand))
+def work(task: NodeTask) -> NodeDone:
+    return asyncio.run(_work(task))
 
 
-async def _work(errand: NodeTask) -> NodeDone:
+async def _work(task: NodeTask) -> NodeDone:
     # Concurrent clients share a statement, so a few connections serve them all.
-    settings = Settings(pool_min=CONNECTIONS, pool_max=min(errand.clients, CLIENTS_MAX))
+    settings = Settings(pool_min=CONNECTIONS, pool_max=min(task.clients, CLIENTS_MAX))
     refused: list[str] = []
-    async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=settings) as fp:
+    async with Fencepost(task.database_url, redis_url=task.redis_url, settings=settings) as fp:
         players = Players(fp, MutationSettings(cache_wait_seconds=2))
-        await _all_clients(players, errand, 0, 1 if errand.hot else WARM_UP_CALLS, [])
-        await asyncio.to_thread(errand.start.wait, START_SECONDS_MAX)
+        await _all_clients(players, task, 0, 1 if task.hot else WARM_UP_CALLS, [])
+        await asyncio.to_thread(task.start.wait, START_SECONDS_MAX)
         begun, used = time.time(), time.process_time()
-        calls = await _all_clients(players, errand, WARM_UP_CALLS, WARM_UP_CALLS + errand.calls, refused)
+        calls = await _all_clients(players, task, WARM_UP_CALLS, WARM_UP_CALLS + task.calls, refused)
         ended, used = time.time(), time.process_time() - used
         await players.close()
     return NodeDone(begun, ended, calls, used, len(refused))
@@ -97,28 +97,26 @@ async def _work(errand: NodeTask) -> NodeDone:
 Calls = list[tuple[float, float]]
 
 
-async def _all_clients(
-    players: Players, errand: NodeTask, first: int, last: int, refused: list[str]
-) -> Calls:
-    one = _client if errand.hot is None else _hot_client
-    clients = (one(players, errand, client, first, last, refused) for client in range(errand.clients))
+async def _all_clients(players: Players, task: NodeTask, first: int, last: int, refused: list[str]) -> Calls:
+    one = _client if task.hot is None else _hot_client
+    clients = (one(players, task, client, first, last, refused) for client in range(task.clients))
     return [call for taken in await asyncio.gather(*clients) for call in taken]
 
 
 async def _hot_client(
-    players: Players, errand: NodeTask, client: int, first: int, last: int, refused: list[str]
+    players: Players, task: NodeTask, client: int, first: int, last: int, refused: list[str]
 ) -> Calls:
     """Each request is sent once: a refused one is counted, not repeated."""
-    player_id, taken = f"p{errand.first_player}", Calls()
+    player_id, taken = f"p{task.first_player}", Calls()
     request = (
         Draw(player_id=player_id, pool="bench")
-        if errand.hot == "draws"
+        if task.hot == "draws"
         else GrantItems(player_id=player_id, resources={"gold": 1})
     )
     for number in range(first, last):
         begun = time.perf_counter()
         try:
-            await players.run(request, request_id=f"c{errand.first_client + client}-{number}")
+            await players.run(request, request_id=f"c{task.first_client + client}-{number}")
         except MutationError as error:
             refused.append(error.code)
         taken.append((time.time(), time.perf_counter() - begun))
@@ -126,12 +124,12 @@ async def _hot_client(
 
 
 async def _client(
-    players: Players, errand: NodeTask, client: int, first: int, last: int, refused: list[str]
+    players: Players, task: NodeTask, client: int, first: int, last: int, refused: list[str]
 ) -> Calls:
-    request = GrantItems(player_id=f"p{errand.first_player + client}", resources={"gold": 1})
+    request = GrantItems(player_id=f"p{task.first_player + client}", resources={"gold": 1})
     taken: Calls = []
     for number in range(first, last):
         begun = time.perf_counter()
-        await players.run(request, request_id="same" if errand.repeats else f"r{number}")
+        await players.run(request, request_id="same" if task.repeats else f"r{number}")
         taken.append((time.time(), time.perf_counter() - begun))
     return taken

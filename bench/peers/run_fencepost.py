@@ -34,7 +34,7 @@ def _stream(order: PeerTask) -> str:
     return f"bench:{urlsplit(order.postgres_url).path.strip('/')}"
 
 
-def _house(order: PeerTask) -> Fencepost:
+def _client(order: PeerTask) -> Fencepost:
     return Fencepost(order.postgres_url, redis_url=order.redis_url or None)
 
 
@@ -46,7 +46,7 @@ class Us:
         asyncio.run(self._work(order))
 
     async def _work(self, order: PeerTask) -> None:
-        fp = _house(order)
+        fp = _client(order)
         _declare(fp, order)
         settings = JobSettings(
             stream_key=_stream(order),
@@ -65,7 +65,7 @@ class Us:
     @asynccontextmanager
     async def client(self, order: PeerTask):
         async with (
-            _house(order) as fp,
+            _client(order) as fp,
             await psycopg.AsyncConnection.connect(order.admin_url, autocommit=True) as admin,
         ):
             redis = Redis.from_url(order.redis_url) if order.redis_url else None

@@ -63,9 +63,9 @@ def shared_database(postgres: PostgresServer, template_database: Database) -> It
 
 
 @pytest.fixture(scope="module")
-def stage(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleEnv]:
-    with console(shared_database, data_directory=tmp_path_factory.mktemp("reports")) as stage:
-        yield stage
+def env(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleEnv]:
+    with console(shared_database, data_directory=tmp_path_factory.mktemp("reports")) as env:
+        yield env
 
 
 @pytest.fixture(scope="session")
@@ -77,24 +77,24 @@ def shots() -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(browser: Browser, stage: ConsoleEnv) -> Iterator[BrowserContext]:
+def known(browser: Browser, env: ConsoleEnv) -> Iterator[BrowserContext]:
     """Somebody with every right, logged in once, in a window of a desktop."""
     context = browser.new_context(
-        base_url=stage.url,
+        base_url=env.url,
         timezone_id="Asia/Kolkata",
         locale="en-GB",
         viewport={"width": 1280, "height": 900},
     )
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    page.goto(stage.link(Role.ADMIN))
+    page.goto(env.link(Role.ADMIN))
     page.close()
     yield context
     context.close()
 
 
 @pytest.fixture
-def visit(known: BrowserContext, stage: ConsoleEnv, shots: Path) -> Iterator[Visit]:
+def visit(known: BrowserContext, env: ConsoleEnv, shots: Path) -> Iterator[Visit]:
     page: Page = known.new_page()
-    yield Visit(url=stage.url, page=page, shots=shots, stage=stage)
+    yield Visit(url=env.url, page=page, shots=shots, env=env)
     page.close()

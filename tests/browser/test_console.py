@@ -25,11 +25,11 @@ SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
 
 
 @pytest.fixture(scope="module")
-def city(stage: ConsoleEnv) -> PopulatedSystem:
-    leave_a_report(stage.place.fp.settings.data_directory)
-    city = PopulatedSystem(stage.database)
-    stage.call(roll(5))
-    stage.place.live_snapshot.forget()
+def city(env: ConsoleEnv) -> PopulatedSystem:
+    leave_a_report(env.context.fp.settings.data_directory)
+    city = PopulatedSystem(env.database)
+    env.call(roll(5))
+    env.context.live_snapshot.forget()
     return city
 
 
@@ -85,8 +85,8 @@ def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, cit
 def test_what_is_written_in_the_database_does_nothing_in_a_browser(
     visit: Visit, city: PopulatedSystem
 ) -> None:
-    crowd = Watchers(visit.stage.database, EVIL)
-    visit.stage.place.live_snapshot.forget()
+    crowd = Watchers(visit.env.database, EVIL)
+    visit.env.context.live_snapshot.forget()
     for path in ("", "queues", "jobs", "dead", "leases", "outbox", f"jobs/{crowd.dead[0]}"):
         visit.go(f"/console/{path}".rstrip("/"))
         assert visit.page.evaluate("window.hit") is None, path
@@ -99,7 +99,7 @@ def test_the_figures_move_by_themselves_and_a_chart_is_read_out_with_the_keyboar
 ) -> None:
     visit.go("/console")
     expect(visit.page.locator("#live")).to_have_text("live")
-    Watchers(visit.stage.database, "lively")
+    Watchers(visit.env.database, "lively")
     expect(visit.page.locator("#needs-list")).to_contain_text("dead in lively", timeout=60_000)
     chart = visit.page.locator("figure.chart").first
     chart.focus()
@@ -122,8 +122,8 @@ def test_filters_stay_in_the_address(visit: Visit, city: PopulatedSystem) -> Non
 
 
 def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city: PopulatedSystem) -> None:
-    crowd = Watchers(visit.stage.database, "operated")
-    visit.stage.place.live_snapshot.forget()
+    crowd = Watchers(visit.env.database, "operated")
+    visit.env.context.live_snapshot.forget()
     visit.go("/console/queues")
     row = visit.page.locator("tr[data-queue=operated]")
     row.get_by_role("button", name="Pause").click()
@@ -158,8 +158,8 @@ def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city:
 
 
 def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: PopulatedSystem) -> None:
-    crowd = Watchers(visit.stage.database, "buried")
-    visit.stage.place.live_snapshot.forget()
+    crowd = Watchers(visit.env.database, "buried")
+    visit.env.context.live_snapshot.forget()
     visit.go("/console/dead?queue=buried")
     visit.page.get_by_role("link", name="Preview…").click()
     expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are meant")
@@ -171,8 +171,8 @@ def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: Pop
 
 
 def test_dead_letters_are_given_up_in_bulk_after_a_question(visit: Visit, city: PopulatedSystem) -> None:
-    crowd = Watchers(visit.stage.database, "hopeless")
-    visit.stage.place.live_snapshot.forget()
+    crowd = Watchers(visit.env.database, "hopeless")
+    visit.env.context.live_snapshot.forget()
     visit.go("/console/dead/preview?queue=hopeless")
     answers = ["dismiss", "accept"]
     visit.page.on("dialog", lambda dialog: getattr(dialog, answers.pop(0))())
@@ -250,9 +250,9 @@ def test_tokens_and_users_are_made_and_locked_out(visit: Visit) -> None:
 
 
 def test_logging_in_and_out(browser: Browser, visit: Visit) -> None:
-    name = visit.stage.user(Role.OPERATOR)
-    context = browser.new_context(base_url=visit.stage.url)
-    someone = Visit(url=visit.url, page=context.new_page(), shots=visit.shots, stage=visit.stage)
+    name = visit.env.user(Role.OPERATOR)
+    context = browser.new_context(base_url=visit.env.url)
+    someone = Visit(url=visit.url, page=context.new_page(), shots=visit.shots, env=visit.env)
     someone.go("/console/jobs")
     someone.is_accessible(dark=False)
     someone.shoot("login")
@@ -269,28 +269,28 @@ def test_logging_in_and_out(browser: Browser, visit: Visit) -> None:
 def test_single_sign_on_lets_in_by_its_button(
     browser: Browser, shared_database: Database, shots: Path
 ) -> None:
-    with openid_provider() as issuer, console(shared_database, trusting(issuer)) as stage:
+    with openid_provider() as issuer, console(shared_database, trusting(issuer)) as env:
 
         def proxied(route: Route) -> None:
             """As the proxy in front of the console does under its public name; there is nobody else."""
             address = route.request.url
             if address.startswith(PUBLIC_URL):
                 route.fulfill(
-                    status=303, headers={"location": f"{stage.url}{address.removeprefix(PUBLIC_URL)}"}
+                    status=303, headers={"location": f"{env.url}{address.removeprefix(PUBLIC_URL)}"}
                 )
-            elif address.startswith((stage.url, issuer)):
+            elif address.startswith((env.url, issuer)):
                 route.continue_()
             else:
                 route.abort()
 
-        context = browser.new_context(base_url=stage.url)
+        context = browser.new_context(base_url=env.url)
         context.route("**/*", proxied)
         page = context.new_page()
         page.goto("/console/jobs")
         page.screenshot(path=shots / "login-with-single-sign-on.png", full_page=True)
         page.get_by_role("link", name="Single sign-on").click()
         page.get_by_role("button", name=ADA["sub"], exact=True).click()
-        page.wait_for_url(f"{stage.url}/console/jobs")
+        page.wait_for_url(f"{env.url}/console/jobs")
         expect(page.get_by_role("link", name=ADA["email"])).to_be_visible()
         expect(page.locator("header .role")).to_have_text("operator")
         page.screenshot(path=shots / "let-in-by-single-sign-on.png", full_page=True)

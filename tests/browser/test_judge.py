@@ -31,13 +31,13 @@ EVIL = "</textarea><img src=x onerror=window.hit=1><script>window.hit=1</script>
 
 
 @pytest.fixture(scope="module")
-def house(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeSite]:
+def site(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeSite]:
     """One judge and its two contests for all of these tests; each makes submissions of its own."""
-    with judge_site(shared_database, tmp_path_factory.mktemp("court")) as house:
+    with judge_site(shared_database, tmp_path_factory.mktemp("court")) as site:
         for scoring in Scoring:
-            house.call(contests.put_contest(autumn(scoring), "jo"))
-            house.call(contests.join(f"autumn-{scoring}", "con"))
-        yield house
+            site.call(contests.put_contest(autumn(scoring), "jo"))
+            site.call(contests.join(f"autumn-{scoring}", "con"))
+        yield site
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Entering:
     """Somebody who logs in as a person does, once; each time with a page of his own."""
 
     browser: Browser
-    house: JudgeSite
+    site: JudgeSite
     shots: Path
     known: dict[tuple[str, bool], BrowserContext] = field(
         default_factory=dict[tuple[str, bool], BrowserContext]
@@ -54,20 +54,20 @@ class Entering:
     @contextmanager
     def __call__(self, name: str, *, scripts: bool = True) -> Generator[Guest]:
         context = self.known.get((name, scripts)) or self._log_in(name, scripts)
-        guest = Guest(url=self.house.url, page=context.new_page(), shots=self.shots)
+        guest = Guest(url=self.site.url, page=context.new_page(), shots=self.shots)
         yield guest
         guest.went_well()
         guest.page.close()
 
     def _log_in(self, name: str, scripts: bool) -> BrowserContext:
         context = self.browser.new_context(
-            base_url=self.house.url, java_script_enabled=scripts, viewport={"width": 1280, "height": 900}
+            base_url=self.site.url, java_script_enabled=scripts, viewport={"width": 1280, "height": 900}
         )
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.goto("/judge")
         page.get_by_label("Name").fill(name)
-        page.get_by_label("Password").fill(self.house.tokens[name])
+        page.get_by_label("Password").fill(self.site.tokens[name])
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", name="Problems")).to_be_visible()
         page.close()
@@ -76,10 +76,10 @@ class Entering:
 
 
 @pytest.fixture(scope="module")
-def enter(browser: Browser, house: JudgeSite, shots: Path) -> Iterator[Entering]:
+def enter(browser: Browser, site: JudgeSite, shots: Path) -> Iterator[Entering]:
     """A busy machine is slow, and that is all it is."""
     expect.set_options(timeout=PATIENCE_MS)
-    yield Entering(browser, house, shots)
+    yield Entering(browser, site, shots)
     expect.set_options(timeout=None)
 
 
@@ -143,8 +143,8 @@ def test_without_scripts_a_form_a_text_area_and_a_page_that_looks_again_do_the_s
         expect(page.locator("pre.error")).to_contain_text("SyntaxError")
 
 
-def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: JudgeSite) -> None:
-    job_id = house.submit("con", language="c", code=POSTS_IN_C)
+def test_a_jury_judges_again_compares_and_applies(enter: Entering, site: JudgeSite) -> None:
+    job_id = site.submit("con", language="c", code=POSTS_IN_C)
     with enter("ada") as guest:
         page = guest.page
         guest.go(f"/judge/submissions/{job_id}")
@@ -160,8 +160,8 @@ def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: JudgeS
         guest.shoot("judge-rejudged")
 
 
-def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: JudgeSite) -> None:
-    job_id = house.submit("con", language="c", code=POSTS_IN_C, contest="autumn-icpc")
+def test_the_scoreboard_shows_what_was_solved(enter: Entering, site: JudgeSite) -> None:
+    job_id = site.submit("con", language="c", code=POSTS_IN_C, contest="autumn-icpc")
     with enter("con") as guest:
         page = guest.page
         guest.go(f"/judge/submissions/{job_id}")
@@ -173,10 +173,10 @@ def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: JudgeSite)
 
 
 def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(
-    enter: Entering, house: JudgeSite
+    enter: Entering, site: JudgeSite
 ) -> None:
-    house.call(contests.ask("autumn-icpc", "A", "con", "Is a rest shorter than d given a post?"))
-    job_id = house.submit("con", code=EVIL, contest="autumn-icpc")
+    site.call(contests.ask("autumn-icpc", "A", "con", "Is a rest shorter than d given a post?"))
+    job_id = site.submit("con", code=EVIL, contest="autumn-icpc")
     with enter("ada") as guest:
         page = guest.page
         guest.go(f"/judge/submissions/{job_id}")

@@ -97,4 +97,4 @@ class Guest:
 class Visit(Guest):
     """At a console."""
 
-    stage: ConsoleEnv
+    env: ConsoleEnv

@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.kernel.migrate import component_folders
 from fencepost_torture.plan import RunPlan
-from fencepost_torture.process_pool import NURSERY
+from fencepost_torture.process_pool import FORK_SERVER
 from fencepost_torture.run import TortureRun
 from fencepost_torture.system_environment import SystemEnvironment
 from tests.gallery.gallery import GALLERY, TorturedBug
@@ -46,15 +46,15 @@ def rules_broken(bug: TorturedBug, seed: int) -> set[str]:
         lease_seconds=1.0,
         server_settings={"fsync": "off", "full_page_writes": "off"},
         patience_seconds=1.0,
-        fork_server="tests.gallery.planted_fork_server" if bug.mutant else NURSERY,
+        fork_server="tests.gallery.planted_fork_server" if bug.mutant else FORK_SERVER,
         fork_server_arguments=[bug.mutant] if bug.mutant else [],
-        before=lambda stage: plant(bug, stage),
+        before=lambda env: plant(bug, env),
     )
     return {breach.rule for _, breach in TortureRun(plan).run().judgement.breaches}
 
 
-def plant(bug: TorturedBug, stage: SystemEnvironment) -> None:
-    PlantedBug(bug.title, "", bug.edits).plant(stage.database)
+def plant(bug: TorturedBug, env: SystemEnvironment) -> None:
+    PlantedBug(bug.title, "", bug.edits).plant(env.database)
 
 
 def test_every_edit_still_fits_the_function_that_it_is_for() -> None:

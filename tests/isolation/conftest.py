@@ -11,7 +11,7 @@ from tests.isolation.env import EnvDatabase, IsolationEnv, prepare, prepare_paus
 
 
 @pytest.fixture(scope="session")
-def stage_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
+def env_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
     """Every run begins with a reset, so one database serves them all."""
     with _copy(postgres, template_database) as database:
         prepare(database)
@@ -44,8 +44,8 @@ def _copy(postgres: PostgresServer, template: Database) -> Generator[Database]:
 
 
 @pytest.fixture(scope="session")
-def residence(stage_database: Database) -> Iterator[EnvDatabase]:
-    with contextlib.closing(EnvDatabase(stage_database)) as residence:
+def residence(env_database: Database) -> Iterator[EnvDatabase]:
+    with contextlib.closing(EnvDatabase(env_database)) as residence:
         yield residence
 
 
@@ -56,10 +56,10 @@ def pausing_residence(pausing_database: Database) -> Iterator[EnvDatabase]:
 
 
 @pytest.fixture
-def stage(residence: EnvDatabase) -> IsolationEnv:
-    return residence.stage()
+def env(residence: EnvDatabase) -> IsolationEnv:
+    return residence.env()
 
 
 @pytest.fixture
-def pausing_stage(pausing_residence: EnvDatabase) -> IsolationEnv:
-    return pausing_residence.stage()
+def pausing_env(pausing_residence: EnvDatabase) -> IsolationEnv:
+    return pausing_residence.env()

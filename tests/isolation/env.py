@@ -130,13 +130,13 @@ class EnvDatabase:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._open = contextlib.ExitStack()
-        self._stage: IsolationEnv | None = None
+        self._env: IsolationEnv | None = None
 
-    def stage(self) -> IsolationEnv:
-        if self._stage is None or not self._stage.is_fit:
+    def env(self) -> IsolationEnv:
+        if self._env is None or not self._env.is_fit:
             self.close()
-            self._stage = self._open.enter_context(IsolationEnv.open(self._database))
-        return self._stage
+            self._env = self._open.enter_context(IsolationEnv.open(self._database))
+        return self._env
 
     def close(self) -> None:
         self._open.close()

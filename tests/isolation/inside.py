@@ -20,14 +20,14 @@ HAND = Session(
 )
 
 
-def explore_inside(stage: IsolationEnv, pair: Pair) -> list[Run]:
+def explore_inside(env: IsolationEnv, pair: Pair) -> list[Run]:
     """Stop each of the two calls at every place where it can be stopped; raises the first Violation."""
     runs: list[Run] = []
     for stopped in "a" if pair.a is pair.b else "ab":
         other = "b" if stopped == "a" else "a"
         place = 1
         # Every run begins so: the pause is armed, the call runs into it, and the other call is sent.
-        while found := stage.explore(_stopped(pair, stopped, place), ("hand", stopped, other)):
+        while found := env.explore(_stopped(pair, stopped, place), ("hand", stopped, other)):
             if found[0].before(f"{stopped}.call", f"{other}.call"):
                 break  # The call has no such place: it came through.
             runs += found

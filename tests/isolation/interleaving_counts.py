@@ -4,7 +4,7 @@ Written down, so that the search cannot shrink unnoticed: a runner that gives up
 is taken where none was, shows here as another number.
 """
 
-CENSUS = {
+COUNTS = {
     "lease: the first acquisitions of a resource": 12,
     "lease: two acquire a free lease": 12,
     "lease: two take over an expired lease": 12,

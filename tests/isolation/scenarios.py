@@ -54,7 +54,7 @@ def pairs() -> dict[str, Pair]:
     return {f"{noun}: {pair.title}": pair for noun, of_noun in _PAIRS.items() for pair in of_noun}
 
 
-def repertoire() -> dict[str, tuple[Scenario, ...]]:
+def scenarios() -> dict[str, tuple[Scenario, ...]]:
     """Each name with its scenarios: a pair has one for every way in which its transactions can end."""
     of_pairs = {name: tuple(pair.scenarios()) for name, pair in pairs().items()}
     of_stories = {

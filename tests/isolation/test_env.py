@@ -26,42 +26,42 @@ def _counts(name: str) -> Session:
     return Session(name, (Step("one", "select 1"), Step("two", "select 2"), COMMIT))
 
 
-def test_steps_that_do_not_meet_run_in_every_order(stage: IsolationEnv) -> None:
-    runs = stage.explore(Scenario("", (), (_counts("a"), _counts("b")), STATE, content))
+def test_steps_that_do_not_meet_run_in_every_order(env: IsolationEnv) -> None:
+    runs = env.explore(Scenario("", (), (_counts("a"), _counts("b")), STATE, content))
 
     orders = {tuple(each.session for each in run.happened) for run in runs}
     assert len(runs) == len(orders) == comb(6, 3)
 
 
-def test_a_session_that_waits_does_not_go_on_until_the_other_has_ended(stage: IsolationEnv) -> None:
+def test_a_session_that_waits_does_not_go_on_until_the_other_has_ended(env: IsolationEnv) -> None:
     sessions = (Session("a", (LOCK_R, COMMIT)), Session("b", (LOCK_R, LOCK_S, COMMIT)))
 
-    runs = stage.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
+    runs = env.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
 
     waiting = [run for run in runs if run["b.r"].waited]
     assert len(waiting) == 1
     assert waiting[0]["a.commit"].ended < waiting[0]["b.r"].ended < waiting[0]["b.s"].started
 
 
-def test_a_slow_statement_is_not_taken_for_one_that_waits(stage: IsolationEnv) -> None:
+def test_a_slow_statement_is_not_taken_for_one_that_waits(env: IsolationEnv) -> None:
     slow = Step("slow", "select count(*) from generate_series(1, 300000)")
 
-    runs = stage.explore(Scenario("", (), (Session("a", (slow, COMMIT)), _counts("b")), STATE, content))
+    runs = env.explore(Scenario("", (), (Session("a", (slow, COMMIT)), _counts("b")), STATE, content))
 
     assert len(runs) == comb(5, 2)
     assert not any(run["a.slow"].waited for run in runs)
 
 
-def test_a_deadlock_is_a_violation(stage: IsolationEnv) -> None:
+def test_a_deadlock_is_a_violation(env: IsolationEnv) -> None:
     sessions = (Session("a", (LOCK_R, LOCK_S, COMMIT)), Session("b", (LOCK_S, LOCK_R, COMMIT)))
 
     with pytest.raises(Violation, match="there must be no deadlock"):
-        stage.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
+        env.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
 
 
-def test_a_complaint_of_the_judge_tells_the_whole_run(stage: IsolationEnv) -> None:
+def test_a_complaint_of_the_judge_tells_the_whole_run(env: IsolationEnv) -> None:
     with pytest.raises(Violation) as caught:
-        stage.explore(Scenario("a scenario", (), (_counts("a"),), STATE, never_content))
+        env.explore(Scenario("a scenario", (), (_counts("a"),), STATE, never_content))
 
     told = str(caught.value)
     assert all(

@@ -17,8 +17,8 @@ NAMES = [pytest.param(name, marks=pytest.mark.full) if name.startswith("orders:"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_that_is_stopped_in_its_middle_changes_no_promise(
-    name: str, pausing_stage: IsolationEnv, record_property: Callable[[str, object], None]
+    name: str, pausing_env: IsolationEnv, record_property: Callable[[str, object], None]
 ) -> None:
-    runs = explore_inside(pausing_stage, PAIRS[name])
+    runs = explore_inside(pausing_env, PAIRS[name])
     record_property("interleavings", len(runs))
     assert runs, "neither call has a place to stop at"

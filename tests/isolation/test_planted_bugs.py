@@ -14,7 +14,7 @@ from tests.isolation.gallery import GALLERY, INSIDE
 from tests.isolation.inside import explore_inside
 from tests.isolation.planted_bug import PlantedBug
 from tests.isolation.scenario import Violation
-from tests.isolation.scenarios import pairs, repertoire
+from tests.isolation.scenarios import pairs, scenarios
 
 # A bug that merely breaks its function would be noticed by anything.
 BROKEN = re.compile(r"error: (?!DeadlockDetected|UniqueViolation)")
@@ -33,8 +33,8 @@ def cases(bugs: tuple[PlantedBug, ...]) -> list[Any]:
 @pytest.mark.parametrize("bug", cases(GALLERY))
 def test_a_planted_bug_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
     bug.plant(scratch_database)
-    with IsolationEnv.open(scratch_database) as stage, pytest.raises(Violation) as caught:
-        stage.explore_all(repertoire()[bug.noticed_by])
+    with IsolationEnv.open(scratch_database) as env, pytest.raises(Violation) as caught:
+        env.explore_all(scenarios()[bug.noticed_by])
     assert not BROKEN.search(str(caught.value))
 
 
@@ -42,6 +42,6 @@ def test_a_planted_bug_is_noticed(bug: PlantedBug, scratch_database: Database) -
 def test_a_bug_between_two_statements_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
     prepare_pauses(scratch_database)
     bug.plant(scratch_database)
-    with IsolationEnv.open(scratch_database) as stage, pytest.raises(Violation) as caught:
-        explore_inside(stage, pairs()[bug.noticed_by])
+    with IsolationEnv.open(scratch_database) as env, pytest.raises(Violation) as caught:
+        explore_inside(env, pairs()[bug.noticed_by])
     assert not BROKEN.search(str(caught.value))

@@ -26,7 +26,7 @@ from tests.mutants.workspace import (
     Standing,
     Workspace,
     in_a_child,
-    open_workshop,
+    open_workspace,
     run_tests,
 )
 
@@ -43,10 +43,10 @@ PYTEST = (
 class Run:
     """The whole of it, inside one pytest session that runs no test itself."""
 
-    def __init__(self, options: argparse.Namespace, of: Subject, workshop: Workspace) -> None:
+    def __init__(self, options: argparse.Namespace, of: Subject, workspace: Workspace) -> None:
         self._options = options
         self._of = of
-        self._workshop = workshop
+        self._workspace = workspace
         self._sharp: dict[str, Counter[str]] = defaultdict(Counter)
         """Who has seen mutants of a function: they are asked first about the next one."""
 
@@ -66,10 +66,10 @@ class Run:
         fresh = [item for item in session.items if item.nodeid not in known.seconds]
         if fresh:
             known.write(path)
-            self._of.prepare_survey(self._workshop)
+            self._of.prepare_survey(self._workspace)
             say(in_a_child(lambda: self._of.take_survey(session, fresh, known, path), within=SURVEY_SECONDS))
-            self._workshop.sweep()
-            self._of.end_survey(self._workshop)
+            self._workspace.sweep()
+            self._of.end_survey(self._workspace)
         return Survey.read(path)
 
     def _try_all(self, session: pytest.Session, survey: Survey) -> None:
@@ -101,13 +101,13 @@ class Run:
     def _try(self, session: pytest.Session, survey: Survey, mutant: AnyMutant) -> str:
         """`stillborn`, `passed` for one that nobody saw, or the test that saw it."""
         try:
-            self._of.plant(self._workshop, mutant)
+            self._of.plant(self._workspace, mutant)
         except Stillborn:
             return STILLBORN
         try:
             return self._run(session, survey, mutant, mutant)
         finally:
-            self._of.heal(self._workshop, mutant)
+            self._of.heal(self._workspace, mutant)
 
     def _run(
         self, session: pytest.Session, survey: Survey, reached: AnyMutant, planted: AnyMutant | None
@@ -130,7 +130,7 @@ class Run:
             fate = in_a_child(
                 lambda: self._until_one_fails(session, wanted, planted, survey), within=within * slowness()
             )
-            self._workshop.sweep()
+            self._workspace.sweep()
             if fate != HUNG:
                 return fate
         return HUNG
@@ -211,8 +211,8 @@ def main() -> int:
     options = parsed()
     of = subject(options.of)
     if not options.score:
-        with open_workshop() as workshop:
-            pytest.main([*of.tests, *PYTEST], plugins=[Standing(workshop), Run(options, of, workshop)])
+        with open_workspace() as workspace:
+            pytest.main([*of.tests, *PYTEST], plugins=[Standing(workspace), Run(options, of, workspace)])
     if options.survey:
         missing = (
             [] if of.name == PYTHON else unreached(Survey.read(folder(of.name) / "survey.json"), of.name)

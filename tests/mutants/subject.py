@@ -79,21 +79,21 @@ class Subject(Protocol):
         """In a child: what these tests reach, beside what is known already."""
         ...
 
-    def prepare_survey(self, workshop: Workspace) -> None: ...
+    def prepare_survey(self, workspace: Workspace) -> None: ...
 
-    def end_survey(self, workshop: Workspace) -> None: ...
+    def end_survey(self, workspace: Workspace) -> None: ...
 
     def reaching(self, mutant: AnyMutant, survey: Survey) -> list[str]:
         """The tests that reach it, those first that are likely to see it."""
         ...
 
-    def plant(self, workshop: Workspace, mutant: AnyMutant) -> None:
+    def plant(self, workspace: Workspace, mutant: AnyMutant) -> None:
         """For all children; Stillborn if it cannot be."""
         ...
 
     def plant_in_child(self, mutant: AnyMutant) -> None: ...
 
-    def heal(self, workshop: Workspace, mutant: AnyMutant) -> None: ...
+    def heal(self, workspace: Workspace, mutant: AnyMutant) -> None: ...
 
 
 class Functions:
@@ -110,8 +110,8 @@ class Functions:
     def mutants(self) -> Sequence[Mutant]:
         return [mutant for function in functions_of(self.name) for mutant in mutants(function)]
 
-    def prepare_survey(self, workshop: Workspace) -> None:
-        prepare(workshop.template, self.name)
+    def prepare_survey(self, workspace: Workspace) -> None:
+        prepare(workspace.template, self.name)
 
     def take_survey(
         self, session: pytest.Session, items: Sequence[pytest.Item], known: Survey, path: Path
@@ -125,9 +125,9 @@ class Functions:
                 surveyor.survey.write(path)
         return f"{len(surveyor.survey.reached)} tests were surveyed; failed: {surveyor.survey.failed}"
 
-    def end_survey(self, workshop: Workspace) -> None:
+    def end_survey(self, workspace: Workspace) -> None:
         for function in functions_of(self.name):
-            workshop.exchange(function.text)
+            workspace.exchange(function.text)
 
     def reaching(self, mutant: AnyMutant, survey: Survey) -> list[str]:
         """First those of its own file and of arguments; for a lock, those in which two meet."""
@@ -143,18 +143,18 @@ class Functions:
             tests.sort(key=lambda test: not test.startswith(ISOLATION))
         return tests
 
-    def plant(self, workshop: Workspace, mutant: AnyMutant) -> None:
+    def plant(self, workspace: Workspace, mutant: AnyMutant) -> None:
         try:
-            workshop.exchange(mutant.text)
+            workspace.exchange(mutant.text)
         except psycopg.Error as broken:
             raise Stillborn(mutant.name) from broken
 
     def plant_in_child(self, mutant: AnyMutant) -> None:
         """It stands in the template."""
 
-    def heal(self, workshop: Workspace, mutant: AnyMutant) -> None:
+    def heal(self, workspace: Workspace, mutant: AnyMutant) -> None:
         assert isinstance(mutant, Mutant)
-        workshop.exchange(mutant.function.text)
+        workspace.exchange(mutant.function.text)
 
 
 class Modules:
@@ -168,7 +168,7 @@ class Modules:
     def mutants(self) -> Sequence[PythonMutant]:
         return [one for name, path in lines.modules().items() for one in python_mutants(path, name)]
 
-    def prepare_survey(self, workshop: Workspace) -> None:
+    def prepare_survey(self, workspace: Workspace) -> None:
         """Nothing is changed for it."""
 
     def take_survey(
@@ -182,21 +182,21 @@ class Modules:
         surveyor.survey.write(path)
         return f"{len(surveyor.survey.reached)} tests reach something; failed: {surveyor.survey.failed}"
 
-    def end_survey(self, workshop: Workspace) -> None:
+    def end_survey(self, workspace: Workspace) -> None:
         """Nothing was changed."""
 
     def reaching(self, mutant: AnyMutant, survey: Survey) -> list[str]:
         assert isinstance(mutant, PythonMutant)
         return survey.tests_of(lines.place(mutant.path, line) for line in mutant.lines)
 
-    def plant(self, workshop: Workspace, mutant: AnyMutant) -> None:
+    def plant(self, workspace: Workspace, mutant: AnyMutant) -> None:
         """The child does."""
 
     def plant_in_child(self, mutant: AnyMutant) -> None:
         assert isinstance(mutant, PythonMutant)
         exchange.plant(mutant)
 
-    def heal(self, workshop: Workspace, mutant: AnyMutant) -> None:
+    def heal(self, workspace: Workspace, mutant: AnyMutant) -> None:
         """The child has ended."""
 
 

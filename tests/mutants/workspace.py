@@ -59,7 +59,7 @@ class Workspace:
 
 
 @contextlib.contextmanager
-def open_workshop() -> Generator[Workspace]:
+def open_workspace() -> Generator[Workspace]:
     with (
         PostgresServer(server_directory(), settings=SERVER_SETTINGS, ephemeral=True) as server,
         ValkeyServer(server_directory(), ephemeral=True) as valkey,
@@ -74,11 +74,11 @@ def open_workshop() -> Generator[Workspace]:
 class Standing:
     """The fixtures that stand already: no test starts a server of the run's own."""
 
-    def __init__(self, workshop: Workspace) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self._values: dict[str, Any] = {
-            "postgres": workshop.template.server,
-            "template_database": workshop.template,
-            "valkey": workshop.valkey,
+            "postgres": workspace.template.server,
+            "template_database": workspace.template,
+            "valkey": workspace.valkey,
         }
 
     @pytest.hookimpl(tryfirst=True)

@@ -130,7 +130,7 @@ class CanaryApp:
 
 
 @contextmanager
-def open_house(
+def open_stack(
     ground: CanaryServers, valkey: ValkeyServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[CanaryApp]:
     """As `fencepost serve` has it: settings from the environment, every service, the console, every page."""
@@ -170,10 +170,10 @@ def form_token(client: httpx.Client, page: str) -> str:
 
 
 def walk(
-    house: CanaryApp, admin: httpx.Client, program: httpx.Client
+    stack: CanaryApp, admin: httpx.Client, program: httpx.Client
 ) -> Iterator[tuple[Route, httpx.Response]]:
     """Every GET route there is, and where the links of its pages lead."""
-    routes, seen, looked = house.routes(), set[str](), Counter[str]()
+    routes, seen, looked = stack.routes(), set[str](), Counter[str]()
     waiting = [re.sub(r"\{[^}]+\}", "1", route.path) for route in routes]
     while waiting:
         address = waiting.pop(0)

@@ -45,7 +45,7 @@ from tests.security.canary import (
     readers,
     secret_settings,
 )
-from tests.security.canary_app import BY_SESSION, CanaryApp, open_house, walk
+from tests.security.canary_app import BY_SESSION, CanaryApp, open_stack, walk
 from tests.unit.torture.test_report import outcome
 
 BROKERS = ("paper", "echo", "alpaca", "oanda")
@@ -69,11 +69,11 @@ def ground(database: Database, redis_url: str) -> Iterator[CanaryServers]:
 
 
 @pytest.fixture
-def house(
+def stack(
     ground: CanaryServers, valkey: ValkeyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[CanaryApp]:
-    with open_house(ground, valkey, tmp_path, monkeypatch) as house:
-        yield house
+    with open_stack(ground, valkey, tmp_path, monkeypatch) as stack:
+        yield stack
 
 
 def test_every_secret_setting_has_a_song() -> None:
@@ -117,15 +117,15 @@ async def test_a_keystore_that_cannot_be_opened_does_not_tell_its_password(
 
 
 def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(
-    house: CanaryApp, capsys: pytest.CaptureFixture[str]
+    stack: CanaryApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    leave_reports(house)
-    messages = send_messages(house)
-    with house.program() as program, house.admin() as admin, house.stranger() as stranger:
-        answers = [*ask_for_secrets(program), *sign_on(stranger), *hostile_requests(house, admin, program)]
+    leave_reports(stack)
+    messages = send_messages(stack)
+    with stack.program() as program, stack.admin() as admin, stack.stranger() as stranger:
+        answers = [*ask_for_secrets(program), *sign_on(stranger), *hostile_requests(stack, admin, program)]
         # What they said is stored, and shown on pages.
-        Deadline(60, "every message was tried").wait(lambda: tried(house, messages))
-        walked = list(walk(house, admin, program))
+        Deadline(60, "every message was tried").wait(lambda: tried(stack, messages))
+        walked = list(walk(stack, admin, program))
         strangers = [
             stranger.get("/orders"),
             stranger.get("/console/jobs", headers={"authorization": f"Bearer x{canary_of('HTTP_TOKEN')}"}),
@@ -144,30 +144,30 @@ def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(
 
     found = {f"GET {answer.url.raw_path.decode()}": told(answer) for _, answer in walked}
     found |= {f"{a.request.method} {a.url.path} {number}": told(a) for number, a in enumerate(answers)}
-    found |= commands(house, messages, capsys)
-    found |= house.places()
+    found |= commands(stack, messages, capsys)
+    found |= stack.places()
     leaks = [f"{place}: {', '.join(names)}" for place, text in found.items() if (names := heard(text))]
     assert not leaks, "\n".join(leaks)
 
     # What was looked through is where it would have been.
     assert "key-alpaca" in found["GET /orders"]
     assert "torture, seed 7" in found["GET /console/reports"]
-    assert heard_where_it_is_planted(house, capsys) == []
+    assert heard_where_it_is_planted(stack, capsys) == []
 
 
 def told(answer: httpx.Response) -> str:
     return f"{answer.headers}{answer.text}"
 
 
-def leave_reports(house: CanaryApp) -> None:
+def leave_reports(stack: CanaryApp) -> None:
     """As runs leave them that were started where these secrets are."""
-    torture_report.write(torture_report.facts_of(outcome(), {}), house.folder / "torture")
-    bench_report.write(bench_report.Report("kernel", True, [], [], machine()), house.folder / "bench")
+    torture_report.write(torture_report.facts_of(outcome(), {}), stack.folder / "torture")
+    bench_report.write(bench_report.Report("kernel", True, [], [], machine()), stack.folder / "bench")
 
 
-def send_messages(house: CanaryApp) -> list[int]:
+def send_messages(stack: CanaryApp) -> list[int]:
     """To receivers who are away, and to one who repeats what he is told."""
-    with psycopg.connect(house.database.url, autocommit=True) as connection:
+    with psycopg.connect(stack.database.url, autocommit=True) as connection:
         put = "select fencepost.outbox_put(%s, 'k1', '{}'::jsonb)"
         rows = [connection.execute(put, (channel,)).fetchone() for channel in CHANNELS]
     return [int(row[0]) for row in rows if row is not None]
@@ -207,9 +207,9 @@ def sign_on(stranger: httpx.Client) -> Iterator[httpx.Response]:
     yield from (sent, back)
 
 
-def tried(house: CanaryApp, messages: list[int]) -> bool:
+def tried(stack: CanaryApp, messages: list[int]) -> bool:
     """Whether every message has an error, and every order too."""
-    with house.database.connect_admin() as admin:
+    with stack.database.connect_admin() as admin:
         row = admin.execute(
             "select count(*) from fencepost.outbox_messages where last_error is not null and"
             " (id = any(%s) or channel like 'orders:%%')",
@@ -218,7 +218,7 @@ def tried(house: CanaryApp, messages: list[int]) -> bool:
     return row is not None and row[0] >= len(BROKERS) + len(CHANNELS)
 
 
-def commands(house: CanaryApp, messages: list[int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def commands(stack: CanaryApp, messages: list[int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """What the command line says of this house, and of one that is not there."""
     subjects = [f"outbox:{message}" for message in messages]
     asked = [("doctor",), ("doctor", "--json"), ("status",), ("status", "--json")]
@@ -240,30 +240,30 @@ def said(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
-def heard_where_it_is_planted(house: CanaryApp, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def heard_where_it_is_planted(stack: CanaryApp, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A leak in every place is noticed there: the places where it was not."""
     song = canary_of("HTTP_TOKEN")
-    with house.database.connect_admin() as admin:
+    with stack.database.connect_admin() as admin:
         admin.execute("create table public.leak as select %s::bytea as leak", (song.encode(),))
         with pytest.raises(psycopg.errors.UndefinedFunction):
             admin.execute(sql.SQL("select leak({})").format(song))
         admin.execute("select fencepost.job_submit(%s, 'leak', '{}')", (song,))
     get_logger("leak").warning("leak", what=song)
-    with contextlib.closing(connect_sync(house.redis_url, reply_seconds=10)) as store:
+    with contextlib.closing(connect_sync(stack.redis_url, reply_seconds=10)) as store:
         store.set("leak", song)
         store.eval("redis.log(redis.LOG_WARNING, ARGV[1])", 0, song)
-    (house.folder / "leak").write_text(song)
-    with house.admin() as browser:
-        found = {**house.places(), "a page": browser.get("/console/jobs").text}
+    (stack.folder / "leak").write_text(song)
+    with stack.admin() as browser:
+        found = {**stack.places(), "a page": browser.get("/console/jobs").text}
     found["the command line"] = said(("status",), capsys)
     return [place for place, text in found.items() if "HTTP_TOKEN" not in heard(text)]
 
 
 def hostile_requests(
-    house: CanaryApp, admin: httpx.Client, program: httpx.Client
+    stack: CanaryApp, admin: httpx.Client, program: httpx.Client
 ) -> Iterator[httpx.Response]:
     chance = random.Random(7)  # noqa: S311 - Repeatable garbage, no secret.
-    for path, methods in house.app.openapi()["paths"].items():
+    for path, methods in stack.app.openapi()["paths"].items():
         for method in methods:
             for _ in range(2):
                 where = re.sub(

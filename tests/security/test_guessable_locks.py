@@ -32,7 +32,7 @@ NAMES = (
 
 
 @pytest.fixture
-def people_of(database: Database) -> Database:
+def accounts_of(database: Database) -> Database:
     with psycopg.connect(database.url, autocommit=True) as connection:
         run(connection, ACCOUNTS.set_user("ada", Role.ADMIN, "a hash", "test", by_service=False))
     return database
@@ -46,8 +46,8 @@ def impatient(database: Database) -> psycopg.Connection[Any]:
 
 
 @pytest.mark.parametrize("statement", [LOGIN, IMPORT, ENTER, ROLL])
-def test_a_reader_cannot_hold_it_up(people_of: Database, statement: LiteralString) -> None:
-    with psycopg.connect(people_of.viewer_url) as reader, impatient(people_of) as service:
+def test_a_reader_cannot_hold_it_up(accounts_of: Database, statement: LiteralString) -> None:
+    with psycopg.connect(accounts_of.viewer_url) as reader, impatient(accounts_of) as service:
         for name in NAMES:
             reader.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
         (answer,) = service.execute(statement).fetchall()
@@ -56,8 +56,8 @@ def test_a_reader_cannot_hold_it_up(people_of: Database, statement: LiteralStrin
 
 
 @pytest.mark.parametrize("statement", [LOGIN, IMPORT, ENTER])
-def test_two_of_them_still_take_turns(people_of: Database, statement: LiteralString) -> None:
-    with impatient(people_of) as first, impatient(people_of) as second:
+def test_two_of_them_still_take_turns(accounts_of: Database, statement: LiteralString) -> None:
+    with impatient(accounts_of) as first, impatient(accounts_of) as second:
         first.execute(statement)
         with pytest.raises(psycopg.errors.LockNotAvailable):
             second.execute(statement)
@@ -66,9 +66,9 @@ def test_two_of_them_still_take_turns(people_of: Database, statement: LiteralStr
         second.execute(statement)
 
 
-def test_imports_of_two_problems_are_versions_in_order(people_of: Database) -> None:
+def test_imports_of_two_problems_are_versions_in_order(accounts_of: Database) -> None:
     put: LiteralString = "select fencepost.judge_problem_put('sum', 'Sum', %s)"
-    with psycopg.connect(people_of.url, autocommit=True) as service:
+    with psycopg.connect(accounts_of.url, autocommit=True) as service:
         found = [service.execute(put, (Jsonb({"n": n}),)).fetchone() for n in (1, 1, 2)]
     assert found == [(1,), (1,), (2,)]
 

@@ -30,7 +30,7 @@ OWNER = "judge/boot-1"
 PASSWORD = "correct horse battery"
 
 
-async def people_of(office: JudgeEnv) -> None:
+async def accounts_of(office: JudgeEnv) -> None:
     for name, role in (("con", JudgeRole.CONTESTANT), ("jo", JudgeRole.JURY), ("ada", JudgeRole.ADMIN)):
         await office.add(name, role)
 
@@ -49,7 +49,7 @@ async def test_every_page_lets_in_whom_the_table_names_and_nobody_else(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office, AsyncExitStack() as closing:
-        await people_of(office)
+        await accounts_of(office)
         got: dict[tuple[str, str, str | None], int] = {}
         unbound: dict[tuple[str, str | None], int] = {}
         for who, browser in (await browsers(office, closing)).items():
@@ -99,7 +99,7 @@ def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
 
 async def test_a_form_of_another_session_or_site_does_nothing(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as con, office.browser("jo") as jo, office.browser() as stranger:
             token, other = await con.form_token(), await jo.form_token()
             borrowed = await con.send("/judge/submissions", form_token=other, **PROGRAM)
@@ -120,7 +120,7 @@ async def test_the_cookies_are_for_the_server_alone_and_cannot_be_made_up(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser() as stranger:
             entered = await stranger.log_in("con", office.tokens["con"])
             cookies = entered.headers.get_list("set-cookie")
@@ -142,7 +142,7 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser() as stranger:
             guesses = [await stranger.log_in(name, "not this one at all") for name in ("con", "nobody")]
             foreign = await stranger.log_in("jo", office.tokens["con"])
@@ -167,7 +167,7 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
     assert refused.status_code == 429
 
 
-async def evil_house(office: JudgeEnv, database: Database) -> AsyncIterator[str]:
+async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str]:
     """A house in which everybody has written what he should not; the pages that show it."""
     folder = office.judging.settings.workspace
     assert folder is not None
@@ -211,8 +211,8 @@ async def evil_house(office: JudgeEnv, database: Database) -> AsyncIterator[str]
     await office.fp.run(contests.announce("evil", None, EVIL, EVIL))
     for page in ("", "/scoreboard", "/clarifications"):
         yield f"/judge/contests/evil{page}"
-    trial = await office.judging.trials.submit("python", {"main.py": EVIL}, EVIL, author="ada")
-    yield f"/judge/custom-runs/{trial}?problem=evil"
+    custom_run = await office.judging.custom_runs.submit("python", {"main.py": EVIL}, EVIL, author="ada")
+    yield f"/judge/custom-runs/{custom_run}?problem=evil"
     for path in (
         "submissions",
         "submissions?author=" + "%3Cscript%3E",
@@ -229,10 +229,10 @@ async def evil_house(office: JudgeEnv, database: Database) -> AsyncIterator[str]
 
 async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         seen = 0
         async with office.browser("ada") as ada:
-            async for path in evil_house(office, database):
+            async for path in evil_server(office, database):
                 page = await ada.get(path)
                 assert page.status_code < 500, path
                 keeps_to_itself(path, page.headers, page.text)
@@ -282,7 +282,7 @@ async def test_no_secret_is_in_a_log_or_on_a_page(
 ) -> None:
     configure_logging(level="debug", form="json")
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("ada") as ada:
             made = await ada.send("/judge/users/con/tokens", label="laptop")
             token = re.search(r"fpj_[\w-]+", made.text)
@@ -335,7 +335,7 @@ FIELDS = [
 async def test_no_request_makes_a_page_fail(database: Database, tmp_path: Path) -> None:
     """What no page of ours would send is answered, and never with a failure of ours."""
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("ada") as ada:
             token = await ada.form_token()
             lines = [line for line in PAGES if not line[1].endswith(("/events", "/logout"))]

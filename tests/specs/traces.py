@@ -168,13 +168,13 @@ LIVES: LiteralString = "select job_id, xid::text, what, attempt, expired from jo
 WRITES: LiteralString = "select job_id, attempt from effect order by id"
 
 
-def of_jobs(stage: SystemEnvironment, jobs_max: int = 1000) -> dict[str, Trace]:
+def of_jobs(env: SystemEnvironment, jobs_max: int = 1000) -> dict[str, Trace]:
     """One history for each job; those with the most attempts first."""
     lives: dict[int, list[Sequence[Any]]] = {}
-    for job_id, *event in stage.rows(LIVES):
+    for job_id, *event in env.rows(LIVES):
         lives.setdefault(job_id, []).append(event)
     writes: dict[int, list[int]] = {}
-    for job_id, attempt in stage.rows(WRITES):
+    for job_id, attempt in env.rows(WRITES):
         writes.setdefault(job_id, []).append(attempt)
     longest = sorted(lives.items(), key=lambda life: -len(life[1]))[:jobs_max]
     return {f"job {job_id}": attempt_trace(events, writes.get(job_id, [])) for job_id, events in longest}
@@ -216,11 +216,11 @@ def _attempt_steps(events: Sequence[Sequence[Any]], writes: list[int]) -> Iterat
         yield "Write", attempt, 0
 
 
-def of_requests(stage: SystemEnvironment) -> dict[str, Trace]:
+def of_requests(env: SystemEnvironment) -> dict[str, Trace]:
     """One history for each request of the players."""
-    records = [name for (name,) in stage.rows(players.RECORDS)]
+    records = [name for (name,) in env.rows(players.RECORDS)]
     answers: dict[str, list[str]] = {name: [] for name in records}
-    for operation in stage.operation_log.operations():
+    for operation in env.operation_log.operations():
         answer: Any = operation.answer
         # A number is a status that is no answer.
         if operation.what == "request" and answer is not None and not isinstance(answer, int):
@@ -270,10 +270,10 @@ LINES: LiteralString = (
 )
 
 
-def of_messages(stage: SystemEnvironment, messages_max: int = 10) -> dict[str, Trace]:
+def of_messages(env: SystemEnvironment, messages_max: int = 10) -> dict[str, Trace]:
     """One history for each key, of its first messages: what comes behind them changes nothing for them."""
     lines: dict[str, list[tuple[int, str, int]]] = {}
-    for line, *event in stage.rows(LINES):
+    for line, *event in env.rows(LINES):
         lines.setdefault(line, []).append((event[0], event[1], event[2]))
     return {line: message_trace(events, messages_max) for line, events in sorted(lines.items())}
 
@@ -344,21 +344,21 @@ ACQUIRED_AND_COMMITTED: LiteralString = (
 ROWS_WRITTEN: LiteralString = "select xid::text, value from row_journal order by id"
 
 
-def of_commits(stage: SystemEnvironment) -> dict[str, Trace]:
+def of_commits(env: SystemEnvironment) -> dict[str, Trace]:
     """One history for each key group that wrote rows: by their places in what a run without faults gives."""
     rows: dict[str, list[str]] = {}
-    for xid, value in stage.rows(ROWS_WRITTEN):
+    for xid, value in env.rows(ROWS_WRITTEN):
         rows.setdefault(xid, []).append(value)
     events: dict[str, list[tuple[str, int, Sequence[str]]]] = {}
     keys: dict[str, set[str]] = {}
-    for resource, what, token, xid in stage.rows(ACQUIRED_AND_COMMITTED):
+    for resource, what, token, xid in env.rows(ACQUIRED_AND_COMMITTED):
         # A checkpoint that is flagged in the transaction that stored it is one commit.
         written = rows.pop(xid, []) if what == "committed" else []
         if what == "acquired" or written:
             events.setdefault(resource, []).append((what, token, written))
         keys.setdefault(resource, set()).update(value.rpartition("-")[0] for value in written)
     assert not rows, f"rows without a checkpoint: {rows}"
-    arrived = [key for (key,) in stage.rows("select key from arrival order by id")]
+    arrived = [key for (key,) in env.rows("select key from arrival order by id")]
     return {
         resource: commit_trace(events[resource], flows.undisturbed(key for key in arrived if key in own))
         for resource, own in sorted(keys.items())

@@ -10,8 +10,8 @@ from tests.acceptance.flows.env import FlowsEnv
 
 
 @pytest.fixture
-def stage(database: Database, redis_url: str, tmp_path: Path) -> Generator[FlowsEnv]:
-    stage = FlowsEnv(database, redis_url, tmp_path)
-    stage.set_up()
-    yield stage
-    stage.close()
+def env(database: Database, redis_url: str, tmp_path: Path) -> Generator[FlowsEnv]:
+    env = FlowsEnv(database, redis_url, tmp_path)
+    env.set_up()
+    yield env
+    env.close()

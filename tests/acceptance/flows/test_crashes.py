@@ -47,38 +47,36 @@ def order(point: str, how: str) -> str:
     ("sink", "workers", "point"),
     cases(("rows", 3, "flows.commit.after_commit"), ("prepared", 1, "flows.commit.after_store")),
 )
-def test_a_killed_worker_leaves_each_effect_once(
-    stage: FlowsEnv, sink: str, workers: int, point: str
-) -> None:
-    stage.play(sink, groups=groups_for(workers))
-    stage.arrive(100)
-    first = stage.worker(crash=order(point, "kill"))
-    others = stage.companions(workers - 1)
-    stage.feed_until(first.be_killed)
-    stage.arrive(50)
+def test_a_killed_worker_leaves_each_effect_once(env: FlowsEnv, sink: str, workers: int, point: str) -> None:
+    env.play(sink, groups=groups_for(workers))
+    env.arrive(100)
+    first = env.worker(crash=order(point, "kill"))
+    others = env.companions(workers - 1)
+    env.feed_until(first.be_killed)
+    env.arrive(50)
     if not others:
-        stage.worker()
+        env.worker()
 
-    stage.settle()
+    env.settle()
 
 
 @pytest.mark.parametrize(("sink", "workers", "point"), cases(("rows", 1, "flows.commit.before_commit")))
 def test_a_frozen_worker_comes_back_as_a_zombie_and_changes_nothing(
-    stage: FlowsEnv, sink: str, workers: int, point: str
+    env: FlowsEnv, sink: str, workers: int, point: str
 ) -> None:
-    stage.play(sink, groups=groups_for(workers))
-    stage.arrive(100)
-    zombie = stage.worker(crash=order(point, "stop"))
-    others = stage.companions(workers - 1)
-    stage.feed_until(zombie.wait_until_stopped)
-    stage.arrive(50)
+    env.play(sink, groups=groups_for(workers))
+    env.arrive(100)
+    zombie = env.worker(crash=order(point, "stop"))
+    others = env.companions(workers - 1)
+    env.feed_until(zombie.wait_until_stopped)
+    env.arrive(50)
     if not others:
-        stage.worker()
-    stage.settle()
+        env.worker()
+    env.settle()
     zombie.resume()
-    stage.arrive(50)
+    env.arrive(50)
 
-    stage.settle()
+    env.settle()
 
 
 RECOVERY = (
@@ -98,27 +96,27 @@ RECOVERIES = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("sink", "point", "again"), RECOVERIES)
-def test_a_recovery_that_is_killed_is_repeated(stage: FlowsEnv, sink: str, point: str, again: str) -> None:
-    stage.play(sink)
-    stage.arrive(100)
-    stage.worker(crash=order(point, "kill")).be_killed(within=HANG_SECONDS)
-    stage.worker(crash=f"{again}:kill").be_killed(within=HANG_SECONDS)
-    stage.worker(crash=f"{again}:kill").be_killed(within=HANG_SECONDS)
-    stage.arrive(50)
-    stage.worker()
+def test_a_recovery_that_is_killed_is_repeated(env: FlowsEnv, sink: str, point: str, again: str) -> None:
+    env.play(sink)
+    env.arrive(100)
+    env.worker(crash=order(point, "kill")).be_killed(within=HANG_SECONDS)
+    env.worker(crash=f"{again}:kill").be_killed(within=HANG_SECONDS)
+    env.worker(crash=f"{again}:kill").be_killed(within=HANG_SECONDS)
+    env.arrive(50)
+    env.worker()
 
-    stage.settle()
+    env.settle()
 
 
 @pytest.mark.full
-def test_three_workers_of_which_two_are_killed(stage: FlowsEnv) -> None:
-    stage.play("rows", groups=6)
-    crew = [stage.worker() for _ in range(3)]
-    stage.arrive(200)
-    stage.settle()
-    crew[0].kill()
-    stage.arrive(200)
-    crew[1].kill()
-    stage.arrive(200)
+def test_three_workers_of_which_two_are_killed(env: FlowsEnv) -> None:
+    env.play("rows", groups=6)
+    process_pool = [env.worker() for _ in range(3)]
+    env.arrive(200)
+    env.settle()
+    process_pool[0].kill()
+    env.arrive(200)
+    process_pool[1].kill()
+    env.arrive(200)
 
-    stage.settle()
+    env.settle()

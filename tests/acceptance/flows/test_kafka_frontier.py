@@ -13,11 +13,11 @@ MINE, OTHER = "flow:x/group/0001", "flow:x/group/0002"
 
 
 async def test_a_frontier_behind_an_open_transaction_is_not_taken_for_an_older_one(
-    stage: FlowsEnv, monkeypatch: pytest.MonkeyPatch
+    env: FlowsEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_sinks, "client_library", lambda: kafka_model)
     monkeypatch.setattr(kafka_sinks, "ANSWER_SECONDS", 0.5)
-    config = {"bootstrap.servers": stage.database.admin_url}
+    config = {"bootstrap.servers": env.database.admin_url}
     first = KafkaSink("effects", config)
     await first.deliver(CheckpointId(MINE, 1, 1), ["k0-1"])
     frozen = kafka_model.Producer({**config, "transactional.id": f"fencepost-{OTHER}"})
@@ -34,4 +34,4 @@ async def test_a_frontier_behind_an_open_transaction_is_not_taken_for_an_older_o
     assert await second.position(MINE) == 2
     await second.deliver(CheckpointId(MINE, 2, 2), ["k0-2"])
 
-    assert kafka_model.committed(stage.database.admin_url, "effects") == ["k0-1", "k0-2"]
+    assert kafka_model.committed(env.database.admin_url, "effects") == ["k0-1", "k0-2"]

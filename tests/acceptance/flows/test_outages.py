@@ -25,44 +25,44 @@ def own_valkey() -> Generator[ValkeyServer]:
 
 
 @pytest.fixture
-def own_stage(own_valkey: ValkeyServer, tmp_path: Path) -> Generator[FlowsEnv]:
+def own_env(own_valkey: ValkeyServer, tmp_path: Path) -> Generator[FlowsEnv]:
     settings: dict[str, str | int] = {"fsync": "off", "max_prepared_transactions": 20}
     with PostgresServer(server_directory(), settings=settings, ephemeral=True) as server:
         database = Database(server, f"t_{uuid.uuid4().hex}")
         database.create()
         migrate(database.admin_url)
         database.create_logins()
-        stage = FlowsEnv(database, own_valkey.url, tmp_path)
-        stage.set_up()
-        yield stage
-        stage.close()
+        env = FlowsEnv(database, own_valkey.url, tmp_path)
+        env.set_up()
+        yield env
+        env.close()
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
-def test_postgresql_is_killed_and_started_again(own_stage: FlowsEnv, sink: str) -> None:
-    own_stage.play(sink, groups=3)
+def test_postgresql_is_killed_and_started_again(own_env: FlowsEnv, sink: str) -> None:
+    own_env.play(sink, groups=3)
     for _ in range(3):
-        own_stage.worker()
+        own_env.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100)
-        own_stage.database.server.kill()
-        own_stage.database.server.start()
-    own_stage.arrive(100)
+        own_env.arrive(100)
+        own_env.database.server.kill()
+        own_env.database.server.start()
+    own_env.arrive(100)
 
-    own_stage.settle()
+    own_env.settle()
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files"])
-def test_redis_loses_all_that_is_not_the_source(own_stage: FlowsEnv, sink: str) -> None:
-    own_stage.play(sink, source="stream", groups=3)
+def test_redis_loses_all_that_is_not_the_source(own_env: FlowsEnv, sink: str) -> None:
+    own_env.play(sink, source="stream", groups=3)
     for _ in range(3):
-        own_stage.worker()
+        own_env.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100)
-        own_stage.lose_all_but_the_source()
-    own_stage.arrive(100)
+        own_env.arrive(100)
+        own_env.lose_all_but_the_source()
+    own_env.arrive(100)
 
-    own_stage.settle()
+    own_env.settle()
 
 
 IN_REDIS = [sink for sink in SINKS if sink.startswith("redis")]
@@ -71,59 +71,59 @@ IN_REDIS = [sink for sink in SINKS if sink.startswith("redis")]
 @pytest.mark.parametrize("sink", IN_REDIS)
 @pytest.mark.parametrize("groups", [None, 3])
 def test_a_sink_in_redis_that_loses_everything_gets_everything_again(
-    own_stage: FlowsEnv, sink: str, groups: int | None
+    own_env: FlowsEnv, sink: str, groups: int | None
 ) -> None:
     source = "group" if sink == "redis-acknowledging" else "stream"
-    own_stage.play(sink, source=source, groups=groups)
+    own_env.play(sink, source=source, groups=groups)
     for _ in range(3 if groups else 1):
-        own_stage.worker()
+        own_env.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100)
-        own_stage.settle()
-        own_stage.lose_all_but_the_source()
-    own_stage.arrive(100)
+        own_env.arrive(100)
+        own_env.settle()
+        own_env.lose_all_but_the_source()
+    own_env.arrive(100)
 
-    own_stage.settle()
+    own_env.settle()
 
 
 def test_redis_is_wiped_whole_when_the_source_is_elsewhere(
-    own_stage: FlowsEnv, own_valkey: ValkeyServer
+    own_env: FlowsEnv, own_valkey: ValkeyServer
 ) -> None:
-    own_stage.play("rows", groups=3)
+    own_env.play("rows", groups=3)
     for _ in range(3):
-        own_stage.worker()
+        own_env.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100)
+        own_env.arrive(100)
         own_valkey.wipe()
-    own_stage.arrive(100)
+    own_env.arrive(100)
 
-    own_stage.settle()
+    own_env.settle()
 
 
 @pytest.mark.parametrize("sink", ["rows", "redis", "redis-stream"])
-def test_redis_is_killed_and_started_again(own_stage: FlowsEnv, own_valkey: ValkeyServer, sink: str) -> None:
-    own_stage.play(sink, source="stream", groups=3)
+def test_redis_is_killed_and_started_again(own_env: FlowsEnv, own_valkey: ValkeyServer, sink: str) -> None:
+    own_env.play(sink, source="stream", groups=3)
     for _ in range(3):
-        own_stage.worker()
+        own_env.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100)
+        own_env.arrive(100)
         own_valkey.kill()
         own_valkey.start()
-    own_stage.arrive(100)
+    own_env.arrive(100)
 
-    own_stage.settle()
+    own_env.settle()
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
-def test_workers_come_and_go_in_the_middle(stage: FlowsEnv, sink: str) -> None:
-    stage.play(sink, groups=6)
-    first = stage.worker()
-    stage.arrive(200)
-    more = [stage.worker() for _ in range(2)]
-    stage.arrive(200)
+def test_workers_come_and_go_in_the_middle(env: FlowsEnv, sink: str) -> None:
+    env.play(sink, groups=6)
+    first = env.worker()
+    env.arrive(200)
+    more = [env.worker() for _ in range(2)]
+    env.arrive(200)
     os.kill(first.pid, signal.SIGTERM)
-    stage.arrive(200)
+    env.arrive(200)
     os.kill(more[0].pid, signal.SIGTERM)
-    stage.arrive(200)
+    env.arrive(200)
 
-    stage.settle()
+    env.settle()

@@ -10,7 +10,7 @@ from tests.acceptance.jobs.env import JobsEnv
 
 
 @pytest.fixture
-def stage(database: Database, redis_url: str) -> Iterator[JobsEnv]:
-    with closing(JobsEnv(database, redis_url)) as stage:
-        stage.set_up()
-        yield stage
+def env(database: Database, redis_url: str) -> Iterator[JobsEnv]:
+    with closing(JobsEnv(database, redis_url)) as env:
+        env.set_up()
+        yield env

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 5.0
 
 @dataclass
 class Storm:
-    stage: JobsEnv
+    env: JobsEnv
     postgres: PostgresServer
     valkey: ValkeyServer
     points: list[str]
@@ -39,7 +39,7 @@ class Storm:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311 -- repeatable, not secret.
-        self.crew: list[Child] = []
+        self.process_pool: list[Child] = []
         self.frozen: list[tuple[Child, float]] = []
         self.asked = 0
         self.started = time.monotonic()
@@ -73,7 +73,7 @@ class Storm:
             keys = [f"{kind}-{n}" for n in range(self.asked, min(wanted, self.asked + BATCH))]
             fail = int(self.chance.random() < 0.1)
             linger = self.chance.choice([0.0, 0.0, 0.0, 0.05])
-            self._insist(keys, lambda: self.stage.ask(kind, keys, fail=fail, linger=linger))  # noqa: B023
+            self._insist(keys, lambda: self.env.ask(kind, keys, fail=fail, linger=linger))  # noqa: B023
             self.asked += len(keys)
 
     def man(self) -> None:
@@ -83,11 +83,11 @@ class Storm:
             if until <= now:
                 child.resume()
                 self.frozen.remove((child, until))
-        for child in [*self.crew]:
+        for child in [*self.process_pool]:
             if not is_alive(child):
                 self._bury(child)
-        while len(self.crew) < self.workers:
-            self.crew.append(self._start(self._order()))
+        while len(self.process_pool) < self.workers:
+            self.process_pool.append(self._start(self._order()))
 
     def wait_for_progress(self) -> None:
         before = self._ended()
@@ -103,17 +103,19 @@ class Storm:
         self.count[name] += 1
 
     def kill_a_worker(self) -> None:
-        child = self.chance.choice(self.crew)
+        child = self.chance.choice(self.process_pool)
         self.frozen = [(frozen, until) for frozen, until in self.frozen if frozen is not child]
         child.kill()
 
     def freeze_a_worker(self) -> None:
-        moving = [c for c in self.crew if is_alive(c) and all(c is not frozen for frozen, _ in self.frozen)]
+        moving = [
+            c for c in self.process_pool if is_alive(c) and all(c is not frozen for frozen, _ in self.frozen)
+        ]
         if moving:
             child = self.chance.choice(moving)
             with contextlib.suppress(AssertionError):  # It may come to its crash point first.
                 child.stop()
-                seconds = self.stage.lease_seconds * self.chance.uniform(1.2, 3)
+                seconds = self.env.lease_seconds * self.chance.uniform(1.2, 3)
                 self.frozen.append((child, time.monotonic() + seconds))
 
     def flush(self) -> None:
@@ -137,8 +139,8 @@ class Storm:
             child.resume()
         self.frozen.clear()
         healthy = [self._start("") for _ in range(2)]
-        self.stage.nothing_is_left(within=120)
-        for child in (*healthy, *self.crew):
+        self.env.nothing_is_left(within=120)
+        for child in (*healthy, *self.process_pool):
             if is_alive(child):
                 child.say("stop")
         for child in healthy:
@@ -146,14 +148,14 @@ class Storm:
             self._bury(child)
 
     def figures(self) -> dict[str, Any]:
-        stage = self.stage
-        refused = Counter(refused.reason for refused in stage.refusals())
+        env = self.env
+        refused = Counter(refused.reason for refused in env.refusals())
         return {
             "jobs": self.asked,
             "seconds": round(time.monotonic() - self.started),
-            "effects": stage.value("select count(*) from effect"),
-            "finishing_writes": stage.value("select count(*) from finishing"),
-            "attempts_beyond_the_first": int(stage.value("select sum(attempt - 1) from fencepost.jobs")),
+            "effects": env.value("select count(*) from effect"),
+            "finishing_writes": env.value("select count(*) from finishing"),
+            "attempts_beyond_the_first": int(env.value("select sum(attempt - 1) from fencepost.jobs")),
             "faults": dict(sorted(self.count.items())),
             "refusals": dict(sorted(refused.items())),
         }
@@ -166,33 +168,33 @@ class Storm:
         return f"{self.chance.choice(self.points)}:kill@{self.chance.choice([1, 2, 5, 20])}"
 
     def _start(self, order: str) -> Child:
-        return self.stage.child(
+        return self.env.child(
             crash=order,
             concurrency=self.chance.choice([4, 16, 40]),
             # Who has places for half a batch draws his work from PostgreSQL, beside those whom Redis calls.
             batch=self.chance.choice([10, 50]),
-            lease_seconds=self.stage.lease_seconds,
+            lease_seconds=self.env.lease_seconds,
         )
 
     def _bury(self, child: Child) -> None:
         child.__exit__(None, None, None)
-        if child in self.crew:
-            self.crew.remove(child)
+        if child in self.process_pool:
+            self.process_pool.remove(child)
 
     def _end_all(self) -> None:
-        for child in [*self.crew]:
+        for child in [*self.process_pool]:
             self._bury(child)
 
     def _ended(self) -> int:
         with contextlib.suppress(psycopg.Error):
-            return int(self.stage.value("select count(*) from finishing"))
+            return int(self.env.value("select count(*) from finishing"))
         return 0
 
     def _insist(self, keys: list[str], ask: Callable[[], object]) -> None:
         """Ask until it is written. A commit whose answer was lost is looked up before it is repeated."""
         for _ in _tries(30):
             try:
-                if not self.stage.rows("select 1 from asked where key = %s", (keys[0],)):
+                if not self.env.rows("select 1 from asked where key = %s", (keys[0],)):
                     ask()
             except psycopg.OperationalError:
                 continue

@@ -23,53 +23,53 @@ STATES = """
 
 
 @pytest.fixture
-async def fp(stage: JobsEnv) -> AsyncIterator[Fencepost]:
-    async with Fencepost(stage.database.url, redis_url=stage.redis_url) as fp:
+async def fp(env: JobsEnv) -> AsyncIterator[Fencepost]:
+    async with Fencepost(env.database.url, redis_url=env.redis_url) as fp:
         yield fp
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1200)
-async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: JobsEnv, fp: Fencepost) -> None:
+async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(env: JobsEnv, fp: Fencepost) -> None:
     for _ in range(WAITING // 10_000):
         await fp.run(kernel_job.submit_many("default", "own", [{"key": "x"}] * 10_000))
     settings = JobSettings(stream_maxlen=2 * ROOM, poll_seconds=0.1)
     metrics = JobMetrics.on(fp.metrics)
-    redis = RedisHealth(stage.redis_url, metrics, settings, reply_seconds=5)
+    redis = RedisHealth(env.redis_url, metrics, settings, reply_seconds=5)
     dispatcher = Dispatcher("default", fp, redis, metrics, settings)
     reconciler = StreamReconciler(["default"], fp, redis, metrics, settings)
     await redis.probe()
     try:
-        await _fill(stage, dispatcher)
-        with stage.redis() as redis:
+        await _fill(env, dispatcher)
+        with env.redis() as redis:
             redis.flushall()
         longest = 0.0
         ticks = 0
-        while stage.rows(STATES)[0][1]:
-            before = stage.rows(STATES)[0][1]
+        while env.rows(STATES)[0][1]:
+            before = env.rows(STATES)[0][1]
             began = time.monotonic()
             await reconciler.tick()
             longest = max(longest, time.monotonic() - began)
             ticks += 1
             # Throttled: one tick drives a bounded number again, and the truth loses none.
-            assert before - stage.rows(STATES)[0][1] <= BATCH * BATCHES_PER_TICK
-            assert stage.rows(STATES)[0][0] == WAITING
-        await _fill(stage, dispatcher)
-        assert stage.rows(STATES) == [(WAITING, ROOM, 1)]
+            assert before - env.rows(STATES)[0][1] <= BATCH * BATCHES_PER_TICK
+            assert env.rows(STATES)[0][0] == WAITING
+        await _fill(env, dispatcher)
+        assert env.rows(STATES) == [(WAITING, ROOM, 1)]
         assert ticks == ROOM // (BATCH * BATCHES_PER_TICK)
         assert longest < 30
     finally:
         await redis.close()
 
 
-async def _fill(stage: JobsEnv, dispatcher: Dispatcher) -> None:
+async def _fill(env: JobsEnv, dispatcher: Dispatcher) -> None:
     """Drive until the stream has no room."""
-    while _length(stage) < ROOM:
+    while _length(env) < ROOM:
         await dispatcher.tick()
     await dispatcher.tick()
-    assert _length(stage) == ROOM
+    assert _length(env) == ROOM
 
 
-def _length(stage: JobsEnv) -> int:
-    with stage.redis() as redis:
+def _length(env: JobsEnv) -> int:
+    with env.redis() as redis:
         return int(redis.xlen(STREAM)) if redis.exists(STREAM) else 0

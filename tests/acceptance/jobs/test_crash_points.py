@@ -36,33 +36,33 @@ ALWAYS_STOPPED = frozenset(
 )
 
 
-def prepare(stage: JobsEnv) -> None:
+def prepare(env: JobsEnv) -> None:
     """Work that leads a worker past every point."""
     for kind in worker_processes.KINDS:
-        stage.ask(kind, [f"{kind}-{n}" for n in range(3)])
-        stage.ask(kind, [f"{kind}-stumbling"], fail=1)
+        env.ask(kind, [f"{kind}-{n}" for n in range(3)])
+        env.ask(kind, [f"{kind}-stumbling"], fail=1)
         # Long enough for a heartbeat.
-        stage.ask(kind, [f"{kind}-long"], linger=0.5)
+        env.ask(kind, [f"{kind}-long"], linger=0.5)
     # An entry that nobody can read.
-    stage.entry_for("seven")
+    env.entry_for("seven")
     # A job that was driven in a life of Redis that is over.
-    [wiped] = stage.ask("own", ["own-wiped"])
-    stage.record(wiped, "1-1", "a former life")
+    [wiped] = env.ask("own", ["own-wiped"])
+    env.record(wiped, "1-1", "a former life")
     # A job whose entry was delivered to somebody who died before the claim.
-    [abandoned] = stage.ask("bare", ["bare-abandoned"])
-    entry_id = stage.entry_for(abandoned)
-    stage.deliver(entry_id, "long gone", idle_ms=3_600_000)
+    [abandoned] = env.ask("bare", ["bare-abandoned"])
+    entry_id = env.entry_for(abandoned)
+    env.deliver(entry_id, "long gone", idle_ms=3_600_000)
     # A job that somebody holds, with an entry that was given to the victim: to be given back when it leaves.
-    [held] = stage.ask("own", ["own-held"])
-    with stage.database.connect() as holder:
+    [held] = env.ask("own", ["own-held"])
+    with env.database.connect() as holder:
         holder.execute("select * from fencepost.job_claim(%s, 'somebody')", (held,))
         holder.execute("select * from fencepost.job_renew(%s, 1, 'somebody')", (held,))
-    stage.deliver(stage.entry_for(held), "victim")
+    env.deliver(env.entry_for(held), "victim")
 
 
-def victim(stage: JobsEnv, order: str) -> Child:
+def victim(env: JobsEnv, order: str) -> Child:
     point = order.partition(":")[0]
-    child = stage.child(crash=order, redis=point not in WITHOUT_REDIS, stream_consumer="victim")
+    child = env.child(crash=order, redis=point not in WITHOUT_REDIS, stream_consumer="victim")
     if point in WHEN_LEAVING:
         child.line("working")
         child.say("stop")
@@ -70,30 +70,30 @@ def victim(stage: JobsEnv, order: str) -> Child:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_killed_at(point: str, stage: JobsEnv, clock: Clock) -> None:
-    prepare(stage)
-    with victim(stage, f"{point}:kill") as child:
+async def test_killed_at(point: str, env: JobsEnv, clock: Clock) -> None:
+    prepare(env)
+    with victim(env, f"{point}:kill") as child:
         child.be_killed(within=60)
     clock.advance(worker_processes.LEASE_SECONDS + 1)
-    async with stage.survivor():
-        await stage.until_nothing_is_left()
-    stage.check()
+    async with env.survivor():
+        await env.until_nothing_is_left()
+    env.check()
 
 
 @pytest.mark.parametrize(
     "point",
     [pytest.param(p, marks=() if p in ALWAYS_STOPPED else pytest.mark.full) for p in POINTS],
 )
-async def test_stopped_past_the_lease_at(point: str, stage: JobsEnv, clock: Clock) -> None:
-    prepare(stage)
-    with victim(stage, f"{point}:stop") as child:
+async def test_stopped_past_the_lease_at(point: str, env: JobsEnv, clock: Clock) -> None:
+    prepare(env)
+    with victim(env, f"{point}:stop") as child:
         child.wait_until_stopped(within=60)
         clock.advance(worker_processes.LEASE_SECONDS + 1)
-        async with stage.survivor():
-            await stage.until_nothing_is_left()
-        stage.check()
+        async with env.survivor():
+            await env.until_nothing_is_left()
+        env.check()
         child.resume()
         child.say("stop")
         child.succeed(within=60)
-    assert stage.left() == 0
-    stage.check()
+    assert env.left() == 0
+    env.check()

@@ -26,11 +26,11 @@ def through_a_storm(jobs: int, faults: int, workers: int, seed: int, *, durable:
         database.create()
         migrate(database.admin_url)
         database.create_logins()
-        with closing(JobsEnv(database, valkey.url, LEASE_SECONDS)) as stage:
-            stage.set_up()
-            storm = Storm(stage, postgres, valkey, POINTS, jobs, workers, faults, seed)
+        with closing(JobsEnv(database, valkey.url, LEASE_SECONDS)) as env:
+            env.set_up()
+            storm = Storm(env, postgres, valkey, POINTS, jobs, workers, faults, seed)
             storm.rage()
-            stage.check()
+            env.check()
             figures = storm.figures()
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
         assert figures["finishing_writes"] == jobs

@@ -19,31 +19,31 @@ from tests.acceptance.jobs.env import JobsEnv
 OPERATIONS = ("renew", "progress", "finish", "release", "retry")
 
 
-async def nothing_more(stage: JobsEnv, job_id: int) -> None:
+async def nothing_more(env: JobsEnv, job_id: int) -> None:
     """It has expired, and nobody has noticed."""
 
 
-async def put_back(stage: JobsEnv, job_id: int) -> None:
+async def put_back(env: JobsEnv, job_id: int) -> None:
     """It waits again."""
-    with stage.database.connect() as reclaimer:
+    with env.database.connect() as reclaimer:
         assert [job.job_id for job in run(reclaimer, kernel_job.reclaim(10))] == [job_id]
 
 
-async def taken_over(stage: JobsEnv, job_id: int) -> None:
+async def taken_over(env: JobsEnv, job_id: int) -> None:
     """Another worker holds it."""
-    with stage.database.connect() as successor:
+    with env.database.connect() as successor:
         assert run(successor, kernel_job.claim(job_id, "successor", lease_seconds=3600)).attempt == 2
 
 
-async def run_again(stage: JobsEnv, job_id: int) -> None:
+async def run_again(env: JobsEnv, job_id: int) -> None:
     """Another worker has finished it."""
-    async with stage.survivor():
-        await stage.until_nothing_is_left()
+    async with env.survivor():
+        await env.until_nothing_is_left()
 
 
-async def cancelled(stage: JobsEnv, job_id: int) -> None:
+async def cancelled(env: JobsEnv, job_id: int) -> None:
     """An operator has cancelled it."""
-    with stage.database.connect() as operator:
+    with env.database.connect() as operator:
         run(operator, kernel_job.reclaim(10))
         assert run(operator, kernel_job.cancel(job_id, "carol")) == "cancelled"
 
@@ -67,41 +67,41 @@ def holding(child: Child) -> None:
     ("situation", "reason"), SITUATIONS, ids=lambda case: getattr(case, "__name__", case)
 )
 async def test_a_zombie_is_refused_whatever_it_does(
-    situation: Callable[[JobsEnv, int], Awaitable[None]], reason: str, stage: JobsEnv, clock: Clock
+    situation: Callable[[JobsEnv, int], Awaitable[None]], reason: str, env: JobsEnv, clock: Clock
 ) -> None:
-    [job_id] = stage.ask("own", ["page"])
-    with Child(worker_processes.zombie, stage.database.url, stage.redis_url, False) as child:
+    [job_id] = env.ask("own", ["page"])
+    with Child(worker_processes.zombie, env.database.url, env.redis_url, False) as child:
         await asyncio.to_thread(holding, child)
         clock.advance(worker_processes.LEASE_SECONDS + 1)
-        await situation(stage, job_id)
+        await situation(env, job_id)
         child.say("go on")
         child.resume()
         answers = [await asyncio.to_thread(child.line, operation) for operation in OPERATIONS]
-        assert stage.value("select progress from fencepost.jobs") is None
+        assert env.value("select progress from fencepost.jobs") is None
         child.say("stop")
         await asyncio.to_thread(child.succeed)
     assert answers == [f"{operation} refused: {reason}" for operation in OPERATIONS]
     # Its own writes did not commit.
-    assert not stage.rows("select 1 from effect where attempt = 1")
-    recorded = {(refused.reason, refused.attempted.get("op")) for refused in stage.refusals()}
+    assert not env.rows("select 1 from effect where attempt = 1")
+    recorded = {(refused.reason, refused.attempted.get("op")) for refused in env.refusals()}
     assert {
         (reason, operation) for operation in ("renew", "progress", "fence", "release", "retry")
     } <= recorded
-    assert all(refused.is_explained for refused in stage.refusals())
+    assert all(refused.is_explained for refused in env.refusals())
 
 
-async def test_a_zombies_bare_finish_is_refused_and_counted(stage: JobsEnv, clock: Clock) -> None:
+async def test_a_zombies_bare_finish_is_refused_and_counted(env: JobsEnv, clock: Clock) -> None:
     """Its handler returns as if nothing had happened; the worker itself brings the finish."""
-    [job_id] = stage.ask("own", ["page"])
-    with Child(worker_processes.zombie, stage.database.url, stage.redis_url, True) as child:
+    [job_id] = env.ask("own", ["page"])
+    with Child(worker_processes.zombie, env.database.url, env.redis_url, True) as child:
         await asyncio.to_thread(holding, child)
         clock.advance(worker_processes.LEASE_SECONDS + 1)
-        await run_again(stage, job_id)
-        stage.check()
+        await run_again(env, job_id)
+        env.check()
         child.say("go on")
         child.resume()
         await asyncio.to_thread(child.line, "retry")
         child.say("stop")
         await asyncio.to_thread(child.succeed)
-    stage.check()
-    assert stage.rows("select attempt from finishing") == [(2,)]
+    env.check()
+    assert env.rows("select attempt from finishing") == [(2,)]

@@ -31,7 +31,7 @@ def judging_of(fp: Fencepost, folder: Path, who: str, **changes: Any) -> Judging
         store=folder / "store",
         slots=2,
         languages="c, python",
-        trial_time_ms=1000,
+        custom_run_time_ms=1000,
         **changes,
     )
     return Judging(fp, settings)

@@ -200,7 +200,7 @@ class Storm:
 
 
 @pytest.fixture
-def weather(tmp_path: Path) -> Iterator[tuple[Database, ValkeyServer]]:
+def faults(tmp_path: Path) -> Iterator[tuple[Database, ValkeyServer]]:
     """Servers of the test's own: they do not survive it unharmed."""
     with (
         PostgresServer(server_directory(), settings={"fsync": "off"}, ephemeral=True) as postgres,
@@ -218,9 +218,9 @@ def weather(tmp_path: Path) -> Iterator[tuple[Database, ValkeyServer]]:
     [(12, 1, 0), pytest.param(2000, 2, 6, marks=[pytest.mark.full, pytest.mark.timeout(3600)])],
 )
 async def test_every_submission_of_a_contest_gets_one_verdict_through_a_storm(
-    weather: tuple[Database, ValkeyServer], tmp_path: Path, submissions: int, judges: int, kills: int
+    faults: tuple[Database, ValkeyServer], tmp_path: Path, submissions: int, judges: int, kills: int
 ) -> None:
-    database, valkey = weather
+    database, valkey = faults
     began = time.monotonic()
     with Clock(database.admin_url) as clock:
         storm = Storm(database, valkey, clock, tmp_path, submissions, judges, kills)

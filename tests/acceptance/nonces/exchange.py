@@ -43,7 +43,7 @@ class Exchange:
     node: Node
     sender: TransactionSender
     chores: Maintenance
-    intake: Acceptance
+    acceptance: Acceptance
     anvil: Anvil
     signer: Signer
     account: "LocalAccount"
@@ -51,7 +51,7 @@ class Exchange:
 
     async def pay(self, key: str, to: str, value: int = 1, **more: Any) -> int:
         order = TransactionRequest(to, value, b"", more.pop("gas", 21_000))
-        return (await self.intake.submit(self.signer, key, order, **more)).transaction_id
+        return (await self.acceptance.submit(self.signer, key, order, **more)).transaction_id
 
     async def turn(self, times: int = 1) -> None:
         for _ in range(times):
@@ -91,7 +91,7 @@ class Exchange:
         return str(self.anvil.rpc("eth_sendRawTransaction", "0x" + raw.hex()))
 
     async def state(self, transaction_id: int) -> tuple[str, str | None]:
-        facts = await self.intake.show(transaction_id)
+        facts = await self.acceptance.show(transaction_id)
         return facts["state"], facts["nonce_status"]
 
 
@@ -115,14 +115,14 @@ async def opened(
         node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
         keys = keys or Keystore({account.address.lower(): account})
         sender = TransactionSender(fp, node, chains, keys, metrics)
-        intake = Acceptance(
+        acceptance = Acceptance(
             fp, chains, keys, sender, metrics=metrics, gas_max=chosen.gas_max, hooks=("webhook",)
         )
         await node.start()
         try:
             signer = Signer.of(CHAIN_ID, account.address)
             yield Exchange(
-                fp, node, sender, Maintenance(fp, node, chains, metrics), intake, anvil, signer, account
+                fp, node, sender, Maintenance(fp, node, chains, metrics), acceptance, anvil, signer, account
             )
         finally:
             await node.stop()

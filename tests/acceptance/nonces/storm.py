@@ -36,7 +36,7 @@ class Plan:
     def total(self) -> int:
         return self.requests * self.signers
 
-    def errand(self, share: int) -> dict[str, Any]:
+    def task(self, share: int) -> dict[str, Any]:
         settings = {
             "mode": self.modes[share],
             "node_address": f"http://node-{share}",
@@ -153,8 +153,8 @@ class Storm:
         children[share] = self._start(share)
 
     def _start(self, share: int) -> Child:
-        errand = self.plan.errand(share)
-        return self._stack.enter_context(Child(serve_share, self.database.url, share, errand))
+        task = self.plan.task(share)
+        return self._stack.enter_context(Child(serve_share, self.database.url, share, task))
 
 
 def is_done(child: Child) -> bool:

@@ -137,10 +137,10 @@ def run(database: Database, clock: Clock, anvil: Anvil, plan: Plan) -> Seen:
         anvil.fund(new_account(number).address)
     asyncio.run(submit(database.url, plan))
     with ExitStack() as stack, database.connect_admin() as admin:
-        weather = ChainFaults(database, clock, anvil, plan, stack)
+        faults = ChainFaults(database, clock, anvil, plan, stack)
 
         def all_confirmed() -> bool:
-            weather.turn()
+            faults.turn()
             row = admin.execute(
                 "select count(*) from fencepost.managed_transaction where state = 'CONFIRMED'"
             ).fetchone()
@@ -153,8 +153,8 @@ def run(database: Database, clock: Clock, anvil: Anvil, plan: Plan) -> Seen:
                 "select signer, state, nonce_status, nonce, tx_hash from fencepost.managed_transaction"
                 " where state <> 'CONFIRMED' order by signer, nonce limit 10"
             ).fetchall()
-            raise AssertionError(f"{error}: {left}\n{weather.output}") from error
-        return weather.seen()
+            raise AssertionError(f"{error}: {left}\n{faults.output}") from error
+        return faults.seen()
 
 
 async def submit(url: str, plan: Plan) -> None:

@@ -74,7 +74,7 @@ async def test_an_endpoint_that_lags_behind_does_not_make_a_mined_payment_a_lost
             await exchange.turn()
 
             assert ahead.lost["eth_getTransactionReceipt"] > 0
-            assert (await exchange.intake.show(paid))["nonce"] == 0
+            assert (await exchange.acceptance.show(paid))["nonce"] == 0
             assert (await exchange.state(paid))[0] == "BOUND"
     clock.advance(20)
     async with opened(database, anvil) as exchange:

@@ -24,7 +24,7 @@ async def test_a_transaction_is_mined_at_one_gas_price(database: Database, anvil
         await exchange.turn()
         await exchange.mine_and_turn(3)
 
-        facts = await exchange.intake.show(paid)
+        facts = await exchange.acceptance.show(paid)
         assert (facts["state"], facts["max_fee"], facts["max_priority"]) == (
             "CONFIRMED",
             str(2 * GWEI),
@@ -43,7 +43,7 @@ async def test_a_stuck_one_is_replaced_at_a_tenth_more(
         clock.advance(61)
         await exchange.turn()
 
-        newest = (await exchange.intake.show(paid))["tx_hash"]
+        newest = (await exchange.acceptance.show(paid))["tx_hash"]
         offered = anvil.rpc("eth_getTransactionByHash", newest)
         assert int(offered["gasPrice"], 16) * 10 >= 2 * GWEI * 11
         await exchange.mine_and_turn(3)
@@ -63,6 +63,6 @@ async def test_whoever_takes_over_signs_at_the_price_that_was_chosen(
         anvil.rpc("anvil_setMinGasPrice", hex(3 * GWEI))
         async with opened(database, anvil, account=account) as second:
             await second.turn()
-            facts = await second.intake.show(paid)
+            facts = await second.acceptance.show(paid)
     # The chain asks for more by now; but what may have been signed already must not be another content.
     assert (facts["nonce_status"], facts["max_fee"]) == ("BROADCAST", str(2 * GWEI))

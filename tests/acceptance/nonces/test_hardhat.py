@@ -102,10 +102,10 @@ async def test_a_stuck_transaction_is_replaced_and_mined_once(
     async with opened(database, hardhat, stuck_seconds=60.0) as exchange:
         paid = await exchange.pay("pay-1", recipient(1), 5)
         await exchange.turn()
-        first = (await exchange.intake.show(paid))["tx_hash"]
+        first = (await exchange.acceptance.show(paid))["tx_hash"]
         clock.advance(61)
         await exchange.turn()
-        assert (await exchange.intake.show(paid))["tx_hash"] != first
+        assert (await exchange.acceptance.show(paid))["tx_hash"] != first
 
         await exchange.mine_and_turn(4)
 

@@ -31,7 +31,7 @@ async def refusing(
 
 
 async def errors(exchange: Exchange, *ids: int) -> list[str | None]:
-    return [(await exchange.intake.show(one))["error"] for one in ids]
+    return [(await exchange.acceptance.show(one))["error"] for one in ids]
 
 
 async def is_paid(exchange: Exchange, *ids: int) -> None:
@@ -82,13 +82,13 @@ async def test_a_fee_that_is_too_low_is_raised_when_it_is_stuck_and_holds_up_nob
         await exchange.turn()
         assert {await exchange.state(one) for one in ids} == {("BOUND", "BROADCAST")}
         assert all((error or "").startswith(told) for error in await errors(exchange, *ids))
-        first = await exchange.intake.show(ids[0])
+        first = await exchange.acceptance.show(ids[0])
         rpc.refuse.clear()
         clock.advance(61)
 
         await exchange.turn()
 
-        raised = anvil.rpc("eth_getTransactionByHash", (await exchange.intake.show(ids[0]))["tx_hash"])
+        raised = anvil.rpc("eth_getTransactionByHash", (await exchange.acceptance.show(ids[0]))["tx_hash"])
         assert int(raised["maxFeePerGas"], 16) * 10 >= int(first["max_fee"]) * 11
         await is_paid(exchange, *ids)
 
@@ -123,7 +123,7 @@ async def test_what_no_block_takes_is_rejected_and_a_no_op_takes_its_nonce(
         wrong = await exchange.pay("pay-1", recipient(1), 5, gas=40_000_000, webhook="webhook")
         right = await exchange.pay("pay-2", recipient(2), 7)
         await exchange.turn(2)
-        facts = await exchange.intake.show(wrong)
+        facts = await exchange.acceptance.show(wrong)
         assert facts["error"].startswith("invalid: ")
         assert (facts["state"], facts["cancel_requested_at"] is not None) == ("BOUND", True)
 
@@ -153,7 +153,7 @@ async def test_what_was_rejected_stays_rejected_when_a_stranger_takes_its_nonce(
         exchange.sign_elsewhere(0, recipient(2), 7)
         await exchange.mine_and_turn(5)
 
-        facts = await exchange.intake.show(wrong)
+        facts = await exchange.acceptance.show(wrong)
         assert (facts["state"], facts["error"].startswith("invalid: ")) == ("REJECTED", True)
         assert anvil.balance(recipient(1)) == 0
         assert await exchange.sample("gaps") == 1
@@ -187,6 +187,6 @@ async def test_what_is_cancelled_at_once_is_counted_once(
     async with opened(database, anvil) as exchange:
         waiting = await exchange.pay("pay-1", recipient(1))
         for _ in range(2):
-            assert (await exchange.intake.cancel(waiting))["state"] == "CANCELLED"
+            assert (await exchange.acceptance.cancel(waiting))["state"] == "CANCELLED"
         ends = exchange.fp.metrics.registry.get_sample_value
         assert ends("fencepost_nonces_transactions_total", {"state": "CANCELLED"}) == 1

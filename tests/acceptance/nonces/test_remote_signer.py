@@ -95,7 +95,7 @@ async def test_one_that_never_answered_is_unavailable_and_nothing_is_taken_in(
         await exchange.pay("pay-1", recipient(1), 5)
 
     assert status_of(refused.value) == (503, "unavailable")
-    assert await exchange.intake.newest(10, None) == []
+    assert await exchange.acceptance.newest(10, None) == []
 
 
 async def test_after_a_crash_the_next_owner_asks_for_the_same(

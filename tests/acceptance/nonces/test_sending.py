@@ -37,7 +37,7 @@ async def test_transactions_are_mined_once_and_confirmed_in_depth(exchange: Exch
     assert {await exchange.state(i) for i in ids} == {("CONFIRMED", "CONSUMED")}
     assert [exchange.anvil.balance(recipient(i)) for i in range(5)] == [100 + i for i in range(5)]
     assert exchange.anvil.count(exchange.signer.name) == 5
-    facts = await exchange.intake.show(ids[0])
+    facts = await exchange.acceptance.show(ids[0])
     assert (facts["nonce"], facts["receipt"]["status"]) == (0, 1)
 
 
@@ -61,7 +61,7 @@ async def test_a_new_signer_begins_where_its_chain_is(exchange: Exchange) -> Non
     await exchange.turn()
     await exchange.mine_and_turn(3)
 
-    assert (await exchange.intake.show(paid))["nonce"] == 41
+    assert (await exchange.acceptance.show(paid))["nonce"] == 41
     assert exchange.anvil.balance(recipient(1)) == 1
 
 
@@ -84,14 +84,14 @@ def test_the_command_begins_where_the_chain_is_and_lifts_a_sequence_to_it(
 async def test_a_pool_that_was_dropped_gets_the_same_bytes_again(exchange: Exchange) -> None:
     paid = await exchange.pay("pay-1", recipient(1))
     await exchange.turn()
-    before = (await exchange.intake.show(paid))["tx_hash"]
+    before = (await exchange.acceptance.show(paid))["tx_hash"]
     exchange.anvil.rpc("anvil_dropAllTransactions")
 
     await exchange.turn()
     await exchange.mine_and_turn(3)
 
     assert (await exchange.state(paid))[0] == "CONFIRMED"
-    assert (await exchange.intake.show(paid))["tx_hash"] == before
+    assert (await exchange.acceptance.show(paid))["tx_hash"] == before
 
 
 async def test_a_reorganisation_takes_the_block_back_and_it_is_mined_again(exchange: Exchange) -> None:
@@ -116,11 +116,11 @@ async def test_a_stuck_transaction_is_replaced_at_a_tenth_more(
     async with opened(database, anvil, stuck_seconds=60.0) as exchange:
         paid = await exchange.pay("pay-1", recipient(1), 5)
         await exchange.turn()
-        first = await exchange.intake.show(paid)
+        first = await exchange.acceptance.show(paid)
         clock.advance(61)
         await exchange.turn()
 
-        second = await exchange.intake.show(paid)
+        second = await exchange.acceptance.show(paid)
         assert second["tx_hash"] != first["tx_hash"]
         replaced = anvil.rpc("eth_getTransactionByHash", second["tx_hash"])
         assert int(replaced["maxFeePerGas"], 16) * 10 >= int(first["max_fee"]) * 11
@@ -137,7 +137,7 @@ async def test_the_cap_ends_the_raising(database: Database, clock: Clock, anvil:
             clock.advance(61)
             await exchange.turn()
 
-        newest = (await exchange.intake.show(paid))["tx_hash"]
+        newest = (await exchange.acceptance.show(paid))["tx_hash"]
         offered = anvil.rpc("eth_getTransactionByHash", newest)
         assert int(offered["maxFeePerGas"], 16) <= 3.2 * GWEI
         await exchange.mine_and_turn(3)
@@ -147,7 +147,7 @@ async def test_the_cap_ends_the_raising(database: Database, clock: Clock, anvil:
 async def test_a_cancelled_transaction_gives_its_nonce_to_a_no_op(exchange: Exchange) -> None:
     paid = await exchange.pay("pay-1", recipient(1), 5, webhook="webhook")
     await exchange.turn()
-    await exchange.intake.cancel(paid)
+    await exchange.acceptance.cancel(paid)
     await exchange.turn()
 
     await exchange.mine_and_turn(3)
@@ -161,13 +161,13 @@ async def test_a_cancelled_transaction_gives_its_nonce_to_a_no_op(exchange: Exch
 
 async def test_what_waits_is_cancelled_at_once_and_what_has_ended_is_not(exchange: Exchange) -> None:
     waiting = await exchange.pay("pay-1", recipient(1))
-    assert (await exchange.intake.cancel(waiting))["state"] == "CANCELLED"
+    assert (await exchange.acceptance.cancel(waiting))["state"] == "CANCELLED"
     done = await exchange.pay("pay-2", recipient(2), 3)
     await exchange.turn()
     await exchange.mine_and_turn(3)
 
     with pytest.raises(AlreadyFinished):
-        await exchange.intake.cancel(done)
+        await exchange.acceptance.cancel(done)
     assert exchange.anvil.balance(recipient(2)) == 3
 
 
@@ -181,13 +181,13 @@ async def test_a_nonce_that_a_stranger_used_is_lost_and_the_payment_takes_anothe
     await exchange.mine_and_turn(2)
     assert await exchange.state(paid) == ("BOUND", "BROADCAST"), "its block is not deep enough"
     await exchange.mine_and_turn()
-    lost = await exchange.intake.show(paid)
+    lost = await exchange.acceptance.show(paid)
     assert used_by in lost["error"]
     await exchange.turn()
     await exchange.mine_and_turn(4)
 
     assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
-    assert (await exchange.intake.show(paid))["nonce"] == 1
+    assert (await exchange.acceptance.show(paid))["nonce"] == 1
     assert [exchange.anvil.balance(recipient(one)) for one in (1, 2)] == [5, 7]
 
 
@@ -201,7 +201,7 @@ async def test_a_nonce_that_no_transaction_used_is_kept_and_shown_to_a_person(
     exchange.anvil.rpc("anvil_setNonce", exchange.signer.name, hex(1))
     await exchange.mine_and_turn(5)
 
-    facts = await exchange.intake.show(paid)
+    facts = await exchange.acceptance.show(paid)
     assert (facts["state"], facts["nonce"], facts["error"].split(":")[0]) == ("BOUND", 0, "unproved")
     clock.advance(61)
     assert await exchange.sample("unproved") == 1
@@ -215,7 +215,7 @@ async def test_a_payment_that_was_sped_up_from_a_wallet_is_not_made_again(exchan
     sped_up = exchange.sign_elsewhere(0, recipient(1), 5)
     await exchange.mine_and_turn(5)
 
-    facts = await exchange.intake.show(paid)
+    facts = await exchange.acceptance.show(paid)
     assert (facts["state"], facts["nonce"]) == ("BOUND", 0)
     assert sped_up in facts["error"]
     assert facts["unproved_since"] is not None
@@ -309,4 +309,4 @@ async def test_what_is_wrong_is_said_before_anything_is_reserved(exchange: Excha
         with pytest.raises(InvalidInput) as caught:
             await exchange.pay("pay-1", recipient(1), value, gas=gas)
         assert caught.value.field == field
-    assert await exchange.intake.newest(10, None) == []
+    assert await exchange.acceptance.newest(10, None) == []

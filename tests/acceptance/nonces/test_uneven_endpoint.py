@@ -46,7 +46,7 @@ async def test_a_missing_receipt_does_not_make_a_mined_payment_a_lost_one(
         (rpc.always_stale if missing == "stale" else rpc.always_null).add(RECEIPT)
         await exchange.mine_and_turn(6)
 
-        facts = await exchange.intake.show(paid)
+        facts = await exchange.acceptance.show(paid)
         assert (facts["state"], facts["nonce"]) == ("BOUND", 0)
         assert facts["unproved_since"] is None, "its block shows that it is ours"
         rpc.always_stale.clear()
@@ -67,7 +67,7 @@ async def test_a_stranger_is_not_believed_in_before_the_blocks_on_top_are_shown(
         rpc.always_stale = {BLOCK}
         await exchange.mine_and_turn(6)
 
-        facts = await exchange.intake.show(paid)
+        facts = await exchange.acceptance.show(paid)
         assert (facts["state"], facts["nonce"]) == ("BOUND", 0)
         assert facts["unproved_since"] is not None
         clock.advance(61)
@@ -77,7 +77,7 @@ async def test_a_stranger_is_not_believed_in_before_the_blocks_on_top_are_shown(
         assert await exchange.sample("unproved") == 0
         await exchange.mine_and_turn(4)
         assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
-        assert (await exchange.intake.show(paid))["nonce"] == 1
+        assert (await exchange.acceptance.show(paid))["nonce"] == 1
     assert [anvil.balance(recipient(one)) for one in (1, 2)] == [5, 7]
 
 

@@ -13,12 +13,12 @@ async def test_a_replacement_does_not_make_a_stuck_transaction_younger(
     async with opened(database, anvil, stuck_seconds=60.0) as exchange:
         paid = await exchange.pay("pay-1", recipient(1), 5)
         await exchange.turn()
-        first = (await exchange.intake.show(paid))["tx_hash"]
+        first = (await exchange.acceptance.show(paid))["tx_hash"]
         for _ in range(4):
             clock.advance(50)
             await exchange.turn()
 
-        assert (await exchange.intake.show(paid))["tx_hash"] != first, "it was replaced"
+        assert (await exchange.acceptance.show(paid))["tx_hash"] != first, "it was replaced"
         assert (await exchange.sample("stuck_seconds") or 0) >= 200
         await exchange.mine_and_turn(3)
         assert await exchange.sample("stuck_seconds") == 0

@@ -21,7 +21,7 @@ from fencepost_orders.broker import Promise
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import FOUL
-from tests.acceptance.orders.traders import STRENGTH, trade
+from tests.acceptance.orders.traders import LIMITS, trade
 from tests.integration.orders.broker_env import VALID_SECONDS
 
 BATCH = 200
@@ -89,7 +89,7 @@ class Storm:
         """Orders for every venue, before anybody works."""
         with self._database.connect() as connection:
             for name in self._brokers:
-                run(connection, operator_calls.declare_broker(name, STRENGTH))
+                run(connection, operator_calls.declare_broker(name, LIMITS))
             connection.commit()
             for number in range(count):
                 for name in self._brokers:
@@ -198,7 +198,7 @@ def brewing(database: Database, *, seed: int) -> Generator[Storm]:
             venue.name: stack.enter_context(
                 HostileBroker(
                     venue.promise,
-                    mood=FOUL,
+                    faults=FOUL,
                     seed=seed + number,
                     retry_after_seconds=0,
                     late_seconds=0.3,

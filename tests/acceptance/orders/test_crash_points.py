@@ -17,7 +17,7 @@ from fencepost_orders.broker import Promise
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
-from tests.acceptance.orders.traders import STRENGTH, trade
+from tests.acceptance.orders.traders import LIMITS, trade
 from tests.integration.orders.broker_env import VALID_SECONDS
 
 SETTLED_SECONDS_MAX = 100.0
@@ -40,7 +40,7 @@ def place(database: Database, key: str) -> None:
         {"idempotency_key": key, "broker": "nothing", "symbol": "USDJPY", "intent": "BUY", "qty": "1"}
     )
     with database.connect() as connection:
-        run(connection, operator_calls.declare_broker("nothing", STRENGTH))
+        run(connection, operator_calls.declare_broker("nothing", LIMITS))
         run(connection, order_calls.accept(request, by_account_and_symbol(request)))
 
 
@@ -77,8 +77,8 @@ def is_refused(database: Database) -> bool:
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_is_killed_leaves_one_order(database: Database, point: str) -> None:
     # Only about an order whose answer was lost is anything asked.
-    mood = BrokerFaults(lose_reply=100) if point == "orders.after_question" else FRIENDLY
-    with HostileBroker(Promise.NOTHING, mood=mood) as broker, Signals() as signals:
+    faults = BrokerFaults(lose_reply=100) if point == "orders.after_question" else FRIENDLY
+    with HostileBroker(Promise.NOTHING, faults=faults) as broker, Signals() as signals:
         place(database, "killed")
         with worker(database, broker, signals, f"{point}:kill") as first:
             first.be_killed(within=60)

@@ -28,7 +28,7 @@ from fencepost_orders.testing.broker_faults import BrokerFaults
 from tests.integration.orders.broker_env import adapter_for
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
 
-STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+LIMITS = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 AS_SHIPPED = OrdersSettings()
 # Every request arrives, and two in five are not answered, or answered before they have.
 LATE = BrokerFaults(fail_after=15, accept_late=20, lose_reply=5)
@@ -53,7 +53,7 @@ class Storm:
     """How many orders a broker gets, what it does to them, and how long it is asked."""
 
     count: int
-    mood: BrokerFaults = LATE
+    faults: BrokerFaults = LATE
     late_seconds: float = 1.5
     valid_seconds: float | None = None
     settings: OrdersSettings = AS_SHIPPED
@@ -82,7 +82,7 @@ def adapters(urls: dict[str, str], valid_seconds: float | None) -> dict[str, Bro
     }
 
 
-async def weather(database: Database, storm: Storm) -> Report:
+async def health(database: Database, storm: Storm) -> Report:
     dialects: dict[str, Dialect] = {"alpaca": AlpacaDialect(), "oanda": ManyAPage(), "plain": Dialect()}
     with ExitStack() as stack:
         brokers = {
@@ -90,7 +90,7 @@ async def weather(database: Database, storm: Storm) -> Report:
                 HostileBroker(
                     Promise.WHILE_OPEN,
                     dialect=dialect,
-                    mood=storm.mood,
+                    faults=storm.faults,
                     late_seconds=storm.late_seconds,
                     seed=number,
                 )
@@ -102,7 +102,7 @@ async def weather(database: Database, storm: Storm) -> Report:
             made = adapters(urls, storm.valid_seconds)
             orders = Orders(
                 fp,
-                {name: Broker(adapter, STRENGTH) for name, adapter in made.items()},
+                {name: Broker(adapter, LIMITS) for name, adapter in made.items()},
                 storm.settings,
                 OutboxSettings(backoff_base_seconds=0.2, idle_seconds=0.05),
             )
@@ -158,7 +158,7 @@ def _order(broker: str, number: int) -> OrderRequest:
 
 
 async def test_what_a_broker_accepts_late_waits_for_nobody(database: Database) -> None:
-    report = await weather(database, Storm(40))
+    report = await health(database, Storm(40))
     assert (report.doubled, report.wrong) == ([], [])
     assert report.share < 0.01, report
 
@@ -166,7 +166,7 @@ async def test_what_a_broker_accepts_late_waits_for_nobody(database: Database) -
 async def test_what_comes_after_it_was_parked_is_found_too(database: Database) -> None:
     """Everything late is later than the time in which it is asked about before it is parked."""
     soon = OrdersSettings(ask_seconds=0.5, parked_ask_seconds=0.5)
-    report = await weather(database, Storm(20, late_seconds=3.0, settings=soon, until_none_waits=True))
+    report = await health(database, Storm(20, late_seconds=3.0, settings=soon, until_none_waits=True))
     assert (report.doubled, report.wrong) == ([], [])
     assert report.waiting.total() == 0, report
 
@@ -174,7 +174,7 @@ async def test_what_comes_after_it_was_parked_is_found_too(database: Database) -
 async def test_asked_once_and_never_again_many_would_wait(database: Database) -> None:
     """The storm can be lost: this is what one question and then nothing leaves to people."""
     once = OrdersSettings(ask_seconds=0, parked_ask_seconds=86_400)
-    report = await weather(database, Storm(40, settings=once))
+    report = await health(database, Storm(40, settings=once))
     assert report.doubled == []
     assert report.share > 0.05, report
 
@@ -183,7 +183,7 @@ async def test_asked_once_and_never_again_many_would_wait(database: Database) ->
 @pytest.mark.timeout(1200)
 async def test_the_share_that_waits_for_a_person_at_full_size(database: Database) -> None:
     storm = Storm(500, late_seconds=5.0, within_seconds=600)
-    report = await weather(database, storm)
+    report = await health(database, storm)
     print(f"5xx and late accepts, adapters as shipped: {_told(report)}")  # noqa: T201 - Figures for people.
     assert (report.doubled, report.wrong) == ([], [])
     assert report.share < 0.01, report
@@ -199,7 +199,7 @@ async def test_requests_that_never_arrive_are_proved_absent_only_where_they_have
     storm = Storm(
         500, NEVER, late_seconds=2.0, valid_seconds=valid_seconds, settings=settings, within_seconds=600
     )
-    report = await weather(database, storm)
+    report = await health(database, storm)
     print(f"with requests that never arrive, valid for {valid_seconds} s: {_told(report)}")  # noqa: T201
     assert (report.doubled, report.wrong) == ([], [])
     if valid_seconds is not None:

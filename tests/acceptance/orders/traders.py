@@ -14,7 +14,7 @@ from fencepost_orders.service import Orders
 from fencepost_orders.settings import OrdersSettings
 from tests.integration.orders.broker_env import MARGIN_SECONDS, adapter_for
 
-STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+LIMITS = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 LEASE_SECONDS = 2.0
 
 
@@ -41,7 +41,7 @@ async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) ->
 
 def _broker(described: dict[str, Any]) -> Broker:
     promise = Promise(described["promise"])
-    return Broker(adapter_for(described["url"], promise, valid_seconds=described["valid_seconds"]), STRENGTH)
+    return Broker(adapter_for(described["url"], promise, valid_seconds=described["valid_seconds"]), LIMITS)
 
 
 def say(word: str) -> None:

@@ -29,26 +29,26 @@ class Forgetful:
     def load(self) -> None: ...
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         until_told_to_end().wait()
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         threading.Event().wait(0.05)
 
-    def account(self, stage: SystemEnvironment) -> Account:
+    def account(self, env: SystemEnvironment) -> Account:
         return Account(3, 3)
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         return exactly_once(["a", "b", "c"], ["a", "c"])
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
 
-LITTER = """
+LEFTOVERS = """
     create table litter (id int);
     select fencepost.lease_acquire('printer', 'nobody', '1 hour');
     select fencepost.job_submit('q', 'k', '{}');
@@ -68,30 +68,30 @@ class Untidy:
     def load(self) -> None: ...
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
-            admin.execute(LITTER)
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        with env.database.connect_admin() as admin:
+            admin.execute(LEFTOVERS)
             admin.execute("begin; insert into litter values (1); prepare transaction 'litter'")
-        client: Any = connect_sync(stage.redis_url, reply_seconds=5)
-        with closing(client), psycopg.connect(stage.admin_url, autocommit=True) as forgotten:
+        client: Any = connect_sync(env.redis_url, reply_seconds=5)
+        with closing(client), psycopg.connect(env.admin_url, autocommit=True) as forgotten:
             client.ping()
             forgotten.execute("select 1")
             self._calm = False
             yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         until_told_to_end().wait()
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         threading.Event().wait(0.05)
 
-    def account(self, stage: SystemEnvironment) -> Account:
+    def account(self, env: SystemEnvironment) -> Account:
         return Account(1000, 1000 if self._calm else 1)
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
         """Nobody asks for this before the faults are over."""
         self._calm = True
         return ()
@@ -102,9 +102,9 @@ class Deaf(Forgetful):
 
     name = "deaf"
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        Path(errand.operation_log).touch()
+        Path(task.operation_log).touch()
         threading.Event().wait()
 
 
@@ -113,10 +113,10 @@ class GivesUp(Forgetful):
 
     name = "gives-up"
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         if turn > 20:
             raise RuntimeError("nobody answers")
-        super().ask(stage, turn)
+        super().ask(env, turn)
 
 
 TAKE = "update wish set taken_until = %(until)s where taken_until < %(now)s returning id"
@@ -130,16 +130,16 @@ class GoesByItsWatch(Forgetful):
     processes = 2
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        with env.database.connect_admin() as admin:
             admin.execute("create table wish (id int, taken_until float8 default 0)")
             admin.execute("create table effect (id int)")
             admin.execute("grant select, insert, update on wish, effect to fencepost_app")
         yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         stop = until_told_to_end()
-        with psycopg.connect(errand.database_url, autocommit=True) as connection:
+        with psycopg.connect(task.database_url, autocommit=True) as connection:
             while not stop.wait(0.01):
                 times = {"now": time.time(), "until": time.time() + 600}
                 # Together, or a connection that breaks in between loses a wish by no fault of the watch.
@@ -147,17 +147,17 @@ class GoesByItsWatch(Forgetful):
                     for (wish,) in connection.execute(TAKE, times).fetchall():
                         connection.execute(DONE, {"id": wish})
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        super().ask(stage, turn)
-        with stage.asking() as connection:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
+        super().ask(env, turn)
+        with env.asking() as connection:
             connection.execute("insert into wish values (%s)", (turn,))
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        return Account(stage.value("select count(*) from wish"), stage.value("select count(*) from effect"))
+    def account(self, env: SystemEnvironment) -> Account:
+        return Account(env.value("select count(*) from wish"), env.value("select count(*) from effect"))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         asked, done = (
-            [str(number) for (number,) in stage.rows(rows)]
+            [str(number) for (number,) in env.rows(rows)]
             for rows in ("select id from wish", "select id from effect")
         )
         return exactly_once(asked, done)

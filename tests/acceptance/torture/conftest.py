@@ -14,7 +14,7 @@ from fencepost_torture.system_environment import SystemEnvironment
 
 
 @pytest.fixture
-def stage(
+def env(
     database: Database, valkey: ValkeyServer, clock: Clock, tmp_path: Path
 ) -> Iterator[SystemEnvironment]:
     valkey.flush()
@@ -22,8 +22,8 @@ def stage(
         postgres = stack.enter_context(Proxy.for_postgres(database.url))
         redis = stack.enter_context(Proxy.for_redis(valkey.url))
         chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
-        stage = SystemEnvironment(
+        env = SystemEnvironment(
             "alone", database, postgres, redis, clock, tmp_path, chance, redis_address=valkey.url
         )
-        stack.callback(stage.close)
-        yield stage
+        stack.callback(env.close)
+        yield env

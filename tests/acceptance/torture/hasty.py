@@ -20,6 +20,6 @@ class Hasty(sinks.Sinks):
 
     processes = 2
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         with mock.patch.object(sinks, "FlakyFiles", HastyFiles):
-            super().serve(errand)
+            super().serve(task)

@@ -35,45 +35,43 @@ class FewNonces(BulkNonces):
 
 
 @pytest.fixture
-async def nonces(stage: SystemEnvironment) -> AsyncGenerator[FewNonces]:
+async def nonces(env: SystemEnvironment) -> AsyncGenerator[FewNonces]:
     system = FewNonces()
-    with system.open(stage):
-        await asyncio.to_thread(system.ask, stage, 0)
+    with system.open(env):
+        await asyncio.to_thread(system.ask, env, 0)
         for place in range(PLACES):
-            async with caller(stage, place) as work:
+            async with caller(env, place) as work:
                 await work
-        assert system.account(stage) == Account(BLOCKS * SIZE, BLOCKS * SIZE)
+        assert system.account(env) == Account(BLOCKS * SIZE, BLOCKS * SIZE)
         yield system
 
 
 @asynccontextmanager
-async def caller(stage: SystemEnvironment, place: int) -> AsyncGenerator[asyncio.Future[Any]]:
+async def caller(env: SystemEnvironment, place: int) -> AsyncGenerator[asyncio.Future[Any]]:
     """One node with its caller, who stops when nothing of his place is left."""
-    async with Fencepost(stage.database.url) as fp:
+    async with Fencepost(env.database.url) as fp:
         node = Node(fp, NoncesSettings(node_address=f"http://node-{place}", lease_seconds=10))
         await node.start()
         stop = asyncio.Event()
-        working = NonceCaller(
-            fp, node, OperationLog(stage.operation_log.path, f"c{place}"), place, SIZE, stop
-        )
+        working = NonceCaller(fp, node, OperationLog(env.operation_log.path, f"c{place}"), place, SIZE, stop)
         tasks = [asyncio.create_task(working.work(Signer.of(CHAIN, f"s{n}"))) for n in range(SIGNERS)]
         try:
-            yield asyncio.ensure_future(used(stage, place))
+            yield asyncio.ensure_future(used(env, place))
         finally:
             stop.set()
             await asyncio.gather(*tasks)
             await node.stop()
 
 
-async def used(stage: SystemEnvironment, place: int) -> None:
+async def used(env: SystemEnvironment, place: int) -> None:
     left: LiteralString = "select count(*) from block where place = %s and id not in (select block from used)"
-    while await asyncio.to_thread(stage.value, left, (place,)):  # noqa: ASYNC110 -- It has no signal.
+    while await asyncio.to_thread(env.value, left, (place,)):  # noqa: ASYNC110 -- It has no signal.
         await asyncio.sleep(0.01)
 
 
-def retell(stage: SystemEnvironment, change: Callable[[list[Operation]], None]) -> None:
+def retell(env: SystemEnvironment, change: Callable[[list[Operation]], None]) -> None:
     """What the callers were told, as it would stand there if it had been told otherwise."""
-    operations = stage.operation_log.operations()
+    operations = env.operation_log.operations()
     change(operations)
     lines: list[dict[str, Any]] = []
     for number, operation in enumerate(operations):
@@ -82,7 +80,7 @@ def retell(stage: SystemEnvironment, change: Callable[[list[Operation]], None]) 
         lines.append({**name, **about, "at": operation.begun})
         if not operation.is_unknown:
             lines.append({**name, "at": operation.ended, "a": operation.answer})
-    stage.operation_log.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    env.operation_log.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def reservations(operations: list[Operation], *, given_back: bool) -> list[Operation]:
@@ -94,17 +92,17 @@ def reservations(operations: list[Operation], *, given_back: bool) -> list[Opera
 
 
 async def test_an_honest_history_of_many_nonces_is_accepted(
-    stage: SystemEnvironment, nonces: FewNonces
+    env: SystemEnvironment, nonces: FewNonces
 ) -> None:
-    assert rules(nonces, stage) == set()
-    told = stage.operation_log.operations()
+    assert rules(nonces, env) == set()
+    told = env.operation_log.operations()
     assert {operation.question["count"] for operation in reservations(told, given_back=False)} == {SIZE}
     assert reservations(told, given_back=True)
 
 
-async def test_a_request_with_two_nonces_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_request_with_two_nonces_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
-        stage,
+        env,
         "drop index fencepost.nonce_allocation_request",
         """insert into fencepost.nonce_allocation
            select (jsonb_populate_record(a, jsonb_build_object('nonce', s.next_nonce))).*
@@ -112,81 +110,81 @@ async def test_a_request_with_two_nonces_is_seen(stage: SystemEnvironment, nonce
            where a.status = 'CONSUMED' limit 1""",
     )
 
-    assert rules(nonces, stage) == {"doubled"}
+    assert rules(nonces, env) == {"doubled"}
 
 
-async def test_a_request_without_a_nonce_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_request_without_a_nonce_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
-        stage,
+        env,
         """delete from fencepost.nonce_allocation a using fencepost.nonce_signer s
            where s.signer_id = a.signer_id and s.signer = 's1' and a.nonce = 7""",
     )
 
     # Its caller was told a nonce that nobody knows of, which is as bad as one that is another's.
-    assert rules(nonces, stage) == {"lost", "no nonce left out", "doubled"}
+    assert rules(nonces, env) == {"lost", "no nonce left out", "doubled"}
 
 
-async def test_a_nonce_that_was_never_used_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_nonce_that_was_never_used_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
-        stage,
+        env,
         """update fencepost.nonce_allocation set status = 'HELD', locked_until = fencepost.clock()
            where nonce = 7 and signer_id = 1""",
     )
 
-    assert rules(nonces, stage) == {"lost"}
+    assert rules(nonces, env) == {"lost"}
 
 
-async def test_a_nonce_that_nobody_asked_for_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_nonce_that_nobody_asked_for_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
-        stage,
+        env,
         """update fencepost.nonce_allocation set request_id = '9999', tx_hash = 'tx-9999'
            where nonce = 7 and signer_id = 1""",
     )
 
     # His whose it was is without one, and was told that it is his.
-    assert rules(nonces, stage) == {"out of nowhere", "lost", "doubled"}
+    assert rules(nonces, env) == {"out of nowhere", "lost", "doubled"}
 
 
 async def test_blocks_that_the_database_has_forgotten_are_lost(
-    stage: SystemEnvironment, nonces: FewNonces
+    env: SystemEnvironment, nonces: FewNonces
 ) -> None:
-    await asyncio.to_thread(nonces.ask, stage, 1)
-    wreck(stage, "delete from block where id >= 24")
+    await asyncio.to_thread(nonces.ask, env, 1)
+    wreck(env, "delete from block where id >= 24")
 
-    assert rules(nonces, stage) == {"lost"}
+    assert rules(nonces, env) == {"lost"}
 
 
-async def test_a_nonce_that_somebody_else_used_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
-    wreck(stage, "update fencepost.nonce_allocation set tx_hash = 'tx-0' where nonce = 7 and signer_id = 1")
+async def test_a_nonce_that_somebody_else_used_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
+    wreck(env, "update fencepost.nonce_allocation set tx_hash = 'tx-0' where nonce = 7 and signer_id = 1")
 
-    assert rules(nonces, stage) == {"used by its owner"}
+    assert rules(nonces, env) == {"used by its owner"}
 
 
 async def test_two_callers_who_were_told_one_nonce_are_seen(
-    stage: SystemEnvironment, nonces: FewNonces
+    env: SystemEnvironment, nonces: FewNonces
 ) -> None:
     def tell_one_number_less(operations: list[Operation]) -> None:
         second = [each for each in reservations(operations, given_back=False) if each.subject == "s0"][1]
         second.answer[0][0] -= 1
 
-    retell(stage, tell_one_number_less)
+    retell(env, tell_one_number_less)
 
-    assert rules(nonces, stage) == {"doubled", "linearizable"}
+    assert rules(nonces, env) == {"doubled", "linearizable"}
 
 
 async def test_two_callers_who_both_gave_back_one_nonce_are_seen(
-    stage: SystemEnvironment, nonces: FewNonces
+    env: SystemEnvironment, nonces: FewNonces
 ) -> None:
     def tell_both_the_same(operations: list[Operation]) -> None:
         of_one = [each for each in reservations(operations, given_back=True) if each.subject == "s1"]
         of_one[1].answer[:] = of_one[0].answer
 
-    retell(stage, tell_both_the_same)
+    retell(env, tell_both_the_same)
 
-    assert "doubled" in rules(nonces, stage)
+    assert "doubled" in rules(nonces, env)
 
 
-async def test_a_call_that_stepped_over_a_gap_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_call_that_stepped_over_a_gap_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
     """Each nonce is whose it should be, in the end; but somebody had a new one while a gap was there."""
 
     def give_back_before(operations: list[Operation]) -> None:
@@ -195,9 +193,9 @@ async def test_a_call_that_stepped_over_a_gap_is_seen(stage: SystemEnvironment, 
         for moved, begun in ((mine[0], 0.0), (release, 0.2)):
             operations[operations.index(moved)] = replace(moved, begun=begun, ended=begun + 0.1)
 
-    retell(stage, give_back_before)
+    retell(env, give_back_before)
 
-    assert "linearizable" in rules(nonces, stage)
+    assert "linearizable" in rules(nonces, env)
 
 
 RECORDS = 500
@@ -214,11 +212,11 @@ class FewFlows(BulkFlows):
 
 
 @pytest.fixture
-def flows(stage: SystemEnvironment) -> Iterator[FewFlows]:
+def flows(env: SystemEnvironment) -> Iterator[FewFlows]:
     system = FewFlows()
-    with system.open(stage):
-        system.ask(stage, 0)
-        wreck(stage, OUT)
+    with system.open(env):
+        system.ask(env, 0)
+        wreck(env, OUT)
         yield system
 
 
@@ -251,47 +249,47 @@ RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), RECORD_DAMAGES.values(), ids=RECORD_DAMAGES)
 def test_one_wrong_record_is_seen(
-    stage: SystemEnvironment, flows: FewFlows, damage: LiteralString, seen: set[str]
+    env: SystemEnvironment, flows: FewFlows, damage: LiteralString, seen: set[str]
 ) -> None:
-    wreck(stage, damage)
+    wreck(env, damage)
 
-    assert rules(flows, stage) == seen
+    assert rules(flows, env) == seen
 
 
 def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_there_are(
-    stage: SystemEnvironment, flows: FewFlows, monkeypatch: pytest.MonkeyPatch
+    env: SystemEnvironment, flows: FewFlows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_counter, "LINES_MAX", 3)
     reading = row_counter.RowCounter()
     for _ in range(10):
-        wreck(stage, "insert into effect (value, arrival) values ('a', 1), ('b', 2)")
-    with stage.database.connect_admin() as admin, pytest.raises(psycopg.errors.NotNullViolation):
+        wreck(env, "insert into effect (value, arrival) values ('a', 1), ('b', 2)")
+    with env.database.connect_admin() as admin, pytest.raises(psycopg.errors.NotNullViolation):
         admin.execute("insert into effect (value, arrival) values ('a', 1), (null, 2)")
 
-    assert [reading.read(stage) for _ in range(3)] == [RECORDS + 20] * 3
-    assert stage.value("select count(*) from meter") == 1
+    assert [reading.read(env) for _ in range(3)] == [RECORDS + 20] * 3
+    assert env.value("select count(*) from meter") == 1
 
 
 @pytest.mark.parametrize(("system", "table"), [(Jobs(), "asked"), (Leases(), "wish")], ids=["jobs", "leases"])
 def test_what_the_database_has_forgotten_whole_is_lost(
-    stage: SystemEnvironment, system: Jobs | Leases, table: LiteralString
+    env: SystemEnvironment, system: Jobs | Leases, table: LiteralString
 ) -> None:
     """Whoever asked was told that it is there: that no trace of it is left is no excuse."""
-    with system.open(stage):
-        system.ask(stage, 0)
-        wreck(stage, "delete from " + table)
+    with system.open(env):
+        system.ask(env, 0)
+        wreck(env, "delete from " + table)
 
-        assert rules(system, stage) == {"lost"}
+        assert rules(system, env) == {"lost"}
 
 
-def test_what_stays_in_a_channel_is_seen(stage: SystemEnvironment) -> None:
+def test_what_stays_in_a_channel_is_seen(env: SystemEnvironment) -> None:
     system = BulkFlows()
-    with system.open(stage):
-        client: Any = connect_sync(stage.redis_url, reply_seconds=5)
+    with system.open(env):
+        client: Any = connect_sync(env.redis_url, reply_seconds=5)
         with closing(client):
             entry = client.xadd(ChannelKeys("torture", 2, "arrival").stream, {"head": "old"})
-            seen = left(system, stage)
+            seen = left(system, env)
             client.xdel(ChannelKeys("torture", 2, "arrival").stream, entry)
 
         assert seen == {"fencepost:{flow:torture/2}:channel:arrival"}
-        assert left(system, stage) == set()
+        assert left(system, env) == set()

@@ -46,26 +46,26 @@ class FewExams(JudgeSystem):
 
 
 @pytest.fixture
-async def judge(stage: SystemEnvironment) -> AsyncGenerator[FewExams]:
+async def judge(env: SystemEnvironment) -> AsyncGenerator[FewExams]:
     """Exams that were called for as ever, and judged without boxes."""
     system = FewExams()
-    with system.open(stage) as more:
+    with system.open(env) as more:
         for turn in range(EXAMS):
-            await asyncio.to_thread(system.ask, stage, turn)
-        async with Fencepost(stage.database.url) as fp:
-            await call(stage, fp, more)
-            for (job_id,) in await asyncio.to_thread(stage.rows, "select job_id from job_made"):
+            await asyncio.to_thread(system.ask, env, turn)
+        async with Fencepost(env.database.url) as fp:
+            await call(env, fp, more)
+            for (job_id,) in await asyncio.to_thread(env.rows, "select job_id from job_made"):
                 await give_verdict(fp, job_id)
-        assert system.account(stage) == Account(4 * EXAMS, 4 * EXAMS)
+        assert system.account(env) == Account(4 * EXAMS, 4 * EXAMS)
         yield system
 
 
-async def call(stage: SystemEnvironment, fp: Fencepost, more: Mapping[str, Any]) -> None:
-    judging = service.Judging(fp, JudgeSettings(store=stage.directory / "store"))
-    errand = ProcessTask("judge", 0, 1, "", "", str(stage.operation_log.path), 10.0, more)
+async def call(env: SystemEnvironment, fp: Fencepost, more: Mapping[str, Any]) -> None:
+    judging = service.Judging(fp, JudgeSettings(store=env.directory / "store"))
+    task = ProcessTask("judge", 0, 1, "", "", str(env.operation_log.path), 10.0, more)
     stop = asyncio.Event()
-    working = asyncio.create_task(JudgeCaller(judging, errand, stop).work())
-    while await asyncio.to_thread(stage.value, CALLED) < EXAMS:  # noqa: ASYNC110 -- It has no signal.
+    working = asyncio.create_task(JudgeCaller(judging, task, stop).work())
+    while await asyncio.to_thread(env.value, CALLED) < EXAMS:  # noqa: ASYNC110 -- It has no signal.
         await asyncio.sleep(0.01)
     stop.set()
     await working
@@ -163,28 +163,28 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), DAMAGES.values(), ids=DAMAGES)
 async def test_one_wrong_row_is_seen(
-    stage: SystemEnvironment, judge: FewExams, damage: LiteralString, seen: set[str]
+    env: SystemEnvironment, judge: FewExams, damage: LiteralString, seen: set[str]
 ) -> None:
-    wreck(stage, damage)
+    wreck(env, damage)
 
-    assert rules(judge, stage) == seen
-
-
-async def test_a_problem_whose_data_is_gone_is_seen(stage: SystemEnvironment, judge: FewExams) -> None:
-    max(path for path in (stage.directory / "store").rglob("*") if path.is_file()).unlink()
-
-    assert rules(judge, stage) == {"whole problems"}
+    assert rules(judge, env) == seen
 
 
-async def test_an_exam_that_nobody_held_is_lost(stage: SystemEnvironment, judge: FewExams) -> None:
-    await asyncio.to_thread(judge.ask, stage, EXAMS)
+async def test_a_problem_whose_data_is_gone_is_seen(env: SystemEnvironment, judge: FewExams) -> None:
+    max(path for path in (env.directory / "store").rglob("*") if path.is_file()).unlink()
 
-    assert rules(judge, stage) == {"lost"}
-    assert judge.account(stage).open == 4
+    assert rules(judge, env) == {"whole problems"}
+
+
+async def test_an_exam_that_nobody_held_is_lost(env: SystemEnvironment, judge: FewExams) -> None:
+    await asyncio.to_thread(judge.ask, env, EXAMS)
+
+    assert rules(judge, env) == {"lost"}
+    assert judge.account(env).open == 4
 
 
 async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
-    stage: SystemEnvironment, judge: FewExams
+    env: SystemEnvironment, judge: FewExams
 ) -> None:
     def tell_another(operations: list[Operation]) -> None:
         # Of two at once one may be refused while the other is open; then both come again.
@@ -192,13 +192,13 @@ async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
         assert len(of_one) >= 2
         operations[operations.index(of_one[1])] = replace(of_one[1], answer=of_one[1].answer + 1)
 
-    retell(stage, tell_another)
+    retell(env, tell_another)
 
-    assert rules(judge, stage) == {"as was told"}
+    assert rules(judge, env) == {"as was told"}
 
 
 async def test_an_order_that_was_never_answered_may_be_carried_out_or_not(
-    stage: SystemEnvironment, judge: FewExams
+    env: SystemEnvironment, judge: FewExams
 ) -> None:
     def forget_answers(operations: list[Operation]) -> None:
         first = next(each for each in operations if each.what == "rejudge")
@@ -207,10 +207,10 @@ async def test_an_order_that_was_never_answered_may_be_carried_out_or_not(
         operations.append(replace(first, subject="again", begun=first.ended))
         operations.append(replace(first, subject="never", question=never, answer=None, ended=math.inf))
 
-    wreck(stage, "update fencepost.judge_rejudging set reason = 'again' where generation = 1")
-    retell(stage, forget_answers)
+    wreck(env, "update fencepost.judge_rejudging set reason = 'again' where generation = 1")
+    retell(env, forget_answers)
 
-    assert rules(judge, stage) == set()
+    assert rules(judge, env) == set()
 
 
 def started(pid: int) -> str:
@@ -239,13 +239,13 @@ def sleeper() -> Iterator[Sleeper]:
 def test_what_a_dead_judge_has_left_on_its_machine_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: Sleeper
 ) -> None:
-    cgroups, stage, us = tmp_path / "cgroups", tmp_path / "stage", os.getpid()
+    cgroups, env, us = tmp_path / "cgroups", tmp_path / "stage", os.getpid()
     monkeypatch.setattr(judge_leftovers, "CGROUPS", cgroups)
     of_another = cgroups / "fencepost-box-1-1-999"
-    living, dead = (stage / "workspace" / f"judge-{us}-{start}-0a" for start in (started(us), "1"))
-    for path in (of_another, living, stage / "tmp"):
+    living, dead = (env / "workspace" / f"judge-{us}-{start}-0a" for start in (started(us), "1"))
+    for path in (of_another, living, env / "tmp"):
         path.mkdir(parents=True)
-    leftovers = LeftoverScan(stage)
+    leftovers = LeftoverScan(env)
     box = sleeper(living)
     (cgroups / f"fencepost-box-1-{box}-{started(box)}").mkdir()
     assert list(leftovers.of_the_dead()) == []
@@ -254,7 +254,7 @@ def test_what_a_dead_judge_has_left_on_its_machine_is_seen(
     left = sleeper(dead)
     (cgroups / f"fencepost-box-1-{left}-1").mkdir()
     dead.mkdir()
-    (stage / "tmp" / "forgotten").touch()
+    (env / "tmp" / "forgotten").touch()
 
     assert [str(breach) for breach in leftovers.of_the_dead()] == [
         f"left behind: workspace {dead.name}",
@@ -264,7 +264,7 @@ def test_what_a_dead_judge_has_left_on_its_machine_is_seen(
     ]
 
 
-def run(before: Callable[[SystemEnvironment], None] = lambda stage: None) -> RunResult:
+def run(before: Callable[[SystemEnvironment], None] = lambda env: None) -> RunResult:
     """Until every crash point was hit."""
     plan = RunPlan(
         3,
@@ -306,8 +306,8 @@ FORGETFUL: LiteralString = """
 @pytest.mark.full
 @pytest.mark.timeout(240)
 def test_a_judge_that_forgets_what_it_has_is_caught() -> None:
-    def plant(stage: SystemEnvironment) -> None:
-        with stage.database.connect_admin() as admin:
+    def plant(env: SystemEnvironment) -> None:
+        with env.database.connect_admin() as admin:
             admin.execute(FORGETFUL)
 
     outcome = run(plant)
@@ -319,9 +319,9 @@ def test_a_judge_that_forgets_what_it_has_is_caught() -> None:
 
 
 def test_where_nothing_can_be_compiled_it_is_said_what_to_install(
-    stage: SystemEnvironment, monkeypatch: pytest.MonkeyPatch
+    env: SystemEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(stage.directory))
+    monkeypatch.setenv("PATH", str(env.directory))
 
-    with pytest.raises(BinaryMissingError, match="gcc"), JudgeSystem().open(stage):
+    with pytest.raises(BinaryMissingError, match="gcc"), JudgeSystem().open(env):
         pytest.fail("there was a compiler")

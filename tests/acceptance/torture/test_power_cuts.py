@@ -32,9 +32,9 @@ def run(cuts: int, **how: Any) -> RunResult:
     return TortureRun(RunPlan(3, 120, ["leases"], kinds, enough=enough, **how), disk).run()
 
 
-def keep(stage: SystemEnvironment) -> None:
+def keep(env: SystemEnvironment) -> None:
     """The tables are there after any cut: it is answers that are to be lost."""
-    with stage.database.connect_admin() as admin:
+    with env.database.connect_admin() as admin:
         admin.execute("checkpoint")
 
 

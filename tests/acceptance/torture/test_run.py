@@ -32,28 +32,28 @@ class Recorder:
 
     found: dict[str, dict[str, traces.Trace]] = field(default_factory=dict[str, dict[str, traces.Trace]])
 
-    def before(self, stage: SystemEnvironment) -> None:
+    def before(self, env: SystemEnvironment) -> None:
         journals: dict[str, LiteralString] = {
             "jobs": traces.JOURNAL,
             "orders": traces.MESSAGES,
             "flows": traces.COMMITS,
         }
-        if stage.name in journals:
-            with stage.database.connect_admin() as admin:
-                admin.execute(journals[stage.name])
+        if env.name in journals:
+            with env.database.connect_admin() as admin:
+                admin.execute(journals[env.name])
 
-    def after(self, stage: SystemEnvironment) -> None:
-        match stage.name:
+    def after(self, env: SystemEnvironment) -> None:
+        match env.name:
             case "leases":
-                self.found["Lease"] = traces.of_leases(stage.operation_log.operations())
+                self.found["Lease"] = traces.of_leases(env.operation_log.operations())
             case "jobs":
-                self.found["Attempt"] = traces.of_jobs(stage)
+                self.found["Attempt"] = traces.of_jobs(env)
             case "players":
-                self.found["Marker"] = traces.of_requests(stage)
+                self.found["Marker"] = traces.of_requests(env)
             case "orders":
-                self.found["Outbox"] = traces.of_messages(stage)
+                self.found["Outbox"] = traces.of_messages(env)
             case "flows":
-                self.found["Sink"] = traces.of_commits(stage)
+                self.found["Sink"] = traces.of_commits(env)
             case _:
                 pass
 

@@ -65,31 +65,31 @@ def test_a_short_torture_strikes_every_point_and_breaks_nothing() -> None:
 
 
 @pytest.fixture
-def asked(stage: SystemEnvironment) -> Iterator[ScheduledJobs]:
+def asked(env: SystemEnvironment) -> Iterator[ScheduledJobs]:
     """One helping at noon, of which nothing is done."""
-    stage.clock.freeze(NOON)
+    env.clock.freeze(NOON)
     system = ScheduledJobs()
-    with system.open(stage):
-        system.ask(stage, 0)
+    with system.open(env):
+        system.ask(env, 0)
         yield system
 
 
 @pytest.fixture
-def done(stage: SystemEnvironment, asked: ScheduledJobs) -> ScheduledJobs:
+def done(env: SystemEnvironment, asked: ScheduledJobs) -> ScheduledJobs:
     """The same after ten seconds in which everything was done."""
-    wreck(stage, WORKED)
-    asked.account(stage)
-    stage.clock.advance(SECONDS)
-    wreck(stage, TICKED)
-    record(stage)
-    assert left(asked, stage) == set()
+    wreck(env, WORKED)
+    asked.account(env)
+    env.clock.advance(SECONDS)
+    wreck(env, TICKED)
+    record(env)
+    assert left(asked, env) == set()
     return asked
 
 
-def record(stage: SystemEnvironment) -> None:
+def record(env: SystemEnvironment) -> None:
     """Write down and remove what lies in the stream."""
-    client: Any = connect_sync(stage.redis_url, reply_seconds=5)
-    with closing(client), stage.database.connect_admin() as admin:
+    client: Any = connect_sync(env.redis_url, reply_seconds=5)
+    with closing(client), env.database.connect_admin() as admin:
         for entry, fields in client.xrange(ScheduledJobs.stream_key):
             reason = "invalid_field" if "job_id" in fields else "missing_field"
             admin.execute(RECORD, (ScheduledJobs.stream_key, entry, reason, Jsonb(fields)))
@@ -159,65 +159,65 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), DAMAGES.values(), ids=DAMAGES)
 def test_one_wrong_row_is_seen(
-    stage: SystemEnvironment, done: ScheduledJobs, damage: LiteralString, seen: set[str]
+    env: SystemEnvironment, done: ScheduledJobs, damage: LiteralString, seen: set[str]
 ) -> None:
-    wreck(stage, damage)
+    wreck(env, damage)
 
-    assert rules(done, stage) == seen
+    assert rules(done, env) == seen
 
 
 def test_a_tick_that_has_come_and_is_not_done_is_left_behind(
-    stage: SystemEnvironment, done: ScheduledJobs
+    env: SystemEnvironment, done: ScheduledJobs
 ) -> None:
     wreck(
-        stage,
+        env,
         f"delete from effect where key = '{LAST}'",
         "delete from effect where key = (select max(key) from effect where starts_with(key, 'every-1900@'))",
     )
 
-    late = left(done, stage)
+    late = left(done, env)
 
     assert {key.partition("@")[0] for key in late} == {"every-1000", "every-1900"}
     assert LAST in late
 
 
-def test_an_entry_is_owed_until_it_is_recorded(stage: SystemEnvironment, asked: ScheduledJobs) -> None:
-    assert asked.account(stage).open == HELPING + 1 + STRAYS
-    assert "fencepost:{torture-odd-jobs}" in left(asked, stage)
+def test_an_entry_is_owed_until_it_is_recorded(env: SystemEnvironment, asked: ScheduledJobs) -> None:
+    assert asked.account(env).open == HELPING + 1 + STRAYS
+    assert "fencepost:{torture-odd-jobs}" in left(asked, env)
 
-    record(stage)
+    record(env)
 
-    account = asked.account(stage)
+    account = asked.account(env)
     assert (account.open, account.done) == (HELPING + 1, STRAYS)
 
 
 def test_nobody_owes_an_entry_that_redis_has_forgotten(
-    stage: SystemEnvironment, asked: ScheduledJobs, valkey: ValkeyServer
+    env: SystemEnvironment, asked: ScheduledJobs, valkey: ValkeyServer
 ) -> None:
-    wreck(stage, WORKED)
-    assert rules(asked, stage) == {"lost"}
+    wreck(env, WORKED)
+    assert rules(asked, env) == {"lost"}
 
     valkey.flush()
 
-    assert asked.account(stage).open == 0
-    assert rules(asked, stage) == set()
+    assert asked.account(env).open == 0
+    assert rules(asked, env) == set()
 
 
 def test_an_entry_that_may_never_have_been_written_is_not_owed_and_may_be_recorded(
-    stage: SystemEnvironment, asked: ScheduledJobs
+    env: SystemEnvironment, asked: ScheduledJobs
 ) -> None:
-    wreck(stage, WORKED)
-    record(stage)
-    at = stage.redis_url
-    stage.redis_url = "redis://127.0.0.1:1/0"
-    asked.ask(stage, 1)
-    stage.redis_url = at
-    wreck(stage, "truncate effect, finishing", WORKED)
+    wreck(env, WORKED)
+    record(env)
+    at = env.redis_url
+    env.redis_url = "redis://127.0.0.1:1/0"
+    asked.ask(env, 1)
+    env.redis_url = at
+    wreck(env, "truncate effect, finishing", WORKED)
 
-    assert rules(asked, stage) == set()
+    assert rules(asked, env) == set()
     wreck(
-        stage,
+        env,
         """select fencepost.stream_poison('fencepost:{torture-odd-jobs}', '1-1', 'missing_field',
              '{"payload_ref": "stray-1-0"}')""",
     )
-    assert rules(asked, stage) == set()
+    assert rules(asked, env) == set()

@@ -32,31 +32,31 @@ class FewSinks(Sinks):
 
 
 @pytest.fixture
-def sinks(stage: SystemEnvironment) -> Iterator[FewSinks]:
+def sinks(env: SystemEnvironment) -> Iterator[FewSinks]:
     system = FewSinks()
-    with system.open(stage):
+    with system.open(env):
         for turn in range(HELPINGS):
-            system.ask(stage, turn)
-        undisturbed(stage)
-        assert system.account(stage) == Account(RECORDS, RECORDS)
+            system.ask(env, turn)
+        undisturbed(env)
+        assert system.account(env) == Account(RECORDS, RECORDS)
         yield system
 
 
-def undisturbed(stage: SystemEnvironment) -> None:
+def undisturbed(env: SystemEnvironment) -> None:
     """What a run without faults leaves behind."""
-    out = stage.rows(OUT)
-    with stage.database.connect_admin() as admin:
+    out = env.rows(OUT)
+    with env.database.connect_admin() as admin:
         for arrival, value in out:
             admin.execute("insert into result values (%s, %s)", (arrival, value))
             if arrival % 2:
                 admin.execute("insert into effect (arrival, value) values (%s, %s)", (arrival, value))
     even = [record for record in out if record[0] % 2 == 0]
     for number, records in enumerate((even[:9], even[9:])):
-        write(file_of(stage, number), records)
+        write(file_of(env, number), records)
 
 
-def file_of(stage: SystemEnvironment, number: int) -> Path:
-    return stage.directory / "files" / f"task-{number:012}-1.jsonl"
+def file_of(env: SystemEnvironment, number: int) -> Path:
+    return env.directory / "files" / f"task-{number:012}-1.jsonl"
 
 
 def write(file: Path, records: list[tuple[int, str]]) -> None:
@@ -74,9 +74,9 @@ def rules(breaches: list[Breach]) -> set[tuple[str, str]]:
     return {(b.rule, name) for b in breaches for name in names if name in f"{b.key} {b.what}"}
 
 
-def test_an_undisturbed_run_is_accepted(stage: SystemEnvironment, sinks: FewSinks) -> None:
-    assert list(sinks.judge(stage)) == []
-    assert list(sinks.remains(stage)) == []
+def test_an_undisturbed_run_is_accepted(env: SystemEnvironment, sinks: FewSinks) -> None:
+    assert list(sinks.judge(env)) == []
+    assert list(sinks.remains(env)) == []
 
 
 ROW_DAMAGES: dict[str, tuple[LiteralString, set[tuple[str, str]]]] = {
@@ -122,26 +122,26 @@ ROW_DAMAGES: dict[str, tuple[LiteralString, set[tuple[str, str]]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), ROW_DAMAGES.values(), ids=ROW_DAMAGES)
 def test_one_wrong_row_is_seen(
-    stage: SystemEnvironment, sinks: FewSinks, damage: LiteralString, seen: set[tuple[str, str]]
+    env: SystemEnvironment, sinks: FewSinks, damage: LiteralString, seen: set[tuple[str, str]]
 ) -> None:
-    wreck(stage, damage)
+    wreck(env, damage)
 
-    assert rules(list(sinks.judge(stage))) == seen
+    assert rules(list(sinks.judge(env))) == seen
 
 
 Damage = Callable[[SystemEnvironment], None]
 
 
-def a_file_is_there_twice(stage: SystemEnvironment) -> None:
-    write(file_of(stage, 2), read(file_of(stage, 1)))
+def a_file_is_there_twice(env: SystemEnvironment) -> None:
+    write(file_of(env, 2), read(file_of(env, 1)))
 
 
-def a_file_is_gone(stage: SystemEnvironment) -> None:
-    file_of(stage, 0).unlink()
+def a_file_is_gone(env: SystemEnvironment) -> None:
+    file_of(env, 0).unlink()
 
 
-def files_changed_places(stage: SystemEnvironment) -> None:
-    file_of(stage, 0).rename(file_of(stage, 2))
+def files_changed_places(env: SystemEnvironment) -> None:
+    file_of(env, 0).rename(file_of(env, 2))
 
 
 FILE_DAMAGES: dict[Damage, set[str]] = {
@@ -154,28 +154,28 @@ FILE_DAMAGES: dict[Damage, set[str]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), FILE_DAMAGES.items(), ids=[d.__name__ for d in FILE_DAMAGES])
 def test_one_wrong_file_is_seen(
-    stage: SystemEnvironment, sinks: FewSinks, damage: Damage, seen: set[str]
+    env: SystemEnvironment, sinks: FewSinks, damage: Damage, seen: set[str]
 ) -> None:
-    damage(stage)
+    damage(env)
 
-    assert rules(list(sinks.judge(stage))) == {(rule, "files") for rule in seen}
+    assert rules(list(sinks.judge(env))) == {(rule, "files") for rule in seen}
 
 
-def test_what_is_left_half_done_is_seen(stage: SystemEnvironment, sinks: FewSinks) -> None:
-    write(stage.directory / "files" / ".staging" / "task-000000000002-1.jsonl", [(42, "0-8")])
+def test_what_is_left_half_done_is_seen(env: SystemEnvironment, sinks: FewSinks) -> None:
+    write(env.directory / "files" / ".staging" / "task-000000000002-1.jsonl", [(42, "0-8")])
     wreck(
-        stage,
+        env,
         """insert into fencepost.checkpoint (resource, number, token, status, begun_at)
            values ('flow:sinks-0/group/0000', 3, 1, 'begun', now())""",
         """insert into fencepost.checkpoint (resource, number, token, status, frontier, begun_at, stored_at)
            values ('flow:sinks-0/group/0000', 2, 1, 'stored', '{}', now(), now()),
                   ('flow:sinks-0/group/0000', 1, 1, 'committed', '{}', now(), now())""",
     )
-    with stage.database.connect_admin() as admin:
+    with env.database.connect_admin() as admin:
         admin.execute("begin; insert into effect (arrival, value) values (41, '5-7')")
         admin.execute("prepare transaction 'left'")
         try:
-            left = {breach.key for breach in sinks.remains(stage)}
+            left = {breach.key for breach in sinks.remains(env)}
         finally:
             admin.execute("rollback prepared 'left'")
 

@@ -10,7 +10,7 @@ from fencepost_torture.system_environment import SystemEnvironment
 from fencepost_torture.system_run import tokens_grew, watch_tokens
 
 
-def fails_once(stage: SystemEnvironment, how: Callable[[], object]) -> int:
+def fails_once(env: SystemEnvironment, how: Callable[[], object]) -> int:
     """How many outcomes are ambiguous after a call that failed so once, and then succeeded."""
     turns = iter([how])
 
@@ -18,75 +18,75 @@ def fails_once(stage: SystemEnvironment, how: Callable[[], object]) -> int:
         turn = next(turns, None)
         return turn and turn()
 
-    before = stage.ambiguous
-    stage.insist(act)
-    return stage.ambiguous - before
+    before = env.ambiguous
+    env.insist(act)
+    return env.ambiguous - before
 
 
 def nobody_is_there() -> None:
     raise psycopg.OperationalError("connection refused")
 
 
-def test_who_did_not_reach_the_server_knows_that_nothing_happened(stage: SystemEnvironment) -> None:
-    assert fails_once(stage, nobody_is_there) == 0
+def test_who_did_not_reach_the_server_knows_that_nothing_happened(env: SystemEnvironment) -> None:
+    assert fails_once(env, nobody_is_there) == 0
 
 
-def test_who_reached_it_and_had_no_answer_does_not(stage: SystemEnvironment) -> None:
+def test_who_reached_it_and_had_no_answer_does_not(env: SystemEnvironment) -> None:
     def lost() -> None:
-        with stage.connect():
+        with env.connect():
             nobody_is_there()
 
     def lost_in_a_transaction() -> None:
-        with stage.asking():
+        with env.asking():
             nobody_is_there()
 
-    assert fails_once(stage, lost) == 1
-    assert fails_once(stage, lost_in_a_transaction) == 1
+    assert fails_once(env, lost) == 1
+    assert fails_once(env, lost_in_a_transaction) == 1
 
 
-def test_a_connection_that_died_while_nobody_used_it_has_carried_nothing(stage: SystemEnvironment) -> None:
-    with stage.asking() as connection:
+def test_a_connection_that_died_while_nobody_used_it_has_carried_nothing(env: SystemEnvironment) -> None:
+    with env.asking() as connection:
         pid = connection.info.backend_pid
 
     def found_dead() -> None:
-        stage.rows("select pg_terminate_backend(%s, 60000)", (pid,))
-        with stage.asking() as connection:
+        env.rows("select pg_terminate_backend(%s, 60000)", (pid,))
+        with env.asking() as connection:
             connection.execute("select 1")
 
-    assert fails_once(stage, found_dead) == 0
+    assert fails_once(env, found_dead) == 0
 
 
-def test_one_that_is_still_open_may_happen_yet(stage: SystemEnvironment) -> None:
+def test_one_that_is_still_open_may_happen_yet(env: SystemEnvironment) -> None:
     def open_still() -> None:
-        with stage.connect():
+        with env.connect():
             raise InFlight("one of ours is still open")
 
-    assert fails_once(stage, open_still) == 1
+    assert fails_once(env, open_still) == 1
 
 
-def test_a_look_of_ours_that_fails_is_nobodys_outcome(stage: SystemEnvironment) -> None:
-    stage.rows("select 1")
-    with stage.database.connect_admin() as admin:
+def test_a_look_of_ours_that_fails_is_nobodys_outcome(env: SystemEnvironment) -> None:
+    env.rows("select 1")
+    with env.database.connect_admin() as admin:
         admin.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
             " and datname = current_database() and backend_type = 'client backend'"
         )
 
-    assert stage.value("select 2") == 2
-    assert stage.ambiguous == 0
+    assert env.value("select 2") == 2
+    assert env.ambiguous == 0
 
 
-def test_a_token_that_goes_back_is_seen_whatever_the_system_looks_at(stage: SystemEnvironment) -> None:
-    watch_tokens(stage)
-    with stage.database.connect_admin() as admin:
+def test_a_token_that_goes_back_is_seen_whatever_the_system_looks_at(env: SystemEnvironment) -> None:
+    watch_tokens(env)
+    with env.database.connect_admin() as admin:
         for _ in range(2):
             admin.execute("select fencepost.lease_acquire('printer', gen_random_uuid()::text, '1 minute')")
-            stage.clock.advance(61)
-        assert tokens_grew(stage) == []
+            env.clock.advance(61)
+        assert tokens_grew(env) == []
         admin.execute("update fencepost.lease set token = token - 1")
         admin.execute("delete from fencepost.lease")
 
-    assert [str(breach) for breach in tokens_grew(stage)] == [
+    assert [str(breach) for breach in tokens_grew(env)] == [
         str(Breach("tokens grow", "printer", "2 was followed by 1")),
         str(Breach("tokens grow", "printer", "the lease was deleted")),
     ]

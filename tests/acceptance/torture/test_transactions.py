@@ -57,9 +57,9 @@ def everywhere_once(tally: Tally, _effects: Mapping[str, int]) -> bool:
 def run(
     bug: PlantedBug | None = None, *, seconds: float = 120.0, patience_seconds: float = 60.0
 ) -> RunResult:
-    def before(stage: SystemEnvironment) -> None:
+    def before(env: SystemEnvironment) -> None:
         if bug is not None:
-            bug.plant(stage.database)
+            bug.plant(env.database)
 
     plan = RunPlan(
         7,

@@ -8,10 +8,10 @@ from fencepost.embedded import Database
 from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.kernel.conftest import clock
 
-__all__ = ["clock", "stage"]
+__all__ = ["clock", "env"]
 
 
 @pytest.fixture
-def stage(database: Database) -> Iterator[ConsoleEnv]:
-    with console(database) as stage:
-        yield stage
+def env(database: Database) -> Iterator[ConsoleEnv]:
+    with console(database) as env:
+        yield env

@@ -40,7 +40,7 @@ class ConsoleEnv:
 
     url: str
     database: Database
-    place: ConsoleContext
+    context: ConsoleContext
 
     def call(self, call: Call[T]) -> T:
         with psycopg.connect(self.database.url, autocommit=True) as connection:
@@ -111,17 +111,17 @@ def console(
 ) -> Generator[ConsoleEnv]:
     web = web or WebSettings()
     fp = Fencepost(database.url, settings=Settings(data_directory=data_directory or Path("nowhere")))
-    place = make_context(fp, database.viewer_url, settings or ConsoleSettings(look_seconds=0.2))
+    context = make_context(fp, database.viewer_url, settings or ConsoleSettings(look_seconds=0.2))
     part = HttpService(
         "console",
-        make_router(place),
-        lambda: running(place, loopback=web.is_loopback),
+        make_router(context),
+        lambda: running(context, loopback=web.is_loopback),
         ("/", "/console", "/api"),
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
     )
     server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
     try:
         server.start()
-        yield ConsoleEnv(server.url, database, place)
+        yield ConsoleEnv(server.url, database, context)
     finally:
         server.stop()

@@ -11,9 +11,9 @@ from tests.integration.console.watchers import Watchers
 from tests.integration.orders.env import OrdersEnv
 
 
-def test_jobs_are_run_again_cancelled_and_given_up(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
-    with stage.visitor(Role.OPERATOR) as client:
+def test_jobs_are_run_again_cancelled_and_given_up(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    with env.visitor(Role.OPERATOR) as client:
         assert client.post(f"/console/jobs/{crowd.dead[0]}/replay").status_code == 303
         assert client.post(f"/console/jobs/{crowd.dead[1]}/discard").status_code == 303
         assert client.post(f"/console/jobs/{crowd.dead[2]}/retry").status_code == 303
@@ -30,9 +30,9 @@ def test_jobs_are_run_again_cancelled_and_given_up(stage: ConsoleEnv) -> None:
         assert "operator@console" in [moment["actor"] for moment in life]
 
 
-def test_a_refused_action_says_why_and_is_written_down(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
-    with stage.visitor(Role.ADMIN) as client:
+def test_a_refused_action_says_why_and_is_written_down(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    with env.visitor(Role.ADMIN) as client:
         refused = client.post(f"/console/jobs/{crowd.finished}/cancel")
         assert refused.status_code == 409
         assert "already_finished" in refused.text
@@ -45,9 +45,9 @@ def test_a_refused_action_says_why_and_is_written_down(stage: ConsoleEnv) -> Non
         )
 
 
-def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
-    with stage.visitor(Role.OPERATOR) as client:
+def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    with env.visitor(Role.OPERATOR) as client:
         meant = {"queue": "mail", "cause": "ValueError"}
         preview = client.get("/api/dead/preview", params=meant).json()
         assert (preview["count"], len(preview["sample"])) == (3, 3)
@@ -58,10 +58,10 @@ def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(stage: Consol
         assert {crowd.state_of(job) for job in crowd.dead} == {"pending"}
 
 
-def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
+def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
     parked = crowd.park()
-    with stage.visitor(Role.OPERATOR) as client:
+    with env.visitor(Role.OPERATOR) as client:
         assert client.get("/api/outbox").json()["held_keys"][0]["id"] == parked
         decision = {"expected": "unknown", "outcome": "dead", "note": "asked them"}
         assert client.post(f"/api/outbox/{parked}/resolve", json=decision).json()["code"] == "mismatch"
@@ -70,8 +70,8 @@ def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: Con
         assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
 
 
-def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(stage: ConsoleEnv) -> None:
-    with closing(OrdersEnv(stage.database.url)) as market, stage.visitor(Role.OPERATOR) as client:
+def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(env: ConsoleEnv) -> None:
+    with closing(OrdersEnv(env.database.url)) as market, env.visitor(Role.OPERATOR) as client:
         market.declare(rate_per_second=1e6, burst=1e6)
         parked = market.accepted("order-parked")
         market.settle(market.take_one(), "parked", code="UNKNOWN", detail="no word")
@@ -83,12 +83,12 @@ def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(stage: Conso
         assert (order["status"], order["broker_order_id"]) == ("sent", "61e69015")
         assert order["result"]["body"] == {"by": "operator@console"}
         ledger = "select result_digest is not null from fencepost.idempo_ledger where order_id = %s"
-        with stage.database.connect_admin() as connection:
+        with env.database.connect_admin() as connection:
             assert connection.execute(ledger, (parked,)).fetchone() == (True,)
 
 
-def test_orders_are_sent_again_given_up_and_cancelled(stage: ConsoleEnv) -> None:
-    with closing(OrdersEnv(stage.database.url)) as market, stage.program(Role.OPERATOR) as client:
+def test_orders_are_sent_again_given_up_and_cancelled(env: ConsoleEnv) -> None:
+    with closing(OrdersEnv(env.database.url)) as market, env.program(Role.OPERATOR) as client:
         market.declare(rate_per_second=1e6, burst=1e6)
         for outcome in ("dead", "unknown"):
             order_id = market.accepted(f"order-{outcome}", symbol=outcome.upper())
@@ -104,8 +104,8 @@ def test_orders_are_sent_again_given_up_and_cancelled(stage: ConsoleEnv) -> None
         assert facts["history"][-1]["actor"] == "operator@console"
 
 
-def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.ADMIN) as client:
+def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(env: ConsoleEnv) -> None:
+    with env.visitor(Role.ADMIN) as client:
         form = {"name": "ada", "role": "operator", "password": "a long enough one"}
         assert client.post("/console/users", data=form).status_code == 303
         assert client.post("/console/users/ada/disable").status_code == 303
@@ -116,13 +116,13 @@ def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stag
         assert "argon2" not in client.get("/api/users").text
 
 
-def test_going_on_with_a_replay_means_what_was_dead_when_it_began(stage: ConsoleEnv) -> None:
-    Watchers(stage.database)
-    with stage.visitor(Role.OPERATOR) as client:
+def test_going_on_with_a_replay_means_what_was_dead_when_it_began(env: ConsoleEnv) -> None:
+    Watchers(env.database)
+    with env.visitor(Role.OPERATOR) as client:
         began = client.get("/api/dead/preview").json()["before"]
         form = {"how": "replay", "before": began, "limit": "2"}
         sent = client.post("/console/dead/settle", data=form)
         assert began in unquote_plus(sent.headers["location"])
-        Watchers(stage.database, "later")
+        Watchers(env.database, "later")
         facts = client.get(sent.headers["location"].replace("/console/", "/api/")).json()
         assert (facts["count"], facts["before"]) == (1, began)

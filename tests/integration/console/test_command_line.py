@@ -19,16 +19,16 @@ from tests.integration.console.env import ConsoleEnv, log_in
 
 
 @pytest.fixture(autouse=True)
-def _here(stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", stage.database.url)
+def _here(env: ConsoleEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", env.database.url)
 
 
 def test_a_user_is_made_logs_in_and_is_locked_out(
-    stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    env: ConsoleEnv, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a long enough one\n"))
     assert run(["console", "user", "ada", "--role", "admin", "--password-stdin"]) == ExitCode.OK
-    with stage.stranger() as client:
+    with env.stranger() as client:
         assert log_in(client, "ada", "a long enough one").status_code == 303
         assert client.get("/console/users").status_code == 200
         capsys.readouterr()
@@ -41,29 +41,29 @@ def test_a_user_is_made_logs_in_and_is_locked_out(
     assert run(["console", "lock", "nobody"]) == ExitCode.NOT_FOUND
 
 
-def test_a_short_password_is_refused(stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_password_is_refused(env: ConsoleEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert run(["console", "user", "ada", "--password-stdin"]) != ExitCode.OK
 
 
-def test_a_link_is_a_way_in(stage: ConsoleEnv, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_is_a_way_in(env: ConsoleEnv, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["console", "link"]) == ExitCode.OK
     link = capsys.readouterr().out.strip()
-    with stage.stranger() as client:
+    with env.stranger() as client:
         assert client.get(link).status_code == 303
         assert client.get("/api/account").json()["name"] == "local"
 
 
 def test_an_account_of_the_judge_does_not_become_an_admin_by_its_name(
-    stage: ConsoleEnv, capsys: pytest.CaptureFixture[str]
+    env: ConsoleEnv, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judges = JUDGE.set_user("local", JudgeRole.CONTESTANT, "known to the jury", "jo", by_service=True)
-    stage.call(judges)
+    env.call(judges)
     assert run(["console", "link"]) == ExitCode.PROBLEM
     assert "local is an account without a role in the console" in capsys.readouterr().err
-    place = of_this_directory(Settings.load())
-    told = announce(place, to_person=True)
+    context = of_this_directory(Settings.load())
+    told = announce(context, to_person=True)
     assert list(told) == ["Log in"]
     assert "without a role in the console" in told["Log in"]
     assert "ticket" not in str(told)
-    assert stage.call(ACCOUNTS.users(None, 10)) == []
+    assert env.call(ACCOUNTS.users(None, 10)) == []

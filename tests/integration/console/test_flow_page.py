@@ -22,15 +22,15 @@ ACTIVITY = {
 }
 
 
-def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(stage: ConsoleEnv) -> None:
-    with stage.database.connect_admin() as connection:
+def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(env: ConsoleEnv) -> None:
+    with env.database.connect_admin() as connection:
         run(connection, flow_store.register("shop-1", FlowPlan(FLOW).picture(), "a/boot-1"))
         held = run(connection, lease.acquire("flow:shop-1/part/values:0", "a/boot-1", 60))
         run(connection, flow_store.report([(held.resource, held.token, ACTIVITY)]))
         letters = [Failure(b"<b>x", "ValueError: no number", "map-1")]
         run(connection, dead_letters.bury("shop-1", "unreadable", held.resource, held.token, letters))
 
-    with stage.visitor(Role.VIEWER) as client:
+    with env.visitor(Role.VIEWER) as client:
         page = client.get("/console/flows/shop-1")
         facts = client.get("/api/flows/shop-1").json()
 
@@ -44,15 +44,15 @@ def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(stage: ConsoleEnv
     assert [letter["error"] for letter in facts["dead"]] == ["ValueError: no number"]
 
 
-def held(stage: ConsoleEnv) -> Lease:
+def held(env: ConsoleEnv) -> Lease:
     """Somebody works on the one task of a flow."""
-    stage.call(flow_store.register("shop-2", FlowPlan(FLOW).picture(), "a/boot-1"))
-    return stage.call(lease.acquire("flow:shop-2/part/values:0", "a/boot-1", 600))
+    env.call(flow_store.register("shop-2", FlowPlan(FLOW).picture(), "a/boot-1"))
+    return env.call(lease.acquire("flow:shop-2/part/values:0", "a/boot-1", 600))
 
 
-def commit(stage: ConsoleEnv, task: Lease, frontier: int, *, before: int | None) -> None:
+def commit(env: ConsoleEnv, task: Lease, frontier: int, *, before: int | None) -> None:
     expected = None if before is None else {"values:0": before}
-    stage.call(
+    env.call(
         flow_store.commit(
             task.resource,
             task.token,
@@ -65,26 +65,26 @@ def commit(stage: ConsoleEnv, task: Lease, frontier: int, *, before: int | None)
     )
 
 
-def test_a_savepoint_asks_the_workers_for_a_commit_first(stage: ConsoleEnv) -> None:
-    task = held(stage)
-    commit(stage, task, 1, before=None)
-    with stage.program(Role.OPERATOR) as client, ThreadPoolExecutor(1) as thread:
+def test_a_savepoint_asks_the_workers_for_a_commit_first(env: ConsoleEnv) -> None:
+    task = held(env)
+    commit(env, task, 1, before=None)
+    with env.program(Role.OPERATOR) as client, ThreadPoolExecutor(1) as thread:
         saving = thread.submit(client.post, "/api/flows/shop-2/save", json={"savepoint": "now"})
         deadline = time.monotonic() + 60
-        while stage.call(flow_store.orders("shop-2")).commit_asked_at is None:
+        while env.call(flow_store.orders("shop-2")).commit_asked_at is None:
             assert not saving.done(), "nobody was asked"
             assert time.monotonic() < deadline
-        commit(stage, task, 2, before=1)
+        commit(env, task, 2, before=1)
 
         assert saving.result(60).json() == {"message": "now keeps 1 tasks."}
-    with stage.database.connect_admin() as connection:
+    with env.database.connect_admin() as connection:
         kept = connection.execute("select frontier from fencepost.flow_savepoint").fetchall()
     assert kept == [({"values:0": 2},)]
 
 
-def test_a_savepoint_without_an_answer_is_not_made(stage: ConsoleEnv) -> None:
-    commit(stage, held(stage), 1, before=None)
-    with stage.program(Role.OPERATOR) as client:
+def test_a_savepoint_without_an_answer_is_not_made(env: ConsoleEnv) -> None:
+    commit(env, held(env), 1, before=None)
+    with env.program(Role.OPERATOR) as client:
         late = client.post("/api/flows/shop-2/save", json={"savepoint": "now", "within_seconds": 0.1})
         assert (late.status_code, late.json()["code"]) == (409, "in_flight")
         assert "from flow:shop-2/part/values:0; nothing was kept" in late.json()["message"]

@@ -72,9 +72,9 @@ def is_api(path: str) -> bool:
     return path.startswith("/api/") and path != STREAM
 
 
-def test_no_query_makes_the_api_fail(stage: ConsoleEnv) -> None:
-    paths = [path for method, path in stage.place.desk.roles if method == "GET" and is_api(path)]
-    with stage.program(Role.ADMIN) as client:
+def test_no_query_makes_the_api_fail(env: ConsoleEnv) -> None:
+    paths = [path for method, path in env.context.router.roles if method == "GET" and is_api(path)]
+    with env.program(Role.ADMIN) as client:
         for number, path in enumerate(paths):
             # Names and values are spread over the paths: all of them for each would take minutes.
             for turn, name in enumerate(NAMES[number % 6 :: 6]):
@@ -84,9 +84,9 @@ def test_no_query_makes_the_api_fail(stage: ConsoleEnv) -> None:
                 assert answer.status_code < 500, (address, name, value, answer.text[:500])
 
 
-def test_no_name_in_a_path_makes_the_api_fail(stage: ConsoleEnv) -> None:
-    paths = [one for one in stage.place.desk.roles if "{" in one[1]]
-    with stage.program(Role.ADMIN) as client:
+def test_no_name_in_a_path_makes_the_api_fail(env: ConsoleEnv) -> None:
+    paths = [one for one in env.context.router.roles if "{" in one[1]]
+    with env.program(Role.ADMIN) as client:
         for number, (method, path) in enumerate(paths):
             for turn in range(3):
                 value = VALUES[(number + turn * 7) % len(VALUES)] or "x"
@@ -97,9 +97,9 @@ def test_no_name_in_a_path_makes_the_api_fail(stage: ConsoleEnv) -> None:
                 assert answer.status_code < 500, (method, address, answer.text[:500])
 
 
-def test_no_body_makes_an_action_fail(stage: ConsoleEnv) -> None:
-    paths = [path for method, path in stage.place.desk.roles if method == "POST" and is_api(path)]
-    with stage.program(Role.ADMIN) as client:
+def test_no_body_makes_an_action_fail(env: ConsoleEnv) -> None:
+    paths = [path for method, path in env.context.router.roles if method == "POST" and is_api(path)]
+    with env.program(Role.ADMIN) as client:
         for number, path in enumerate(paths):
             address = re.sub(r"\{[^}]+\}", "1", path)
             for body in BODIES[number % 2 :: 2]:

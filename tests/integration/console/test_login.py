@@ -18,9 +18,9 @@ from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, 
 BEYOND = WebSettings(address="192.0.2.1", token="0123456789abcdef")
 
 
-def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(stage: ConsoleEnv) -> None:
-    stage.user(Role.VIEWER)
-    with stage.stranger() as client:
+def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(env: ConsoleEnv) -> None:
+    env.user(Role.VIEWER)
+    with env.stranger() as client:
         sent = client.get("/console/jobs?state=dead")
         assert (sent.status_code, sent.headers["location"]) == (
             303,
@@ -32,43 +32,43 @@ def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(stage
         assert client.get("/console/jobs").status_code == 200
 
 
-def test_a_login_leads_to_no_other_host(stage: ConsoleEnv) -> None:
-    stage.user(Role.VIEWER)
-    with stage.stranger() as client:
+def test_a_login_leads_to_no_other_host(env: ConsoleEnv) -> None:
+    env.user(Role.VIEWER)
+    with env.stranger() as client:
         for evil in ("https://evil.example/", "//evil.example/console", "/console//evil", "/console\\evil"):
             answer = log_in(client, "viewer", PASSWORD, next=evil)
             assert answer.headers["location"] == "/console"
 
 
-def test_a_wrong_password_and_an_unknown_name_get_one_answer(stage: ConsoleEnv) -> None:
-    stage.user(Role.VIEWER)
-    with stage.stranger() as client:
+def test_a_wrong_password_and_an_unknown_name_get_one_answer(env: ConsoleEnv) -> None:
+    env.user(Role.VIEWER)
+    with env.stranger() as client:
         answers = [log_in(client, name, "not this one at all") for name in ("viewer", "nobody")]
         assert [one.status_code for one in answers] == [403, 403]
         assert all("Name or password is wrong." in one.text for one in answers)
         assert "fencepost_session" not in client.cookies
 
 
-def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: ConsoleEnv) -> None:
-    stage.user(Role.VIEWER)
-    with stage.stranger() as client:
+def test_the_eleventh_attempt_waits_though_its_password_is_right(env: ConsoleEnv) -> None:
+    env.user(Role.VIEWER)
+    with env.stranger() as client:
         for _ in range(10):
             assert log_in(client, "viewer", "wrong").status_code == 403
         refused = log_in(client, "viewer", PASSWORD)
         assert refused.status_code == 429
         assert "Too many attempts" in refused.text
-    entries = stage.call(audit_entries(actor="viewer", before=None, limit=20))
+    entries = env.call(audit_entries(actor="viewer", before=None, limit=20))
     assert [entry.outcome for entry in entries if entry.action == "login"] == ["wrong password"] * 10
 
 
-def test_a_stranger_who_guesses_locks_no_known_browser_out(stage: ConsoleEnv) -> None:
-    stage.user(Role.VIEWER)
-    with stage.stranger() as owner:
+def test_a_stranger_who_guesses_locks_no_known_browser_out(env: ConsoleEnv) -> None:
+    env.user(Role.VIEWER)
+    with env.stranger() as owner:
         assert log_in(owner, "viewer", PASSWORD).status_code == 303
         owner.cookies.delete("fencepost_session")
         for _ in range(10):
-            stage.call(ACCOUNTS.begin_login("viewer", "192.0.2.1", window_seconds=WINDOW_SECONDS))
-        with stage.stranger() as another:
+            env.call(ACCOUNTS.begin_login("viewer", "192.0.2.1", window_seconds=WINDOW_SECONDS))
+        with env.stranger() as another:
             assert log_in(another, "viewer", PASSWORD).status_code == 429
             # Its cookie is of one user, and cannot be made up.
             another.cookies.set("fencepost_known", '"a viewer".AAAA.AAAA')
@@ -77,27 +77,27 @@ def test_a_stranger_who_guesses_locks_no_known_browser_out(stage: ConsoleEnv) ->
         assert owner.get("/console").status_code == 200
 
 
-def test_wrong_passwords_from_a_known_browser_wait_longer_each_time(stage: ConsoleEnv, clock: Clock) -> None:
-    stage.user(Role.VIEWER)
+def test_wrong_passwords_from_a_known_browser_wait_longer_each_time(env: ConsoleEnv, clock: Clock) -> None:
+    env.user(Role.VIEWER)
 
     def attempt() -> float | None:
         call = ACCOUNTS.begin_login_known("viewer", "browser", window_seconds=WINDOW_SECONDS)
-        return stage.call(call).wait_seconds
+        return env.call(call).wait_seconds
 
     assert [attempt() for _ in range(3)] == [None] * 3
     for seconds in (2, 4, 8, 16, 32, 60, 60):
         assert attempt() == seconds
         clock.advance(seconds)
         assert attempt() is None
-    stage.call(ACCOUNTS.end_login("viewer", "192.0.2.1", right=True, rehashed=None))
+    env.call(ACCOUNTS.end_login("viewer", "192.0.2.1", right=True, rehashed=None))
     assert attempt() is None
 
 
 def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_the_window_has_passed(
-    stage: ConsoleEnv, clock: Clock
+    env: ConsoleEnv, clock: Clock
 ) -> None:
     def attempt(name: str, address: str) -> float | None:
-        return stage.call(ACCOUNTS.begin_login(name, address, window_seconds=WINDOW_SECONDS)).wait_seconds
+        return env.call(ACCOUNTS.begin_login(name, address, window_seconds=WINDOW_SECONDS)).wait_seconds
 
     assert [attempt(f"user{number}", "192.0.2.1") for number in range(50)] == [None] * 50
     assert attempt("another", "192.0.2.1") == WINDOW_SECONDS
@@ -106,23 +106,23 @@ def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_t
     assert attempt("another", "192.0.2.1") is None
 
 
-def test_a_session_ends_when_it_is_idle_and_when_its_time_is_over(stage: ConsoleEnv, clock: Clock) -> None:
-    idle, whole = stage.place.settings.idle_minutes * 60, stage.place.settings.session_hours * 3600
-    with stage.visitor(Role.VIEWER) as forgetful, stage.visitor(Role.VIEWER) as busy:
+def test_a_session_ends_when_it_is_idle_and_when_its_time_is_over(env: ConsoleEnv, clock: Clock) -> None:
+    idle, whole = env.context.settings.idle_minutes * 60, env.context.settings.session_hours * 3600
+    with env.visitor(Role.VIEWER) as forgetful, env.visitor(Role.VIEWER) as busy:
         for _ in range(int(whole // (idle - 60))):
             clock.advance(idle - 60)
             assert busy.get("/console/account").status_code == 200
         clock.advance(whole % (idle - 60))
         assert busy.get("/console/account").status_code == 303
         assert forgetful.get("/console/account").status_code == 303
-    with stage.visitor(Role.VIEWER) as forgetful:
+    with env.visitor(Role.VIEWER) as forgetful:
         clock.advance(idle)
         assert forgetful.get("/console/account").status_code == 303
 
 
-def test_a_link_and_a_token_end_with_their_time(stage: ConsoleEnv, clock: Clock) -> None:
-    early, late = stage.link(Role.ADMIN), stage.link(Role.ADMIN)
-    with stage.program(Role.VIEWER) as program, stage.stranger() as stranger:
+def test_a_link_and_a_token_end_with_their_time(env: ConsoleEnv, clock: Clock) -> None:
+    early, late = env.link(Role.ADMIN), env.link(Role.ADMIN)
+    with env.program(Role.VIEWER) as program, env.stranger() as stranger:
         clock.advance(59)
         assert stranger.get(early).status_code == 303
         clock.advance(1)
@@ -133,18 +133,18 @@ def test_a_link_and_a_token_end_with_their_time(stage: ConsoleEnv, clock: Clock)
         assert program.get("/api/account").status_code == 401
 
 
-def test_a_link_lets_in_once(stage: ConsoleEnv) -> None:
-    link = stage.link(Role.ADMIN)
-    with stage.stranger() as first, stage.stranger() as second:
+def test_a_link_lets_in_once(env: ConsoleEnv) -> None:
+    link = env.link(Role.ADMIN)
+    with env.stranger() as first, env.stranger() as second:
         assert first.get(link).status_code == 303
         assert second.get(link).status_code == 403
         assert first.get("/console").status_code == 200
         assert second.get("/console").status_code == 303
 
 
-def test_the_cookie_is_for_the_server_alone_and_cannot_be_made_up(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client:
-        cookie = client.get(stage.link(Role.ADMIN)).headers["set-cookie"]
+def test_the_cookie_is_for_the_server_alone_and_cannot_be_made_up(env: ConsoleEnv) -> None:
+    with env.stranger() as client:
+        cookie = client.get(env.link(Role.ADMIN)).headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=lax" in cookie
         value = client.cookies["fencepost_session"]
@@ -153,22 +153,22 @@ def test_the_cookie_is_for_the_server_alone_and_cannot_be_made_up(stage: Console
         assert client.get("/console").status_code == 303
 
 
-def test_who_logs_out_or_is_locked_out_is_out(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.VIEWER) as client:
+def test_who_logs_out_or_is_locked_out_is_out(env: ConsoleEnv) -> None:
+    with env.visitor(Role.VIEWER) as client:
         stolen = client.cookies["fencepost_session"]
         assert client.post("/console/logout").status_code == 303
         client.cookies.set("fencepost_session", stolen)
         assert client.get("/console").status_code == 303
-    with stage.visitor(Role.OPERATOR) as client, stage.program(Role.OPERATOR) as program:
+    with env.visitor(Role.OPERATOR) as client, env.program(Role.OPERATOR) as program:
         # Making the token's user anew has ended the session.
         assert client.get("/console").status_code == 303
         assert program.get("/api/jobs").status_code == 200
-        stage.call(ACCOUNTS.disable_user("operator", "test"))
+        env.call(ACCOUNTS.disable_user("operator", "test"))
         assert program.get("/api/jobs").status_code == 401
 
 
-def test_a_form_without_its_token_does_nothing(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.OPERATOR) as client:
+def test_a_form_without_its_token_does_nothing(env: ConsoleEnv) -> None:
+    with env.visitor(Role.OPERATOR) as client:
         good = client.headers.pop("x-form-token")
         assert client.post("/console/queues/mail/pause").status_code == 403
         assert client.post("/console/queues/mail/pause", data={"form_token": "made up"}).status_code == 403
@@ -178,28 +178,28 @@ def test_a_form_without_its_token_does_nothing(stage: ConsoleEnv) -> None:
         assert client.get("/api/queues").json()["queues"][0]["paused"]
 
 
-def test_a_login_that_another_site_began_is_refused(stage: ConsoleEnv) -> None:
+def test_a_login_that_another_site_began_is_refused(env: ConsoleEnv) -> None:
     """Otherwise a link could log a browser in as somebody who then reads what its owner does."""
-    stage.user(Role.VIEWER)
+    env.user(Role.VIEWER)
     form = {"name": "viewer", "password": PASSWORD}
-    with stage.stranger() as client, stage.stranger() as other:
+    with env.stranger() as client, env.stranger() as other:
         for token in ("", "made up", form_token(other, "/console/login")):
             assert client.post("/console/login", data=form | {"form_token": token}).status_code == 403
         assert "fencepost_session" not in client.cookies
         assert log_in(client, "viewer", PASSWORD).status_code == 303
 
 
-def test_another_sessions_token_is_worth_nothing(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.OPERATOR) as one, stage.visitor(Role.OPERATOR) as other:
+def test_another_sessions_token_is_worth_nothing(env: ConsoleEnv) -> None:
+    with env.visitor(Role.OPERATOR) as one, env.visitor(Role.OPERATOR) as other:
         one.headers["x-form-token"] = form_token(other)
         assert one.post("/console/queues/mail/pause").status_code == 403
 
 
-def test_a_token_is_at_most_its_user_and_ends_when_revoked(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.VIEWER) as client:
+def test_a_token_is_at_most_its_user_and_ends_when_revoked(env: ConsoleEnv) -> None:
+    with env.visitor(Role.VIEWER) as client:
         made = client.post("/api/account/tokens", json={"label": "ci", "role": "admin"}).json()
         assert client.get("/api/account").json()["tokens"][0]["role"] == "viewer"
-        with stage.stranger() as program:
+        with env.stranger() as program:
             program.headers["authorization"] = f"Bearer {made['secret']}"
             assert program.get("/api/jobs").status_code == 200
             assert program.get("/api/users").status_code == 403
@@ -216,9 +216,9 @@ def test_beyond_loopback_it_does_not_start_without_an_admin(database: Database) 
 def test_beyond_loopback_an_admin_needs_no_house_token_and_the_rest_does(database: Database) -> None:
     with database.connect() as connection:
         run(connection, ACCOUNTS.set_user("ada", Role.ADMIN, CHEAP.hash(PASSWORD), "test", by_service=False))
-    with console(database, web=BEYOND) as stage:
-        with stage.stranger() as client:
+    with console(database, web=BEYOND) as env:
+        with env.stranger() as client:
             assert client.get("/console/login").status_code == 200
             assert client.get("/openapi.json").status_code == 401
-        with stage.visitor(Role.VIEWER) as client:
+        with env.visitor(Role.VIEWER) as client:
             assert client.get("/api/jobs").status_code == 200

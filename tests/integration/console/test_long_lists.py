@@ -63,12 +63,12 @@ SEVEN = [
 
 
 @pytest.fixture
-def stage(database: Database) -> Iterator[ConsoleEnv]:
+def env(database: Database) -> Iterator[ConsoleEnv]:
     with database.connect_admin() as connection:
         run(connection, flow_store.register("long", FlowPlan(FLOW).picture(), "w"))
         connection.execute(ROWS)
-    with console(database) as stage:
-        yield stage
+    with console(database) as env:
+        yield env
 
 
 def walked(client: httpx.Client, path: str, table: str, parameter: str) -> list[list[dict[str, Any]]]:
@@ -89,8 +89,8 @@ def taken_home(client: httpx.Client, address: httpx.URL) -> list[dict[str, str]]
     return list(csv.DictReader(io.StringIO(client.get(address).text)))
 
 
-def test_every_list_is_walked_to_its_end_by_its_key(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.ADMIN) as client:
+def test_every_list_is_walked_to_its_end_by_its_key(env: ConsoleEnv) -> None:
+    with env.visitor(Role.ADMIN) as client:
         for path, table, parameter, key in SEVEN:
             pages = walked(client, path, table, parameter)
             keys = [row[key] for page in pages for row in page]
@@ -98,7 +98,7 @@ def test_every_list_is_walked_to_its_end_by_its_key(stage: ConsoleEnv) -> None:
             assert len(set(keys)) == 7, (path, keys)
             shown = client.get(httpx.URL(f"/console{path}").copy_merge_params({"limit": 2})).text
             assert f"{parameter}=" in shown, (path, "there is no link to the next page")
-    with stage.database.connect_admin() as connection:
+    with env.database.connect_admin() as connection:
         connection.execute("analyze fencepost.event")
         plan = connection.execute(
             "explain select * from fencepost.event e where e.noun = 'lease' and e.event = 'taken_over'"
@@ -108,10 +108,10 @@ def test_every_list_is_walked_to_its_end_by_its_key(stage: ConsoleEnv) -> None:
 
 
 def test_a_file_has_the_whole_table_however_long_a_page_is(
-    stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch
+    env: ConsoleEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(router, "DOWNLOAD_STEP", 2)
-    with stage.visitor(Role.ADMIN) as client:
+    with env.visitor(Role.ADMIN) as client:
         for path, table, _, key in SEVEN:
             address = httpx.URL(f"/api{path}").copy_merge_params(
                 {"format": "csv", "table": table, "limit": 1}
@@ -142,7 +142,7 @@ def test_dead_letters_are_filtered_by_each_of_their_fields(database: Database) -
             "   select job_id, 'crowded', 'dead', 'failed', 1, 1, now(), 'Error' || job_id % 250 || ': x'"
             "   from made"
         )
-    with console(database) as stage, stage.program(Role.VIEWER) as client:
+    with console(database) as env, env.program(Role.VIEWER) as client:
 
         def causes(**terms: str) -> list[tuple[str, str]]:
             found = client.get("/api/dead", params=terms).json()["causes"]

@@ -21,8 +21,8 @@ STREAM = ("GET", "/api/events")
 SESSIONS_ONLY = {("POST", "/api/account/tokens"), ("POST", "/console/account/tokens")}
 
 
-def routes(stage: ConsoleEnv) -> dict[tuple[str, str], Role]:
-    return dict(stage.place.desk.roles)
+def routes(env: ConsoleEnv) -> dict[tuple[str, str], Role]:
+    return dict(env.context.router.roles)
 
 
 def address(path: str) -> str:
@@ -35,40 +35,40 @@ def send(client: httpx.Client, method: str, path: str) -> int:
     return client.request(method, address(path), json=body).status_code
 
 
-def test_every_route_was_made_by_the_desk_or_is_open_to_all(stage: ConsoleEnv) -> None:
+def test_every_route_was_made_by_the_router_or_is_open_to_all(env: ConsoleEnv) -> None:
     settings = ConsoleSettings(
         public_url="https://console.example",
         oidc_issuer="https://id.example",
         oidc_client_id="fencepost",
         oidc_else_role=Role.VIEWER,
     )
-    place = make_context(Fencepost(stage.database.url), stage.database.viewer_url, settings)
-    make_router(place)
+    context = make_context(Fencepost(env.database.url), env.database.viewer_url, settings)
+    make_router(context)
     made = {
         (method, route.path)
-        for route in (*place.desk.api.routes, *place.desk.pages.routes)
+        for route in (*context.router.api.routes, *context.router.pages.routes)
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }
-    unguarded = {path for _, path in made - set(place.desk.roles) - {LOGOUT}}
+    unguarded = {path for _, path in made - set(context.router.roles) - {LOGOUT}}
     assert unguarded == set(OPEN_PATHS)
-    assert len(place.desk.roles) > 60
+    assert len(context.router.roles) > 60
 
 
-def test_nobody_and_a_made_up_token_come_in_nowhere(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client:
-        for method, path in routes(stage):
+def test_nobody_and_a_made_up_token_come_in_nowhere(env: ConsoleEnv) -> None:
+    with env.stranger() as client:
+        for method, path in routes(env):
             expected = 401 if path.startswith("/api") else 303
             assert send(client, method, path) == expected, (method, path)
         client.headers["authorization"] = "Bearer fpc_made_up"
-        for method, path in routes(stage):
+        for method, path in routes(env):
             assert send(client, method, path) in {401, 303}, (method, path)
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_each_role_may_exactly_what_it_may(stage: ConsoleEnv, role: Role) -> None:
-    with stage.program(role) as client:
-        for (method, path), needed in routes(stage).items():
+def test_each_role_may_exactly_what_it_may(env: ConsoleEnv, role: Role) -> None:
+    with env.program(role) as client:
+        for (method, path), needed in routes(env).items():
             if (method, path) == STREAM or (method, path) in SESSIONS_ONLY:
                 continue
             status = send(client, method, path)
@@ -78,10 +78,10 @@ def test_each_role_may_exactly_what_it_may(stage: ConsoleEnv, role: Role) -> Non
 
 @pytest.mark.parametrize("role", list(Role))
 def test_a_session_without_the_forms_token_changes_nothing_whatever_its_role(
-    stage: ConsoleEnv, role: Role
+    env: ConsoleEnv, role: Role
 ) -> None:
-    with stage.visitor(role) as client:
+    with env.visitor(role) as client:
         del client.headers["x-form-token"]
-        for method, path in routes(stage):
+        for method, path in routes(env):
             if method == "POST":
                 assert send(client, method, path) == 403, path

@@ -11,11 +11,11 @@ from tests.integration.console.watchers import Watchers
 from tests.integration.nonces.operator import SIGNER
 
 
-def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(stage: ConsoleEnv) -> None:
-    with stage.program(Role.VIEWER) as client:
+def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(env: ConsoleEnv) -> None:
+    with env.program(Role.VIEWER) as client:
         assert client.get("/api/overview").json()["needs"] == []
-        city = PopulatedSystem(stage.database)
-        stage.place.live_snapshot.forget()
+        city = PopulatedSystem(env.database)
+        env.context.live_snapshot.forget()
         told = {one["what"]: one for one in client.get("/api/overview").json()["needs"]}
         pages = {what: client.get(one["where"]).text for what, one in told.items()}
 
@@ -35,17 +35,17 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(stage: Cons
         assert words in pages[what], what
 
 
-def test_a_paused_queue_is_told(stage: ConsoleEnv) -> None:
-    Watchers(stage.database)
-    with stage.program(Role.OPERATOR) as client:
+def test_a_paused_queue_is_told(env: ConsoleEnv) -> None:
+    Watchers(env.database)
+    with env.program(Role.OPERATOR) as client:
         client.post("/api/queues/mail/pause")
         needs = client.get("/api/overview").json()["needs"]
     assert ("mail is paused", "/console/queues") in [(one["what"], one["where"]) for one in needs]
 
 
-def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage: ConsoleEnv) -> None:
-    city = PopulatedSystem(stage.database)
-    with stage.visitor(Role.VIEWER) as client:
+def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(env: ConsoleEnv) -> None:
+    city = PopulatedSystem(env.database)
+    with env.visitor(Role.VIEWER) as client:
         facts = client.get("/api/nonces", params={"state": "recovering"}).json()
         assert [one["signer"] for one in facts["signers"]] == [SIGNER]
         assert [one["state"] for one in facts["doubts"]] == ["QUEUED"]
@@ -55,14 +55,14 @@ def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage:
         assert far["signers"] == []
 
 
-def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(stage: ConsoleEnv) -> None:
-    PopulatedSystem(stage.database)
-    with stage.database.connect_admin() as admin:
+def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(env: ConsoleEnv) -> None:
+    PopulatedSystem(env.database)
+    with env.database.connect_admin() as admin:
         admin.execute(
             "update fencepost.nonce_transaction"
             " set in_doubt_since = null, unproved_since = fencepost.clock() - interval '2 minutes'"
         )
-    with stage.program(Role.VIEWER) as client:
+    with env.program(Role.VIEWER) as client:
         needs = {one["what"]: one for one in client.get("/api/overview").json()["needs"]}
         assert "transactions in doubt" not in needs
         assert (needs["transactions unproved"]["count"], needs["transactions unproved"]["where"]) == (

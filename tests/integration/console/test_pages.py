@@ -10,8 +10,8 @@ from tests.integration.console.page import LISTS
 from tests.integration.console.watchers import Watchers
 
 
-def test_every_page_answers_on_an_empty_system(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.ADMIN) as client:
+def test_every_page_answers_on_an_empty_system(env: ConsoleEnv) -> None:
+    with env.visitor(Role.ADMIN) as client:
         for name in LISTS:
             page = client.get("/console" if name == "overview" else f"/console/{name}")
             assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8"), (
@@ -26,11 +26,11 @@ def test_every_page_answers_on_an_empty_system(stage: ConsoleEnv) -> None:
             assert table.headers["content-disposition"].endswith('.csv"')
 
 
-def test_every_page_of_one_thing_answers(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
+def test_every_page_of_one_thing_answers(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
     jobs = [crowd.waiting, crowd.running, crowd.finished, crowd.cancelled, *crowd.dead]
     paths = [*(f"jobs/{job}" for job in jobs), f"leases/{crowd.lease}", f"outbox/{crowd.message}"]
-    with stage.visitor(Role.VIEWER) as client:
+    with env.visitor(Role.VIEWER) as client:
         for path in paths:
             assert client.get(f"/console/{path}").status_code == 200, path
             assert client.get(f"/api/{path}").status_code == 200, path
@@ -39,10 +39,10 @@ def test_every_page_of_one_thing_answers(stage: ConsoleEnv) -> None:
             assert client.get(f"/api/{path}").status_code == 404, path
 
 
-def test_filters_find_what_they_name(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
-    Watchers(stage.database, "other")
-    with stage.program(Role.VIEWER) as client:
+def test_filters_find_what_they_name(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    Watchers(env.database, "other")
+    with env.program(Role.VIEWER) as client:
 
         def ids(**query: str | int) -> list[int]:
             found = client.get("/api/jobs", params=query).json()["jobs"]
@@ -57,10 +57,10 @@ def test_filters_find_what_they_name(stage: ConsoleEnv) -> None:
         assert len(ids()) == 14
 
 
-def test_pages_by_key_walk_through_everything_once(stage: ConsoleEnv) -> None:
-    Watchers(stage.database)
-    Watchers(stage.database, "other")
-    with stage.program(Role.VIEWER) as client:
+def test_pages_by_key_walk_through_everything_once(env: ConsoleEnv) -> None:
+    Watchers(env.database)
+    Watchers(env.database, "other")
+    with env.program(Role.VIEWER) as client:
         queries: list[dict[str, str]] = [{}, {"queue": "mail"}, {"state": "dead"}, {"kind": "nothing"}]
         for query in queries:
             seen: list[int] = []
@@ -81,11 +81,11 @@ def test_pages_by_key_walk_through_everything_once(stage: ConsoleEnv) -> None:
 
 
 def test_a_filter_that_finds_little_says_where_it_stopped(database: Database) -> None:
-    with console(database, ConsoleSettings(scan_max=100)) as stage, database.connect() as connection:
+    with console(database, ConsoleSettings(scan_max=100)) as env, database.connect() as connection:
         connection.execute(
             "select fencepost.job_submit_many('mail', 'common', array_fill('{}'::jsonb, array[250]))"
         )
-        with stage.program(Role.VIEWER) as client:
+        with env.program(Role.VIEWER) as client:
             page = client.get("/api/jobs", params={"kind": "rare"}).json()
             assert page["jobs"] == []
             assert page["next_before"] == 151
@@ -94,10 +94,10 @@ def test_a_filter_that_finds_little_says_where_it_stopped(database: Database) ->
             )
 
 
-def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
-    with stage.program(Role.VIEWER) as client:
-        fp_calls_late(stage, crowd.running)
+def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    with env.program(Role.VIEWER) as client:
+        fp_calls_late(env, crowd.running)
         life = client.get(f"/api/jobs/{crowd.running}").json()["life"]
         refusal = next(one for one in life if one["refused"])
         assert refusal["event"] == "refused:stale_attempt"
@@ -107,27 +107,27 @@ def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(stage: ConsoleEnv)
         assert "refused:stale_attempt" in page
 
 
-def fp_calls_late(stage: ConsoleEnv, job_id: int) -> None:
+def fp_calls_late(env: ConsoleEnv, job_id: int) -> None:
     """A plural form writes its refusals down itself."""
-    with stage.database.connect() as connection:
+    with env.database.connect() as connection:
         connection.execute(
             "select * from fencepost.job_finish_many(%s, %s, %s, array['ok'], array[null]::jsonb[])",
             ([job_id], [0], "zombie"),
         )
 
 
-def test_a_download_hides_no_formula(stage: ConsoleEnv) -> None:
-    Watchers(stage.database, "=1+1")
-    with stage.program(Role.VIEWER) as client:
+def test_a_download_hides_no_formula(env: ConsoleEnv) -> None:
+    Watchers(env.database, "=1+1")
+    with env.program(Role.VIEWER) as client:
         table = client.get("/api/jobs", params={"format": "csv"}).text
         assert "'=1+1" in table
         assert "\n=1+1" not in table
         assert ",=1+1" not in table
 
 
-def test_a_filter_with_every_field_left_empty_shows_everything(stage: ConsoleEnv) -> None:
-    Watchers(stage.database)
-    with stage.visitor(Role.VIEWER) as client:
+def test_a_filter_with_every_field_left_empty_shows_everything(env: ConsoleEnv) -> None:
+    Watchers(env.database)
+    with env.visitor(Role.VIEWER) as client:
         page = client.get("/console/jobs?state=&queue=&kind=&id=&before=")
         assert page.status_code == 200, page.text
         assert len(client.get("/api/jobs?state=&queue=&kind=&id=").json()["jobs"]) == 7

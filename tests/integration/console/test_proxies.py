@@ -21,18 +21,18 @@ LOGIN = {"name": "nobody", "password": "wrong"}
 @pytest.fixture
 def named(database: Database) -> Iterator[ConsoleEnv]:
     """Loopback is a proxy here."""
-    with console(database, web=WebSettings(token=TOKEN, proxies="127.0.0.1")) as stage:
-        yield stage
+    with console(database, web=WebSettings(token=TOKEN, proxies="127.0.0.1")) as env:
+        yield env
 
 
 @pytest.fixture
 def unnamed(database: Database) -> Iterator[ConsoleEnv]:
-    with console(database, web=WebSettings(token=TOKEN)) as stage:
-        yield stage
+    with console(database, web=WebSettings(token=TOKEN)) as env:
+        yield env
 
 
-def addresses(stage: ConsoleEnv) -> set[str]:
-    with psycopg.connect(stage.database.admin_url) as connection:
+def addresses(env: ConsoleEnv) -> set[str]:
+    with psycopg.connect(env.database.admin_url) as connection:
         return {row[0] for row in connection.execute("select address from fencepost.account_attempt")}
 
 
@@ -74,7 +74,7 @@ def test_over_https_at_the_proxy_cookies_are_secure(named: ConsoleEnv) -> None:
 
 
 def test_without_a_token_nothing_that_was_forwarded_is_served(database: Database) -> None:
-    with console(database) as stage, stage.stranger() as client:
+    with console(database) as env, env.stranger() as client:
         for path in ("/console/login", "/api/overview", "/openapi.json"):
             said = client.get(path, headers={"x-forwarded-for": "203.0.113.9"})
             assert said.status_code == 403, path

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(database: Database, folder: Path) -> Iterator[httpx.Client]:
-    with console(database, data_directory=folder.parent) as stage, stage.visitor(Role.VIEWER) as client:
+    with console(database, data_directory=folder.parent) as env, env.visitor(Role.VIEWER) as client:
         yield client
 
 
@@ -79,7 +79,7 @@ def test_a_name_that_nobody_left_is_not_found(client: httpx.Client, folder: Path
 
 def test_a_stranger_gets_no_page_of_a_run(database: Database, folder: Path) -> None:
     (folder / "last.html").write_text("<p>x</p>")
-    with console(database, data_directory=folder.parent) as stage, stage.stranger() as client:
+    with console(database, data_directory=folder.parent) as env, env.stranger() as client:
         assert client.get("/api/reports/last").status_code == 401
 
 

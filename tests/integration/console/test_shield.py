@@ -17,9 +17,9 @@ from tests.integration.console.page import Page
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre>"
 
 
-def test_what_a_request_says_is_shown_and_never_run(stage: ConsoleEnv) -> None:
+def test_what_a_request_says_is_shown_and_never_run(env: ConsoleEnv) -> None:
     """What stands in the database is walked through in test_walk.py."""
-    with stage.visitor(Role.ADMIN) as client:
+    with env.visitor(Role.ADMIN) as client:
         pages = [
             client.get("/console/jobs", params={"queue": EVIL, "kind": EVIL}),
             client.get("/console/leases", params={"prefix": EVIL}),
@@ -36,8 +36,8 @@ def test_what_a_request_says_is_shown_and_never_run(stage: ConsoleEnv) -> None:
         assert sum(EVIL in "".join(Page(page.text).words) or "&lt;script" in page.text for page in pages) > 4
 
 
-def test_every_answer_keeps_to_itself(stage: ConsoleEnv) -> None:
-    with stage.visitor(Role.VIEWER) as client:
+def test_every_answer_keeps_to_itself(env: ConsoleEnv) -> None:
+    with env.visitor(Role.VIEWER) as client:
         first, second = client.get("/console"), client.get("/console")
         policies = [page.headers["content-security-policy"] for page in (first, second)]
         assert policies[0] != policies[1], "each answer has a nonce of its own"
@@ -54,9 +54,9 @@ def test_every_answer_keeps_to_itself(stage: ConsoleEnv) -> None:
             assert answer.headers["x-frame-options"] == "DENY"
 
 
-async def test_the_eyes_cannot_write(stage: ConsoleEnv) -> None:
+async def test_the_eyes_cannot_write(env: ConsoleEnv) -> None:
     # As the service, who may call what writes: the transaction itself is read-only.
-    reading = ReadPool(stage.database.url, pool_max=1, statement_seconds=1, connect_seconds=5)
+    reading = ReadPool(env.database.url, pool_max=1, statement_seconds=1, connect_seconds=5)
     async with reading.running():
         with pytest.raises(Exception, match="read-only transaction"):
             await reading.rows("select fencepost.queue_pause('mail', 'somebody')")
@@ -64,12 +64,12 @@ async def test_the_eyes_cannot_write(stage: ConsoleEnv) -> None:
             await reading.rows("select pg_sleep(30)")
 
 
-def test_the_viewer_of_the_database_may_not_read_people(stage: ConsoleEnv) -> None:
+def test_the_viewer_of_the_database_may_not_read_people(env: ConsoleEnv) -> None:
     queries: list[LiteralString] = [
         "select * from fencepost.account_users('console', null, 10)",
         "select fencepost.account_key()",
     ]
-    with psycopg.connect(stage.database.viewer_url, autocommit=True) as connection:
+    with psycopg.connect(env.database.viewer_url, autocommit=True) as connection:
         for query in queries:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(query)

@@ -24,9 +24,9 @@ def provider() -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(database: Database, provider: str) -> Iterator[ConsoleEnv]:
-    with console(database, trusting(provider)) as stage:
-        yield stage
+def env(database: Database, provider: str) -> Iterator[ConsoleEnv]:
+    with console(database, trusting(provider)) as env:
+        yield env
 
 
 def go(client: httpx.Client, person: dict[str, Any], wanted: str = "/console/jobs") -> str:
@@ -39,8 +39,8 @@ def go(client: httpx.Client, person: dict[str, Any], wanted: str = "/console/job
     return f"{back.path}?{back.query}"
 
 
-def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client:
+def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(env: ConsoleEnv) -> None:
+    with env.stranger() as client:
         assert (
             "/console/login/sso?next=%2Fconsole%2Fjobs"
             in client.get("/console/login?next=/console/jobs").text
@@ -51,7 +51,7 @@ def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stag
         assert "ada@house.example" in client.get("/console/account").text
         # An operator, and no more.
         assert client.get("/console/users").status_code == 403
-    [login] = stage.call(audit_entries(actor="ada@house.example", before=None, limit=10))
+    [login] = env.call(audit_entries(actor="ada@house.example", before=None, limit=10))
     assert (login.action, login.outcome, login.role) == ("login", "done", "operator")
 
 
@@ -59,26 +59,24 @@ def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stag
     ("person", "why"),
     [(BOB, "None of this person&#39;s groups"), (EVE, "has not verified this address")],
 )
-def test_whom_it_does_not_vouch_for_stays_outside(
-    stage: ConsoleEnv, person: dict[str, Any], why: str
-) -> None:
-    with stage.stranger() as client:
+def test_whom_it_does_not_vouch_for_stays_outside(env: ConsoleEnv, person: dict[str, Any], why: str) -> None:
+    with env.stranger() as client:
         answer = client.get(go(client, person))
         assert (answer.status_code, "fencepost_session" in client.cookies) == (403, False)
         assert why in answer.text
 
 
-def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(stage: ConsoleEnv) -> None:
-    stage.call(ACCOUNTS.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test", by_service=False))
-    with stage.stranger() as client:
+def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(env: ConsoleEnv) -> None:
+    env.call(ACCOUNTS.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test", by_service=False))
+    with env.stranger() as client:
         answer = client.get(go(client, FAKE))
         assert answer.status_code == 403
         assert "Somebody else has this name" in answer.text
         assert client.get("/console").status_code == 303
 
 
-def test_an_answer_is_for_the_browser_that_asked(stage: ConsoleEnv) -> None:
-    with stage.stranger() as victim, stage.stranger() as attacker:
+def test_an_answer_is_for_the_browser_that_asked(env: ConsoleEnv) -> None:
+    with env.stranger() as victim, env.stranger() as attacker:
         # A link that logs the victim in as the attacker, or the attacker with what the victim was given.
         assert victim.get(go(attacker, ADA)).status_code == 403
         go(victim, ADA)
@@ -92,20 +90,20 @@ def test_an_answer_is_for_the_browser_that_asked(stage: ConsoleEnv) -> None:
         assert "fencepost_session" not in victim.cookies
 
 
-def test_a_code_lets_in_once(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client:
+def test_a_code_lets_in_once(env: ConsoleEnv) -> None:
+    with env.stranger() as client:
         way = go(client, ADA)
-        errand = client.cookies["fencepost_errand"]
+        login_state = client.cookies["fencepost_login_state"]
         assert client.get(way).status_code == 303
         client.cookies.clear()
-        client.cookies.set("fencepost_errand", errand)
+        client.cookies.set("fencepost_login_state", login_state)
         assert client.get(way).status_code == 403
 
 
-def test_who_was_locked_out_here_stays_out(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client:
+def test_who_was_locked_out_here_stays_out(env: ConsoleEnv) -> None:
+    with env.stranger() as client:
         client.get(go(client, ADA))
-        stage.call(ACCOUNTS.disable_user("ada@house.example", "test"))
+        env.call(ACCOUNTS.disable_user("ada@house.example", "test"))
         assert client.get("/console").status_code == 303
         answer = client.get(go(client, ADA))
         assert answer.status_code == 403
@@ -113,20 +111,20 @@ def test_who_was_locked_out_here_stays_out(stage: ConsoleEnv) -> None:
 
 
 def test_his_role_is_what_the_provider_says_today(database: Database, provider: str) -> None:
-    with console(database, trusting(provider)) as stage, stage.stranger() as client:
+    with console(database, trusting(provider)) as env, env.stranger() as client:
         client.get(go(client, ADA))
     changed = trusting(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
-    with console(database, changed) as stage, stage.stranger() as client:
+    with console(database, changed) as env, env.stranger() as client:
         client.get(go(client, ADA))
-        assert [(user.name, user.role) for user in stage.call(ACCOUNTS.users(None, 10))] == [
+        assert [(user.name, user.role) for user in env.call(ACCOUNTS.users(None, 10))] == [
             ("ada@house.example", "viewer")
         ]
 
 
 def test_a_provider_that_does_not_answer_is_named_and_passwords_still_work(database: Database) -> None:
-    with console(database, trusting("http://127.0.0.1:1")) as stage:
-        stage.user(Role.VIEWER)
-        with stage.stranger() as client:
+    with console(database, trusting("http://127.0.0.1:1")) as env:
+        env.user(Role.VIEWER)
+        with env.stranger() as client:
             answer = client.get("/console/login/sso")
             assert answer.status_code == 403
             assert "The provider does not answer" in answer.text
@@ -134,13 +132,13 @@ def test_a_provider_that_does_not_answer_is_named_and_passwords_still_work(datab
 
 
 def test_a_console_without_it_has_no_such_door(database: Database) -> None:
-    with console(database) as stage, stage.stranger() as client:
+    with console(database) as env, env.stranger() as client:
         assert client.get("/console/login/sso").status_code == 404
         assert "sso" not in client.get("/console/login").text
 
 
-def test_the_secret_is_in_no_page_and_no_error(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client, suppress(httpx.HTTPError):
+def test_the_secret_is_in_no_page_and_no_error(env: ConsoleEnv) -> None:
+    with env.stranger() as client, suppress(httpx.HTTPError):
         pages = [client.get("/console/login").text, client.get(go(client, BOB)).text]
         assert all("known to two" not in page for page in pages)
-    assert "known to two" not in repr(stage.place.settings)
+    assert "known to two" not in repr(env.context.settings)

@@ -20,13 +20,13 @@ from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.watchers import Watchers
 
 
-def test_a_stream_tells_what_changed(stage: ConsoleEnv) -> None:
-    crowd = Watchers(stage.database)
-    with stage.program(Role.OPERATOR) as client, client.stream("GET", "/api/events") as stream:
+def test_a_stream_tells_what_changed(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    with env.program(Role.OPERATOR) as client, client.stream("GET", "/api/events") as stream:
         lines = stream.iter_lines()
         assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert next_look(lines)["dead"] == 3
-        with stage.program(Role.OPERATOR) as other:
+        with env.program(Role.OPERATOR) as other:
             other.post(f"/api/jobs/{crowd.dead[0]}/replay")
         while next_look(lines)["dead"] != 2:
             pass
@@ -40,15 +40,15 @@ def next_look(lines: Iterator[str]) -> dict[str, int]:
     raise AssertionError("the stream has ended")
 
 
-def test_a_stream_is_only_for_who_is_known(stage: ConsoleEnv) -> None:
-    with stage.stranger() as client:
+def test_a_stream_is_only_for_who_is_known(env: ConsoleEnv) -> None:
+    with env.stranger() as client:
         assert client.get("/api/events").status_code == 401
 
 
 def test_no_more_streams_than_allowed(database: Database) -> None:
     with (
-        console(database, ConsoleSettings(streams_max=1, look_seconds=0.2)) as stage,
-        stage.program(Role.VIEWER) as client,
+        console(database, ConsoleSettings(streams_max=1, look_seconds=0.2)) as env,
+        env.program(Role.VIEWER) as client,
         client.stream("GET", "/api/events"),
     ):
         assert client.get("/api/events").status_code == 503
@@ -65,32 +65,30 @@ async def test_a_reader_keeps_the_newest_only_and_is_given_up_when_he_never_take
 def test_a_reader_who_reads_nothing_is_dropped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # However long a look takes here, the next one is made: it is their number that counts.
     monkeypatch.setattr("fencepost_server.console.live_snapshot.SHARE_MAX", 1000.0)
-    with console(database, ConsoleSettings(look_seconds=0.2)) as stage:
+    with console(database, ConsoleSettings(look_seconds=0.2)) as env:
         # Large enough to fill the sockets' buffers after a few looks.
         with database.connect() as connection:
             connection.execute(
                 "select fencepost.queue_pause(repeat('q', 100) || n, 'test') from generate_series(1, 3000) n"
             )
-        token = stage.token(Role.VIEWER)
-        place = urlsplit(stage.url)
-        with socket.create_connection((place.hostname, place.port)) as reader:
+        token = env.token(Role.VIEWER)
+        context = urlsplit(env.url)
+        with socket.create_connection((context.hostname, context.port)) as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             request = (
-                f"GET /api/events HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {token}\r\n\r\n"
+                f"GET /api/events HTTP/1.1\r\nHost: {context.netloc}\r\nAuthorization: Bearer {token}\r\n\r\n"
             )
             reader.sendall(request.encode())
-            Deadline(60, "the reader is dropped").wait(lambda: stage.place.live_snapshot.dropped == 1)
-            assert stage.place.live_snapshot.open_streams == 0
+            Deadline(60, "the reader is dropped").wait(lambda: env.context.live_snapshot.dropped == 1)
+            assert env.context.live_snapshot.open_streams == 0
 
 
 @pytest.mark.full
 async def test_a_thousand_streams_on_one_process(database: Database) -> None:
-    with console(database, ConsoleSettings(look_seconds=0.5)) as stage:
+    with console(database, ConsoleSettings(look_seconds=0.5)) as env:
         limits = httpx.Limits(max_connections=None)
-        headers = {"authorization": f"Bearer {stage.token(Role.VIEWER)}"}
-        async with httpx.AsyncClient(
-            base_url=stage.url, limits=limits, headers=headers, timeout=60
-        ) as client:
+        headers = {"authorization": f"Bearer {env.token(Role.VIEWER)}"}
+        async with httpx.AsyncClient(base_url=env.url, limits=limits, headers=headers, timeout=60) as client:
 
             async def looks(count: int) -> int:
                 seen = 0

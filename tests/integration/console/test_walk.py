@@ -28,16 +28,16 @@ SAME_MAX = 2
 
 
 @pytest.fixture
-def stage(database: Database, tmp_path: Path) -> Iterator[ConsoleEnv]:
+def env(database: Database, tmp_path: Path) -> Iterator[ConsoleEnv]:
     leave_a_report(tmp_path)
-    with console(database, data_directory=tmp_path) as stage:
-        yield stage
+    with console(database, data_directory=tmp_path) as env:
+        yield env
 
 
-def routes(stage: ConsoleEnv) -> dict[str, re.Pattern[str]]:
+def routes(env: ConsoleEnv) -> dict[str, re.Pattern[str]]:
     """Every page of the console, by its route."""
     paths = [
-        path for method, path in stage.place.desk.roles if method == "GET" and path.startswith("/console")
+        path for method, path in env.context.router.roles if method == "GET" and path.startswith("/console")
     ]
     return {
         path: re.compile(re.sub(r"\{\w+:path\}", ".+", path).replace("{", "(?P<").replace("}", ">[^/]+)"))
@@ -45,9 +45,9 @@ def routes(stage: ConsoleEnv) -> dict[str, re.Pattern[str]]:
     }
 
 
-def walk(stage: ConsoleEnv, client: httpx.Client) -> Iterator[tuple[str, str, Page]]:
+def walk(env: ConsoleEnv, client: httpx.Client) -> Iterator[tuple[str, str, Page]]:
     """Route, address and page of whatever the links lead to, from the overview on."""
-    known, waiting, seen = routes(stage), ["/console", "/console/account", "/console/checkpoints"], set[str]()
+    known, waiting, seen = routes(env), ["/console", "/console/account", "/console/checkpoints"], set[str]()
     looked: Counter[str] = Counter()
     while waiting:
         address = waiting.pop(0)
@@ -64,33 +64,31 @@ def walk(stage: ConsoleEnv, client: httpx.Client) -> Iterator[tuple[str, str, Pa
     assert set(looked) == set(known), "every page is behind a link"
 
 
-def test_whatever_stands_in_the_database_is_shown_and_never_run(
-    stage: ConsoleEnv, database: Database
-) -> None:
+def test_whatever_stands_in_the_database_is_shown_and_never_run(env: ConsoleEnv, database: Database) -> None:
     PopulatedSystem(database, EVIL)
-    with stage.visitor(Role.ADMIN) as client:
+    with env.visitor(Role.ADMIN) as client:
         assert client.post("/api/account/tokens", json={"label": EVIL}).status_code == 200
         assert client.post(f"/api/queues/{quote(EVIL)}/pause").status_code == 200
     assert len(defile(database, EVIL)) > 80
     shown: set[str] = set()
-    with stage.visitor(Role.ADMIN) as client:
-        for route, address, page in walk(stage, client):
+    with env.visitor(Role.ADMIN) as client:
+        for route, address, page in walk(env, client):
             assert page.runs == [], address
             assert ">49<" not in page.text, address
             if EVIL in "".join(page.words):
                 shown.add(route)
     # Its files are the machine's own.
-    assert set(routes(stage)) - shown == {"/console/reports"}
+    assert set(routes(env)) - shown == {"/console/reports"}
 
 
 def test_every_page_has_its_api_its_tables_to_take_home_and_instants(
-    stage: ConsoleEnv, database: Database
+    env: ConsoleEnv, database: Database
 ) -> None:
     PopulatedSystem(database)
-    stage.place.live_snapshot.forget()
+    env.context.live_snapshot.forget()
     times = 0
-    with stage.visitor(Role.ADMIN) as client:
-        for _, address, page in walk(stage, client):
+    with env.visitor(Role.ADMIN) as client:
+        for _, address, page in walk(env, client):
             api = [link for link in page.links if link.startswith("/api/")]
             assert client.get(api[0]).json().keys(), address
             for table in page.tables:

@@ -30,9 +30,9 @@ def workers(database: Database) -> list[tuple[Any, ...]]:
     return fetched(database, "select owner, jobs, oldest_at is null from fencepost.console_workers()")
 
 
-def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: ConsoleEnv) -> None:
+def test_an_idle_fleet_is_alive_and_who_leaves_is_not(env: ConsoleEnv) -> None:
     async def work() -> None:
-        async with Fencepost(stage.database.url) as fp:
+        async with Fencepost(env.database.url) as fp:
 
             @fp.job(queue="mail")
             async def nothing(job: Job) -> None: ...
@@ -40,7 +40,7 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: ConsoleEnv) -> None
             fleet = [fp.jobs.worker(SETTINGS) for _ in range(3)]
             working = [asyncio.create_task(worker.run()) for worker in fleet]
             everybody = sorted((worker.owner, 0, True) for worker in fleet)
-            await until("all three are seen", lambda: workers(stage.database) == everybody)
+            await until("all three are seen", lambda: workers(env.database) == everybody)
             assert await asyncio.to_thread(figure) == 3
             fleet[0].stop()
             await working[0]
@@ -50,8 +50,8 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: ConsoleEnv) -> None
             await asyncio.gather(*working)
 
     def figure() -> int:
-        stage.place.live_snapshot.forget()
-        with stage.program(Role.VIEWER) as client:
+        env.context.live_snapshot.forget()
+        with env.program(Role.VIEWER) as client:
             assert client.get("/console/queues").status_code == 200
             return int(client.get("/api/overview").json()["figures"]["workers"])
 
@@ -59,7 +59,7 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: ConsoleEnv) -> None
         await asyncio.to_thread(Deadline(60, condition).wait, holds)
 
     asyncio.run(work())
-    assert workers(stage.database) == []
+    assert workers(env.database) == []
 
 
 def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_again(database: Database) -> None:

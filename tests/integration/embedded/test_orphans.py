@@ -113,8 +113,8 @@ def test_whoever_lets_go_of_the_lifeline_is_on_its_way_though_it_is_still_there(
     swept = directory / "swept"
     swept.mkdir()
     sleep = shutil.which("sleep")
-    errand = reaper.SpawnSpec([str(sleep), "60"], os.getpid(), "stay", 0, 0, [signal.SIGKILL], [str(swept)])
-    command = [sys.executable, "-I", "-S", reaper.__file__, json.dumps(errand._asdict())]
+    task = reaper.SpawnSpec([str(sleep), "60"], os.getpid(), "stay", 0, 0, [signal.SIGKILL], [str(swept)])
+    command = [sys.executable, "-I", "-S", reaper.__file__, json.dumps(task._asdict())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kept:
         assert kept.stdin is not None
         assert kept.stdout is not None

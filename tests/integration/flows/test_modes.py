@@ -80,7 +80,7 @@ async def test_an_acknowledgement_before_the_commit_would_be_seen(
     right = Task._commit  # pyright: ignore[reportPrivateUsage]
 
     async def early(task: Any) -> None:
-        await task._intake.acknowledge(task._frontier)
+        await task._input.acknowledge(task._frontier)
         await right(task)
 
     monkeypatch.setattr(Task, "_commit", early)

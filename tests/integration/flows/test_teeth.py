@@ -62,7 +62,7 @@ async def test_acknowledging_before_the_commit_is_found_when_the_flow_starts_aga
     honest = Task._commit  # pyright: ignore[reportPrivateUsage]
 
     async def hasty(task: Any) -> None:
-        await task._intake.acknowledge(task._frontier)
+        await task._input.acknowledge(task._frontier)
         await honest(task)
 
     monkeypatch.setattr(Task, "_commit", hasty)

@@ -103,9 +103,9 @@ async def test_a_worker_makes_room(fp: Fencepost, working: Working) -> None:
 
 
 def test_the_sync_form_waits_alike(database: Database) -> None:
-    house = Fencepost(database.url)
-    one = declare(house)
-    with house.sync() as fp, ThreadPoolExecutor(1) as threads:
+    client = Fencepost(database.url)
+    one = declare(client)
+    with client.sync() as fp, ThreadPoolExecutor(1) as threads:
         fp.run(queue.bound("work", 1, "test"))
         first = fp.jobs.submit(one.submission(1))
         with pytest.raises(Backpressure):

@@ -150,20 +150,20 @@ def test_what_does_not_end_in_time_is_given_back_without_a_lost_try(
 def test_processes_are_started_again_and_end_together(
     start: Start, database: Database, probes: Probes
 ) -> None:
-    crew = start("worker", APPLICATION, "--processes", "2", "--json")
-    first, second = announced(crew)["processes"]
+    workers = start("worker", APPLICATION, "--processes", "2", "--json")
+    first, second = announced(workers)["processes"]
     job = submit(database, "report", "reports", {"n": 2})
     until(probes, job, "finished")
     os.kill(first, signal.SIGKILL)
-    assert crew.stderr is not None
-    while "worker process ended" not in crew.stderr.readline():
+    assert workers.stderr is not None
+    while "worker process ended" not in workers.stderr.readline():
         pass
     Deadline(60, "two workers have declared their schedules again").wait(
-        lambda: len(children_of(crew.pid)) == 2 and first not in children_of(crew.pid)
+        lambda: len(children_of(workers.pid)) == 2 and first not in children_of(workers.pid)
     )
     job = submit(database, "report", "reports", {"n": 3})
     until(probes, job, "dead")
-    code, err = end(crew)
+    code, err = end(workers)
     assert (code, "No process is left." in err) == (ExitCode.OK, True)
     assert not is_alive(second)
 
@@ -174,9 +174,9 @@ def children_of(pid: int) -> list[int]:
 
 
 def test_a_killed_leader_leaves_no_worker(start: Start) -> None:
-    crew = start("worker", APPLICATION, "--processes", "2", "--json")
-    pids = announced(crew)["processes"]
-    crew.kill()
+    workers = start("worker", APPLICATION, "--processes", "2", "--json")
+    pids = announced(workers)["processes"]
+    workers.kill()
     Deadline(60, "no worker is left").wait(lambda: not any(map(is_alive, pids)))
 
 

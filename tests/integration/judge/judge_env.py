@@ -28,7 +28,7 @@ from fencepost_server.web.settings import WebSettings
 
 Command = Callable[..., tuple[int, str]]
 """`judge(...)`: what an operator types behind `fencepost judge`; answers the exit code, and what was said."""
-HOUSE_TOKEN = "the-token-of-the-house"
+SERVER_TOKEN = "the-token-of-the-house"
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())"}
 # As cheap as argon2 can be: these tests are about who may come in, not about how slowly.
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -99,7 +99,7 @@ async def open_office(
     database: Database,
     folder: Path,
     *,
-    app_token: str | None = HOUSE_TOKEN,
+    app_token: str | None = SERVER_TOKEN,
     redis_url: str | None = None,
     direct: DirectPathSettings | None = None,
     **settings: Any,

@@ -11,9 +11,9 @@ from fencepost.logs import configure_logging
 from fencepost.testing import Clock
 from fencepost_judge.access import ACCESS, SMALL_BYTES
 from fencepost_judge.role import ACCOUNTS, JudgeRole
-from tests.integration.judge.judge_env import HOUSE_TOKEN, PROGRAM, open_office
+from tests.integration.judge.judge_env import PROGRAM, SERVER_TOKEN, open_office
 
-ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, HOUSE_TOKEN: 3}
+ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, SERVER_TOKEN: 3}
 """Who asks: nobody, made-up tokens, a contestant, a jury, an admin, the operator; and how much each may."""
 
 NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
@@ -105,9 +105,9 @@ async def test_a_token_is_shown_once_and_ends_with_its_time_its_revocation_or_it
     async with open_office(database, tmp_path) as office:
         made: list[dict[str, Any]] = []
         for name in ("ann", "bob", "cem"):
-            await office.ask(HOUSE_TOKEN, "PUT", f"/judge/api/users/{name}", json={"role": "contestant"})
+            await office.ask(SERVER_TOKEN, "PUT", f"/judge/api/users/{name}", json={"role": "contestant"})
             answer = await office.ask(
-                HOUSE_TOKEN, "POST", f"/judge/api/users/{name}/tokens", json={"label": "laptop", "days": 2}
+                SERVER_TOKEN, "POST", f"/judge/api/users/{name}/tokens", json={"label": "laptop", "days": 2}
             )
             made.append(answer.json())
         ann, bob, cem = (one["token"] for one in made)
@@ -116,12 +116,12 @@ async def test_a_token_is_shown_once_and_ends_with_its_time_its_revocation_or_it
             return [(await office.ask(one, "GET", "/judge/api/me")).status_code for one in (ann, bob, cem)]
 
         first = await known()
-        listed = (await office.ask(HOUSE_TOKEN, "GET", "/judge/api/users/ann/tokens")).text
-        await office.ask(HOUSE_TOKEN, "DELETE", f"/judge/api/tokens/{made[0]['token_id']}")
-        await office.ask(HOUSE_TOKEN, "DELETE", "/judge/api/users/bob")
+        listed = (await office.ask(SERVER_TOKEN, "GET", "/judge/api/users/ann/tokens")).text
+        await office.ask(SERVER_TOKEN, "DELETE", f"/judge/api/tokens/{made[0]['token_id']}")
+        await office.ask(SERVER_TOKEN, "DELETE", "/judge/api/users/bob")
         refused = await known()
         # Who comes back does not come back with the old token.
-        await office.ask(HOUSE_TOKEN, "PUT", "/judge/api/users/bob", json={"role": "contestant"})
+        await office.ask(SERVER_TOKEN, "PUT", "/judge/api/users/bob", json={"role": "contestant"})
         back = await known()
         clock.advance(3 * 86_400)
         expired = await known()
@@ -188,11 +188,11 @@ async def test_a_name_that_could_be_mistaken_is_refused(database: Database, tmp_
     async with open_office(database, tmp_path) as office:
         odd = [
             (
-                await office.ask(HOUSE_TOKEN, "PUT", f"/judge/api/users/{name}", json={"role": "jury"})
+                await office.ask(SERVER_TOKEN, "PUT", f"/judge/api/users/{name}", json={"role": "jury"})
             ).status_code
             for name in ("a%20b", "-a", "%3Cb%3E", "x" * 65)
         ]
-        nobody = await office.ask(HOUSE_TOKEN, "POST", "/judge/api/users/nobody/tokens", json={"label": "x"})
+        nobody = await office.ask(SERVER_TOKEN, "POST", "/judge/api/users/nobody/tokens", json={"label": "x"})
         users = await office.fp.run(ACCOUNTS.users(None, 10))
 
     assert (odd, nobody.status_code, users) == ([400] * 4, 404, [])

@@ -99,25 +99,25 @@ def zoo(place: Path) -> Path:
 
 
 @pytest.fixture
-def stage(place: Path, zoo: Path) -> Iterator[JudgingEnv]:
+def env(place: Path, zoo: Path) -> Iterator[JudgingEnv]:
     folder = Path(tempfile.mkdtemp(dir=place))
     folder.chmod(0o755)
-    stage = JudgingEnv(folder)
-    shutil.copy(zoo, stage.workspace / "app/zoo")
-    yield stage
+    env = JudgingEnv(folder)
+    shutil.copy(zoo, env.workspace / "app/zoo")
+    yield env
     shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
 async def test_hostile_programs_stay_inside_and_get_their_verdicts(
-    stage: JudgingEnv, bwrap: Path, everything: bool
+    env: JudgingEnv, bwrap: Path, everything: bool
 ) -> None:
-    expected = expectations(stage.workspace / "app/zoo")
+    expected = expectations(env.workspace / "app/zoo")
     places = asyncio.Semaphore(2)
 
     async def one(name: str) -> None:
         async with places:
-            ran = await stage.run(boxes, ["/app/zoo", name], out=stage.new_folder(), proc=True)
+            ran = await env.run(boxes, ["/app/zoo", name], out=env.new_folder(), proc=True)
         if b"ESCAPED" in ran.stdout:
             escaped.append(name)
         if ran.outcome.verdict != expected[name].verdict:
@@ -125,41 +125,41 @@ async def test_hostile_programs_stay_inside_and_get_their_verdicts(
 
     escaped: list[str] = []
     wrong: dict[str, tuple[str, str]] = {}
-    async with stage.boxes(slots=2, bubblewrap=bwrap) as boxes:
+    async with env.boxes(slots=2, bubblewrap=bwrap) as boxes:
         await asyncio.gather(*map(one, names() if everything else CHOSEN))
-    left = [one.name for one in stage.workspace.iterdir()]
+    left = [one.name for one in env.workspace.iterdir()]
 
     assert set(escaped) <= WEAKER
     assert {name: got for name, got in wrong.items() if name not in WEAKER} == {}
-    assert (stage.processes(), left) == ([], ["app"])
-    assert stage.counted("fencepost_judge_sandbox_retries_total") == 0
+    assert (env.processes(), left) == ([], ["app"])
+    assert env.counted("fencepost_judge_sandbox_retries_total") == 0
 
 
-async def test_a_run_that_is_cancelled_is_ended(stage: JudgingEnv, bwrap: Path) -> None:
-    async with stage.boxes(slots=1, bubblewrap=bwrap) as boxes:
+async def test_a_run_that_is_cancelled_is_ended(env: JudgingEnv, bwrap: Path) -> None:
+    async with env.boxes(slots=1, bubblewrap=bwrap) as boxes:
         long = Limits(cpu_ms=60_000, wall_ms=60_000)
-        run = asyncio.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"], limits=long))
-        await until("it runs", lambda: bool(stage.processes()))
+        run = asyncio.create_task(env.run(boxes, ["/app/zoo", "time_sleep"], limits=long))
+        await until("it runs", lambda: bool(env.processes()))
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
-        await until("nothing runs", lambda: not stage.processes())
-        again = await stage.run(boxes, ["/app/zoo", "fails"])
+        await until("nothing runs", lambda: not env.processes())
+        again = await env.run(boxes, ["/app/zoo", "fails"])
 
     assert (again.outcome.verdict, again.outcome.exit_code) == (Verdict.RE, 3)
 
 
-async def test_what_a_validator_left_is_there_in_the_next_pass(stage: JudgingEnv, bwrap: Path) -> None:
+async def test_what_a_validator_left_is_there_in_the_next_pass(env: JudgingEnv, bwrap: Path) -> None:
     """Its own to read and to change, and it comes out again; a link in it leads nowhere."""
-    shutil.copy("/bin/cat", stage.workspace / "app/cat")
-    left = stage.workspace / "left"
+    shutil.copy("/bin/cat", env.workspace / "app/cat")
+    left = env.workspace / "left"
     left.mkdir()
     (left / "notes").write_text("of the last pass\n")
-    out = stage.new_folder()
-    async with stage.boxes(slots=1, bubblewrap=bwrap) as boxes:
-        ran = await stage.run(boxes, ["/app/cat", "/out/notes"], out=out, out_from="left")
+    out = env.new_folder()
+    async with env.boxes(slots=1, bubblewrap=bwrap) as boxes:
+        ran = await env.run(boxes, ["/app/cat", "/out/notes"], out=out, out_from="left")
         (left / "notes").unlink()
         (left / "notes").symlink_to("/etc/passwd")
-        linked = await stage.run(boxes, ["/app/cat", "/out/notes"], out=stage.new_folder(), out_from="left")
+        linked = await env.run(boxes, ["/app/cat", "/out/notes"], out=env.new_folder(), out_from="left")
 
     assert (ran.outcome.verdict, ran.stdout) == (Verdict.OK, b"of the last pass\n")
     assert (out / "notes").read_text() == "of the last pass\n"
@@ -167,12 +167,12 @@ async def test_what_a_validator_left_is_there_in_the_next_pass(stage: JudgingEnv
     assert linked.outcome.verdict is Verdict.SE
 
 
-async def test_a_bubblewrap_that_fails_is_the_sandboxs_fault(stage: JudgingEnv) -> None:
-    broken = stage.folder / "broken"
+async def test_a_bubblewrap_that_fails_is_the_sandboxs_fault(env: JudgingEnv) -> None:
+    broken = env.folder / "broken"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    async with stage.boxes(bubblewrap=broken) as boxes:
-        ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+    async with env.boxes(bubblewrap=broken) as boxes:
+        ran = await env.run(boxes, ["/app/zoo", "who_am_i"])
 
     assert (ran.outcome.verdict, ran.outcome.sandbox_error) == (Verdict.SE, "bubblewrap: no run")
 

@@ -77,22 +77,22 @@ def paper(compiled: Paper) -> Iterator[Paper]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> JudgingEnv:
-    stage = JudgingEnv(tmp_path)
-    shutil.copy("/bin/true", stage.workspace / "app/true")
-    return stage
+def env(tmp_path: Path) -> JudgingEnv:
+    env = JudgingEnv(tmp_path)
+    shutil.copy("/bin/true", env.workspace / "app/true")
+    return env
 
 
 @pytest.mark.parametrize("agents", [True, False])
 async def test_limits_are_written_figures_are_read_and_the_group_is_removed(
-    stage: JudgingEnv, paper: Paper, agents: bool
+    env: JudgingEnv, paper: Paper, agents: bool
 ) -> None:
     paper.lay()
-    async with stage.boxes(slots=1, agents=agents, box_program=paper.box) as boxes:
-        ran = await stage.run(boxes, ["/app/true"])
+    async with env.boxes(slots=1, agents=agents, box_program=paper.box) as boxes:
+        ran = await env.run(boxes, ["/app/true"])
     (paper.tree / "new/memory.events").write_text("oom 1\noom_kill 1\n")
-    async with stage.boxes(slots=1, agents=agents, box_program=paper.box) as boxes:
-        killed = await stage.run(boxes, ["/app/true"])
+    async with env.boxes(slots=1, agents=agents, box_program=paper.box) as boxes:
+        killed = await env.run(boxes, ["/app/true"])
 
     assert (ran.outcome.verdict, ran.outcome.mem_kb) == (Verdict.OK, 40_960)
     assert killed.outcome.verdict is Verdict.MLE
@@ -106,12 +106,12 @@ async def test_limits_are_written_figures_are_read_and_the_group_is_removed(
 
 
 async def test_without_a_peak_the_largest_process_is_told_and_never_nothing(
-    stage: JudgingEnv, paper: Paper
+    env: JudgingEnv, paper: Paper
 ) -> None:
     paper.lay()
     (paper.tree / "new/memory.peak").unlink()
-    async with stage.boxes(slots=1, box_program=paper.box) as boxes:
-        ran = await stage.run(boxes, ["/app/true"])
+    async with env.boxes(slots=1, box_program=paper.box) as boxes:
+        ran = await env.run(boxes, ["/app/true"])
 
     assert ran.outcome.verdict is Verdict.OK
     assert 0 < ran.outcome.mem_kb < 40_960

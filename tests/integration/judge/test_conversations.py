@@ -150,8 +150,8 @@ async def test_who_is_told_that_he_is_wrong_and_goes_on_for_ever_is_wrong(tmp_pa
 
 async def test_a_pair_that_stops_waiting_gives_its_box_back(tmp_path: Path) -> None:
     """One box was taken already, and the other one never came."""
-    stage = JudgingEnv(tmp_path)
-    async with stage.boxes(slots=2) as boxes:
+    env = JudgingEnv(tmp_path)
+    async with env.boxes(slots=2) as boxes:
         idle = boxes._idle  # pyright: ignore[reportPrivateUsage]
         taken = await idle.get()
         nothing = (None, None)

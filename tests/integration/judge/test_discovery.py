@@ -90,8 +90,8 @@ async def _etcd_office(request: pytest.FixtureRequest) -> AsyncGenerator[Office]
     server: EtcdServer = request.getfixturevalue("etcd")
     _empty(server)
 
-    def expire(seat: Registration) -> None:
-        server.ask("/v3/lease/revoke", {"ID": str(seat.token)})
+    def expire(registration: Registration) -> None:
+        server.ask("/v3/lease/revoke", {"ID": str(registration.token)})
 
     async with EtcdDirectory(EtcdAddress.read(server.url), lease_seconds=LEASE_SECONDS) as directory:
         yield Office(directory, expire)
@@ -102,11 +102,11 @@ async def _alive(directory: Directory) -> list[ListedWorker]:
 
 
 async def test_who_enters_is_listed_with_what_it_said_until_it_leaves(office: Office) -> None:
-    seat = await office.directory.enter(CARD)
+    registration = await office.directory.enter(CARD)
     (fresh,) = await _alive(office.directory)
-    await office.directory.beat(seat, Load(busy=3, running=2, load_average=1.5))
+    await office.directory.beat(registration, Load(busy=3, running=2, load_average=1.5))
     (loaded,) = await _alive(office.directory)
-    await office.directory.leave(seat)
+    await office.directory.leave(registration)
 
     assert (fresh.owner, fresh.host, fresh.slots, fresh.processors) == (CARD.owner, "here", 4, 2)
     assert (fresh.languages, fresh.degraded) == ({"c": "12.2", "python": "3.11"}, ["one thing"])
@@ -116,24 +116,24 @@ async def test_who_enters_is_listed_with_what_it_said_until_it_leaves(office: Of
 
 
 async def test_who_goes_silent_is_not_alive_and_enters_again(office: Office) -> None:
-    seat = await office.directory.enter(CARD)
-    office.expire(seat)
+    registration = await office.directory.enter(CARD)
+    office.expire(registration)
     gone = await _alive(office.directory)
     with pytest.raises(RegistrationLost):
-        await office.directory.beat(seat, Load())
+        await office.directory.beat(registration, Load())
     again = await office.directory.enter(CARD)
     await office.directory.beat(again, Load(busy=1))
     (back,) = await _alive(office.directory)
 
     assert gone == []
-    assert again.token != seat.token
+    assert again.token != registration.token
     assert (back.owner, back.busy) == (CARD.owner, 1)
 
 
 async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(office: Office) -> None:
-    seats = [await office.directory.enter(replace(CARD, owner=name)) for name in ("a", "b", "c")]
+    registrations = [await office.directory.enter(replace(CARD, owner=name)) for name in ("a", "b", "c")]
     everybody = await _alive(office.directory)
-    await office.directory.leave(seats[1])
+    await office.directory.leave(registrations[1])
     rest = await _alive(office.directory)
 
     assert [one.owner for one in everybody] == ["a", "b", "c"]
@@ -142,20 +142,20 @@ async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(o
 
 async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_end(office: Office) -> None:
     listed = Metrics().gauge("fencepost_judge_worker_listed", "x")
-    seats: list[Registration] = []
+    registrations: list[Registration] = []
 
     class Watched:
         """The directory, with an ear at the door."""
 
         async def enter(self, card: WorkerInfo) -> Registration:
-            seats.append(await office.directory.enter(card))
-            return seats[-1]
+            registrations.append(await office.directory.enter(card))
+            return registrations[-1]
 
         beat, leave, workers = office.directory.beat, office.directory.leave, office.directory.workers
 
     presence = JudgePresence(Watched(), CARD, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
     waits = [await presence.tick()]
-    office.expire(seats[0])
+    office.expire(registrations[0])
     waits += [await presence.tick(), await presence.tick()]
     (seen,) = await _alive(office.directory)
     value = listed.collect()
@@ -164,7 +164,7 @@ async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_en
 
     # Lost is noticed at a beat, and the next tick comes at once.
     assert waits == [LEASE_SECONDS / 3, 0.0, LEASE_SECONDS / 3]
-    assert (seen.busy, len(seats)) == (2, 2)
+    assert (seen.busy, len(registrations)) == (2, 2)
     assert [sample.value for metric in value for sample in metric.samples] == [1.0]
     assert await _alive(office.directory) == []
 
@@ -197,9 +197,9 @@ async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_n
 
 async def test_those_who_enter_at_once_sit_on_different_places(fp: Fencepost) -> None:
     directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
-    seats = await asyncio.gather(*(directory.enter(replace(CARD, owner=f"w{n}")) for n in range(8)))
+    registrations = await asyncio.gather(*(directory.enter(replace(CARD, owner=f"w{n}")) for n in range(8)))
 
-    assert sorted(seat.place for seat in seats) == list(range(1, 9))
+    assert sorted(registration.place for registration in registrations) == list(range(1, 9))
     assert len(await _alive(directory)) == 8
 
 
@@ -250,10 +250,10 @@ async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_pas
         etcd.ask("/v3/kv/put", {"key": _coded(PREFIX + name), "value": _coded(value)})
     place = EtcdAddress.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
     async with EtcdDirectory(place, lease_seconds=LEASE_SECONDS) as directory:
-        seat = await directory.enter(CARD)
+        registration = await directory.enter(CARD)
         owners = [one.owner for one in await directory.workers()]
-        await directory.leave(seat)
-        await directory.leave(seat)
+        await directory.leave(registration)
+        await directory.leave(registration)
 
     assert owners == [CARD.owner]
 
@@ -286,9 +286,9 @@ async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: 
             with pytest.raises(ServerUnavailable, match="does not let root in"):
                 await directory.enter(CARD)
         async with EtcdDirectory(right, lease_seconds=LEASE_SECONDS) as directory:
-            seat = await directory.enter(CARD)
+            registration = await directory.enter(CARD)
             directory._pass = "over.1"  # pyright: ignore[reportPrivateUsage]
-            await directory.beat(seat, Load(busy=1))
+            await directory.beat(registration, Load(busy=1))
             (seen,) = await directory.workers()
 
     assert seen.busy == 1

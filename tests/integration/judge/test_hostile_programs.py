@@ -70,36 +70,36 @@ def _visited(chosen: list[str], *, agents: bool) -> Iterator[Visit]:
 
 
 async def _visit(folder: Path, chosen: list[str], *, agents: bool) -> Visit:
-    stage = JudgingEnv(folder)
-    compile_zoo(stage.workspace / "app/zoo")
+    env = JudgingEnv(folder)
+    compile_zoo(env.workspace / "app/zoo")
     before = mounts()
     places = asyncio.Semaphore(2)
 
     async def one(name: str) -> Ran:
         async with places:
             limits = ROOMY.get(name, QUICK)
-            out = stage.new_folder()
-            return await stage.run(boxes, ["/app/zoo", name], limits=limits, out=out, proc=True)
+            out = env.new_folder()
+            return await env.run(boxes, ["/app/zoo", name], limits=limits, out=out, proc=True)
 
     grouped = (await asyncio.to_thread(probe_machine)).facts["cgroup"] != "none"
-    async with stage.boxes(slots=2, agents=agents) as boxes:
+    async with env.boxes(slots=2, agents=agents) as boxes:
         ran = dict(zip(chosen, await asyncio.gather(*map(one, chosen)), strict=True))
         # The answer comes before the end of the namespace.
         with suppress(TimeoutError):
-            await until("nothing runs in a box", lambda: not stage.processes())
-        left = stage.processes()
+            await until("nothing runs in a box", lambda: not env.processes())
+        left = env.processes()
     # And when they are closed, nobody waits there for another.
     with suppress(TimeoutError):
-        await until("nobody is in a box", lambda: not stage.processes(ours=True))
-    left += stage.processes(ours=True)
+        await until("nobody is in a box", lambda: not env.processes(ours=True))
+    left += env.processes(ours=True)
     return Visit(
         ran,
-        {**expectations(stage.workspace / "app/zoo"), **({} if grouped else WITHOUT_A_CGROUP)},
+        {**expectations(env.workspace / "app/zoo"), **({} if grouped else WITHOUT_A_CGROUP)},
         left,
         mounts() - before,
-        [str(path) for path in (stage.workspace / "app").iterdir() if path.name != "zoo"],
-        stage.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}),
-        stage.counted("fencepost_judge_sandbox_retries_total"),
+        [str(path) for path in (env.workspace / "app").iterdir() if path.name != "zoo"],
+        env.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}),
+        env.counted("fencepost_judge_sandbox_retries_total"),
     )
 
 

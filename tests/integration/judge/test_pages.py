@@ -27,7 +27,7 @@ OWNER = "judge/boot-1"
 PASSWORD = "correct horse battery"
 
 
-async def people_of(office: JudgeEnv) -> None:
+async def accounts_of(office: JudgeEnv) -> None:
     for name, role in (("con", JudgeRole.CONTESTANT), ("cat", JudgeRole.CONTESTANT), ("jo", JudgeRole.JURY)):
         await office.add(name, role)
 
@@ -55,7 +55,7 @@ async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_butto
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as con:
             listed = await con.get("/judge")
             page = await con.get("/judge/problems/echo")
@@ -89,31 +89,36 @@ async def test_what_is_refused_comes_back_with_its_reason_and_its_program(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path, submit_burst=1, submits_per_minute=0.001) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as con:
             wrong = await con.send("/judge/submissions", problem_id="echo", language="cobol", code="MOVE 1")
             first = await con.send("/judge/submissions", **PROGRAM)
             fast = await con.send("/judge/submissions", **PROGRAM)
-            trial = await con.send("/judge/custom-runs", **PROGRAM, input="7")
+            custom_run = await con.send("/judge/custom-runs", **PROGRAM, input="7")
 
-    assert (wrong.status_code, first.status_code, fast.status_code, trial.status_code) == (400, 303, 429, 429)
+    assert (wrong.status_code, first.status_code, fast.status_code, custom_run.status_code) == (
+        400,
+        303,
+        429,
+        429,
+    )
     assert "MOVE 1</textarea>" in wrong.text
-    for answer in (fast, trial):
+    for answer in (fast, custom_run):
         assert "submits too fast" in answer.text
         assert "print(input())</textarea>" in answer.text
-    assert "7</textarea>" in trial.text
+    assert "7</textarea>" in custom_run.text
 
 
 async def test_a_trial_shows_its_outcome_with_the_program_still_at_hand(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as con, office.browser("cat") as cat:
             place = place_of(await con.send("/judge/custom-runs", **PROGRAM, input="1\r\n2"))
             job_id = int(place.rpartition("/")[2].partition("?")[0])
             waiting = await con.get(place)
-            kept = await office.judging.trials.get(job_id)
+            kept = await office.judging.custom_runs.get(job_id)
             hidden = await cat.get(place)
 
     assert "problem=echo" in place
@@ -124,7 +129,7 @@ async def test_a_trial_shows_its_outcome_with_the_program_still_at_hand(
 
 async def test_verdict_times_and_memory_are_shown_and_no_answer(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         job_id = await office.judging.submit("echo", "python", {"main.py": "1"}, author="con")
         cases = [
             CaseResult(name="sample/1", verdict="WA", time_ms=1234, mem_kb=2048, message="line 1 differs"),
@@ -152,7 +157,7 @@ async def test_all_who_watch_are_told_by_one_look_and_who_leaves_takes_it_from_n
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         watched = [
             await office.judging.submit("echo", "python", {"main.py": "1"}, author="con") for _ in range(3)
         ]
@@ -180,7 +185,7 @@ async def test_all_who_watch_are_told_by_one_look_and_who_leaves_takes_it_from_n
 
 async def test_a_jury_looks_judges_again_and_decides(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         job_id = await office.judging.submit("echo", "python", {"main.py": "1"}, author="con")
         await judged(office, database, job_id, Judgement(verdict="WA"))
         async with office.browser("jo") as jo:
@@ -218,7 +223,7 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
 ) -> None:
     at = "/judge/contests/autumn"
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         form = {
             "contest": "autumn",
             "title": "Autumn",
@@ -261,7 +266,7 @@ async def test_a_question_is_asked_answered_and_told_to_all(
 ) -> None:
     at = "/judge/contests/autumn"
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("jo") as jo, office.browser("con") as con, office.browser("cat") as cat:
             now = clock.now()
             form = {"contest": "autumn", "title": "Autumn", "problems": "A echo"}
@@ -303,7 +308,7 @@ async def test_a_package_is_imported_from_a_zip_and_a_hostile_one_is_refused_by_
 ) -> None:
     good = package({"1.in": "1 2\n", "1.ans": "3\n"})
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("jo") as jo:
             made = place_of(await send_package(jo, good))
             named = place_of(await send_package(jo, good, slug="sums"))
@@ -344,7 +349,7 @@ async def test_who_changes_the_password_stays_and_his_other_sessions_end(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as here, office.browser("con") as there:
             wrong = await here.send("/judge/account/password", old="guess", password=PASSWORD)
             short = await here.send("/judge/account/password", old=office.tokens["con"], password="short")
@@ -366,7 +371,7 @@ async def test_a_stranger_who_guesses_locks_nobody_out_who_is_in_or_was(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as here, office.browser() as stranger:
             with database.connect() as connection:
                 for _ in range(10):
@@ -384,7 +389,7 @@ async def test_a_stranger_who_guesses_locks_nobody_out_who_is_in_or_was(
 
 async def test_one_user_has_so_many_streams_open(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         async with office.browser("con") as con:
             place = place_of(await con.send("/judge/submissions", **PROGRAM))
             ends = [
@@ -404,7 +409,7 @@ async def test_one_user_has_so_many_streams_open(database: Database, tmp_path: P
 
 async def test_an_admin_makes_and_revokes_tokens_and_locks_out(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await people_of(office)
+        await accounts_of(office)
         await office.add("ada", JudgeRole.ADMIN)
         async with office.browser("ada") as ada:
             made = await ada.send("/judge/users/con/tokens", label="laptop", days="2")

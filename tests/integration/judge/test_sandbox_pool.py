@@ -35,17 +35,17 @@ def zoo_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, zoo_program: Path) -> JudgingEnv:
-    stage = JudgingEnv(tmp_path)
-    shutil.copy(zoo_program, stage.workspace / "app/zoo")
-    return stage
+def env(tmp_path: Path, zoo_program: Path) -> JudgingEnv:
+    env = JudgingEnv(tmp_path)
+    shutil.copy(zoo_program, env.workspace / "app/zoo")
+    return env
 
 
 @pytest.fixture
-def groupless_stage(tmp_path: Path, zoo_program: Path) -> JudgingEnv:
-    stage = JudgingEnv(tmp_path, cgroup=False)
-    shutil.copy(zoo_program, stage.workspace / "app/zoo")
-    return stage
+def groupless_env(tmp_path: Path, zoo_program: Path) -> JudgingEnv:
+    env = JudgingEnv(tmp_path, cgroup=False)
+    shutil.copy(zoo_program, env.workspace / "app/zoo")
+    return env
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def library() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("agents", [True, False])
-async def test_a_resident_and_a_single_box_say_the_same(stage: JudgingEnv, agents: bool) -> None:
+async def test_a_resident_and_a_single_box_say_the_same(env: JudgingEnv, agents: bool) -> None:
     names = {
         "fails": "RE",
         "calls_abort": "RE",
@@ -67,58 +67,58 @@ async def test_a_resident_and_a_single_box_say_the_same(stage: JudgingEnv, agent
         "output_stdout": "OLE",
         "who_am_i": "OK",
     }
-    async with stage.boxes(agents=agents) as boxes:
-        said = {name: (await stage.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
+    async with env.boxes(agents=agents) as boxes:
+        said = {name: (await env.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
 
     assert said == names
-    assert stage.counted("fencepost_judge_sandbox_retries_total") == 0
+    assert env.counted("fencepost_judge_sandbox_retries_total") == 0
 
 
 async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_run_is_whole(
-    stage: JudgingEnv,
+    env: JudgingEnv,
 ) -> None:
-    async with stage.boxes(slots=1) as boxes, asyncio.TaskGroup() as group:
-        await stage.run(boxes, ["/app/zoo", "who_am_i"])
+    async with env.boxes(slots=1) as boxes, asyncio.TaskGroup() as group:
+        await env.run(boxes, ["/app/zoo", "who_am_i"])
         agent = boxes._agents[0]  # pyright: ignore[reportPrivateUsage]
         assert agent.pid is not None
-        run = group.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"]))
-        await until("it runs in a box", lambda: bool(stage.processes()))
+        run = group.create_task(env.run(boxes, ["/app/zoo", "time_sleep"]))
+        await until("it runs in a box", lambda: bool(env.processes()))
         os.kill(agent.pid, signal.SIGKILL)
         ran = await run
-        again = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+        again = await env.run(boxes, ["/app/zoo", "who_am_i"])
 
     assert ran.outcome.verdict is Verdict.TLE
     assert again.outcome.verdict is Verdict.OK
-    assert stage.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}) == 1
+    assert env.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}) == 1
     # The killed agent's box falls by the death of its parents, one after the other.
-    await until("nothing runs in a box", lambda: not stage.processes())
+    await until("nothing runs in a box", lambda: not env.processes())
 
 
 async def test_a_file_that_an_upgrade_replaced_costs_a_retry_and_no_verdict(
     tmp_path: Path, zoo_program: Path, library: Path
 ) -> None:
-    stage = JudgingEnv(tmp_path, roots=[*LIBRARIES, str(library)])
-    shutil.copy(zoo_program, stage.workspace / "app/zoo")
-    async with stage.boxes(slots=1) as boxes:
-        await stage.run(boxes, ["/app/zoo", "who_am_i"])
+    env = JudgingEnv(tmp_path, roots=[*LIBRARIES, str(library)])
+    shutil.copy(zoo_program, env.workspace / "app/zoo")
+    async with env.boxes(slots=1) as boxes:
+        await env.run(boxes, ["/app/zoo", "who_am_i"])
         os.replace(shutil.copy(library, library.with_name("new")), library)  # noqa: PTH105
-        after = [(await stage.run(boxes, ["/app/zoo", "who_am_i"])).outcome.verdict for _ in range(2)]
+        after = [(await env.run(boxes, ["/app/zoo", "who_am_i"])).outcome.verdict for _ in range(2)]
 
     assert after == [Verdict.OK, Verdict.OK]
-    assert stage.counted("fencepost_judge_sandbox_retries_total") == 1
+    assert env.counted("fencepost_judge_sandbox_retries_total") == 1
 
 
-async def test_the_death_of_the_supervisor_ends_the_program(stage: JudgingEnv) -> None:
-    agent = Agent(box_binary.find(), stage.site)
+async def test_the_death_of_the_supervisor_ends_the_program(env: JudgingEnv) -> None:
+    agent = Agent(box_binary.find(), env.site)
     await agent.start()
     pid = agent.pid
     assert pid is not None
     with nothing_and_nowhere() as files:
         order = _order("time_ignores_signals", Limits(cpu_ms=60_000, wall_ms=60_000))
         run = asyncio.create_task(agent.run(order, files))
-        await until("it runs in a box", lambda: bool(stage.processes()))
+        await until("it runs in a box", lambda: bool(env.processes()))
         os.kill(pid, signal.SIGKILL)
-        await until("nobody is in a box", lambda: not stage.processes(ours=True))
+        await until("nobody is in a box", lambda: not env.processes(ours=True))
         await asyncio.gather(run, return_exceptions=True)
     await agent.close()
 
@@ -127,13 +127,13 @@ async def test_the_death_of_the_supervisor_ends_the_program(stage: JudgingEnv) -
     assert cgroups_of(pid) == []
 
 
-async def test_a_judge_that_is_killed_takes_its_boxes_along(stage: JudgingEnv) -> None:
+async def test_a_judge_that_is_killed_takes_its_boxes_along(env: JudgingEnv) -> None:
     code = f"""
 import asyncio, sys
 from pathlib import Path
 from tests.integration.judge.env import JudgingEnv
-stage = JudgingEnv(Path({str(stage.folder / "second")!r}), mark={stage.mark!r})
-import shutil; shutil.copy({str(stage.workspace / "app/zoo")!r}, stage.workspace / "app/zoo")
+stage = JudgingEnv(Path({str(env.folder / "second")!r}), mark={env.mark!r})
+import shutil; shutil.copy({str(env.workspace / "app/zoo")!r}, stage.workspace / "app/zoo")
 from fencepost_judge.sandbox.run_spec import Limits
 async def main():
     async with stage.boxes(slots=1, agents=sys.argv[1] == "agent") as boxes:
@@ -141,81 +141,81 @@ async def main():
 asyncio.run(main())
 """
     for mode in ("agent", "command"):
-        (stage.folder / "second").mkdir()
+        (env.folder / "second").mkdir()
         judge = subprocess.Popen([sys.executable, "-c", code, mode], cwd=Path(__file__).parents[3])
         try:
-            await until("it runs in a box", lambda: bool(stage.processes()))
+            await until("it runs in a box", lambda: bool(env.processes()))
         finally:
             judge.kill()
             judge.wait()
-        await until("nobody is in a box", lambda: not stage.processes(ours=True))
-        shutil.rmtree(stage.folder / "second")
+        await until("nobody is in a box", lambda: not env.processes(ours=True))
+        shutil.rmtree(env.folder / "second")
 
 
-async def test_a_cancelled_run_is_ended_and_its_answer_is_not_the_next_runs(stage: JudgingEnv) -> None:
+async def test_a_cancelled_run_is_ended_and_its_answer_is_not_the_next_runs(env: JudgingEnv) -> None:
     for agents in (True, False):
-        async with stage.boxes(slots=1, agents=agents) as boxes:
+        async with env.boxes(slots=1, agents=agents) as boxes:
             run = asyncio.create_task(
-                stage.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60_000, wall_ms=60_000))
+                env.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60_000, wall_ms=60_000))
             )
-            await until("it runs in a box", lambda: bool(stage.processes()))
+            await until("it runs in a box", lambda: bool(env.processes()))
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
-            ran = await stage.run(boxes, ["/app/zoo", "fails"])
-            await until("nothing runs in a box", lambda: not stage.processes())
+            ran = await env.run(boxes, ["/app/zoo", "fails"])
+            await until("nothing runs in a box", lambda: not env.processes())
 
         assert ran.outcome.exit_code == 3
 
 
-async def test_what_is_written_is_the_claims_own_attempt(stage: JudgingEnv) -> None:
-    async with stage.boxes(slots=1) as boxes:
-        ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id='job "7"\n', attempt_id=8)
+async def test_what_is_written_is_the_claims_own_attempt(env: JudgingEnv) -> None:
+    async with env.boxes(slots=1) as boxes:
+        ran = await env.run(boxes, ["/app/zoo", "who_am_i"], job_id='job "7"\n', attempt_id=8)
 
     assert (ran.outcome.job_id, ran.outcome.attempt_id) == ('job "7"\n', 8)
-    assert stage.counted("fencepost_judge_foreign_attempts_total") == 0
+    assert env.counted("fencepost_judge_foreign_attempts_total") == 0
 
 
-async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: JudgingEnv) -> None:
-    liar = stage.script(
+async def test_another_attempt_in_the_answer_is_counted_and_overridden(env: JudgingEnv) -> None:
+    liar = env.script(
         r"""printf '{"schema_version":1,"job_id":"other","attempt_id":99,"verdict":"OK","time_ms":1,"""
         r""""mem_kb":1,"exit_signal":0,"sandbox_error":""}\n'""",
     )
-    async with stage.boxes(agents=False, box_program=liar) as boxes:
-        ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id="mine", attempt_id=3)
+    async with env.boxes(agents=False, box_program=liar) as boxes:
+        ran = await env.run(boxes, ["/app/zoo", "who_am_i"], job_id="mine", attempt_id=3)
 
     assert (ran.outcome.job_id, ran.outcome.attempt_id) == ("mine", 3)
-    assert stage.counted("fencepost_judge_foreign_attempts_total") == 1
+    assert env.counted("fencepost_judge_foreign_attempts_total") == 1
 
 
-async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: JudgingEnv) -> None:
-    flood = stage.script("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
-    async with stage.boxes(agents=False, box_program=flood) as boxes:
+async def test_a_box_that_floods_is_drained_cut_and_not_believed(env: JudgingEnv) -> None:
+    flood = env.script("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
+    async with env.boxes(agents=False, box_program=flood) as boxes:
         async with asyncio.timeout(60):
-            ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+            ran = await env.run(boxes, ["/app/zoo", "who_am_i"])
 
     assert ran.outcome.verdict is Verdict.SE
     assert ran.outcome.sandbox_error == "protocol: too_long"
     # A sandbox error is tried again, within bounds.
-    assert stage.counted("fencepost_judge_protocol_errors_total", {"reason": "too_long"}) == 3
-    assert stage.counted("fencepost_judge_sandbox_retries_total") == 2
+    assert env.counted("fencepost_judge_protocol_errors_total", {"reason": "too_long"}) == 3
+    assert env.counted("fencepost_judge_sandbox_retries_total") == 2
 
 
-async def test_an_agent_that_cannot_start_is_a_single_box_and_said(stage: JudgingEnv) -> None:
+async def test_an_agent_that_cannot_start_is_a_single_box_and_said(env: JudgingEnv) -> None:
     real = box_binary.find()
-    broken = stage.script(f'[ "$1" = agent ] && exit 1; exec {real} "$@"')
+    broken = env.script(f'[ "$1" = agent ] && exit 1; exec {real} "$@"')
     with Signals() as signals:
-        async with stage.boxes(box_program=broken) as boxes:
-            ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+        async with env.boxes(box_program=broken) as boxes:
+            ran = await env.run(boxes, ["/app/zoo", "who_am_i"])
         await signals.wait("judge.agent_failed", within=60)
 
     assert ran.outcome.verdict is Verdict.OK
-    assert stage.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}) == 1
+    assert env.counted("fencepost_judge_agent_failures_total", {"reason": "lost"}) == 1
 
 
 async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process(
-    groupless_stage: JudgingEnv,
+    groupless_env: JudgingEnv,
 ) -> None:
-    stage = groupless_stage
+    env = groupless_env
     names = {
         "who_am_i": "OK",
         "time_spin": "TLE",
@@ -233,13 +233,13 @@ async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process
         "dies_abort": "RE",
         "daemon_that_ignores": "OK",
     }
-    async with stage.boxes(slots=1) as boxes:
-        said = {name: (await stage.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
+    async with env.boxes(slots=1) as boxes:
+        said = {name: (await env.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
         hello = boxes._agents[0].hello  # pyright: ignore[reportPrivateUsage]
 
     assert said == names
     assert hello["cgroup"] == "none"
-    await until("nobody is in a box", lambda: not stage.processes(ours=True))
+    await until("nobody is in a box", lambda: not env.processes(ours=True))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -247,11 +247,11 @@ def test_without_privileges_a_box_is_a_box(zoo_program: Path) -> None:
     # The folders of pytest are root's own.
     with tempfile.TemporaryDirectory(prefix="fencepost-box-") as folder:
         Path(folder).chmod(0o755)
-        stage = JudgingEnv(Path(folder))
-        shutil.copy(zoo_program, stage.workspace / "app/zoo")
+        env = JudgingEnv(Path(folder))
+        shutil.copy(zoo_program, env.workspace / "app/zoo")
         box = shutil.copy(box_binary.find(), Path(folder) / "box")
         for name in ("no_descriptor_leaks", "call_unshare_user", "read_init_environ", "call_limit_init"):
-            words = [*_order(name, QUICK).words(), *stage.site.words(), "proc=1", "fd1=2"]
+            words = [*_order(name, QUICK).words(), *env.site.words(), "proc=1", "fd1=2"]
             done = subprocess.run(
                 [box, "run", *words],
                 capture_output=True,
@@ -270,7 +270,7 @@ def test_without_privileges_a_box_is_a_box(zoo_program: Path) -> None:
         os.chown(out, 12_345, 12_345)
         words = [
             *_order("unreadable_in_output", QUICK).words(),
-            *stage.site.words(),
+            *env.site.words(),
             f"out_dir={out}",
             "fd1=2",
         ]
@@ -282,10 +282,10 @@ def test_without_privileges_a_box_is_a_box(zoo_program: Path) -> None:
         assert [path.name for path in out.iterdir()] == ["secret"]
 
 
-async def test_a_busy_machine_makes_no_false_timeout(stage: JudgingEnv) -> None:
+async def test_a_busy_machine_makes_no_false_timeout(env: JudgingEnv) -> None:
     """A program that computes while every core is wanted by many others; its first thread computes, or waits
     for a thread or a child that does. The wall limit is half of what it needs here, a fifth of a fault."""
-    source = stage.workspace / "app/work.c"
+    source = env.workspace / "app/work.c"
     source.write_text(
         "#include <pthread.h>\n#include <sys/wait.h>\n#include <time.h>\n#include <unistd.h>\n"
         "static void *work(void *n){while(clock()<CLOCKS_PER_SEC/5){}return n;}\n"
@@ -293,18 +293,18 @@ async def test_a_busy_machine_makes_no_false_timeout(stage: JudgingEnv) -> None:
         "if(n==2){pthread_create(&t,0,work,0);pthread_join(t,0);return 0;}"
         "if(!fork()){work(0);_exit(0);}wait(0);return 0;}\n"
     )
-    work = stage.workspace / "app/work"
+    work = env.workspace / "app/work"
     subprocess.run(["cc", "-O1", "-pthread", "-o", work, source], check=True)
     burners = [
         subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(4 * (os.cpu_count() or 1))
     ]
     try:
-        async with stage.boxes(slots=3) as boxes:
+        async with env.boxes(slots=3) as boxes:
 
             async def run_all(wall_ms: int) -> list[Ran]:
                 limits = Limits(cpu_ms=3000, wall_ms=wall_ms)
                 forms = (["/app/work", *["x"] * form] for form in range(3))
-                return await asyncio.gather(*(stage.run(boxes, words, limits=limits) for words in forms))
+                return await asyncio.gather(*(env.run(boxes, words, limits=limits) for words in forms))
 
             half_ms = min(one.outcome.wall_ms for one in await run_all(60_000)) // 2
             ran = await run_all(half_ms)
@@ -317,10 +317,10 @@ async def test_a_busy_machine_makes_no_false_timeout(stage: JudgingEnv) -> None:
     assert max(one.outcome.wall_ms for one in ran) > half_ms, "the machine was not busy"
 
 
-async def test_two_boxes_talk_over_pipes(stage: JudgingEnv) -> None:
-    async with stage.boxes(slots=2) as boxes:
+async def test_two_boxes_talk_over_pipes(env: JudgingEnv) -> None:
+    async with env.boxes(slots=2) as boxes:
         first, second = os.pipe(), os.pipe()
-        scratch = os.open(stage.folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+        scratch = os.open(env.folder, os.O_TMPFILE | os.O_RDWR, 0o600)
         one = _order("pair_of_sockets_is_fine", QUICK)
         talk = asyncio.gather(
             boxes.run(one, BoxFiles(second[0], first[1], scratch)),
@@ -333,9 +333,9 @@ async def test_two_boxes_talk_over_pipes(stage: JudgingEnv) -> None:
     assert [outcome.verdict for outcome in said] == ["OK", "OK"]
 
 
-async def test_cleaning_up_can_be_repeated(stage: JudgingEnv) -> None:
-    async with stage.boxes() as boxes:
-        await stage.run(boxes, ["/app/zoo", "daemon_in_a_session"])
+async def test_cleaning_up_can_be_repeated(env: JudgingEnv) -> None:
+    async with env.boxes() as boxes:
+        await env.run(boxes, ["/app/zoo", "daemon_in_a_session"])
         agent = boxes._agents[-1]  # pyright: ignore[reportPrivateUsage]
         pid = agent.pid
         await agent.close()
@@ -347,10 +347,10 @@ async def test_cleaning_up_can_be_repeated(stage: JudgingEnv) -> None:
     assert cgroups_of(pid) == []
 
 
-async def test_a_wrong_order_is_refused_by_name(stage: JudgingEnv) -> None:
-    async with stage.boxes(slots=1) as boxes:
-        outside = await stage.run(boxes, ["/app/zoo", "fails"], env={"x": "y"}, limits=Limits(open_files=1))
-        relative = await stage.run(boxes, ["zoo"])
+async def test_a_wrong_order_is_refused_by_name(env: JudgingEnv) -> None:
+    async with env.boxes(slots=1) as boxes:
+        outside = await env.run(boxes, ["/app/zoo", "fails"], env={"x": "y"}, limits=Limits(open_files=1))
+        relative = await env.run(boxes, ["zoo"])
 
     assert outside.outcome.sandbox_error == "order: open_files"
     assert relative.outcome.sandbox_error == "order: arg"
@@ -358,7 +358,7 @@ async def test_a_wrong_order_is_refused_by_name(stage: JudgingEnv) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stage: JudgingEnv) -> None:
+async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(env: JudgingEnv) -> None:
     mixed = {
         "who_am_i": "OK",
         "fails": "RE",
@@ -371,13 +371,13 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stag
         "disk_inodes": "OK",
         "memory_stack": "MLE",
     }
-    async with stage.boxes(slots=2) as boxes:
+    async with env.boxes(slots=2) as boxes:
         for _ in range(1000):
             names = list(mixed)
-            ran = await asyncio.gather(*(stage.run(boxes, ["/app/zoo", name]) for name in names))
+            ran = await asyncio.gather(*(env.run(boxes, ["/app/zoo", name]) for name in names))
             assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
-    await until("nobody is in a box", lambda: not stage.processes(ours=True))
-    assert stage.counted("fencepost_judge_sandbox_retries_total") == 0
+    await until("nobody is in a box", lambda: not env.processes(ours=True))
+    assert env.counted("fencepost_judge_sandbox_retries_total") == 0
 
 
 def _order(name: str, limits: Limits) -> RunSpec:

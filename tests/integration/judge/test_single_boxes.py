@@ -25,10 +25,10 @@ ORDER = RunSpec(args=["/app/true"], limits=QUICK, roots=LIBRARIES, binds={"app":
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> JudgingEnv:
-    stage = JudgingEnv(tmp_path)
-    shutil.copy("/bin/true", stage.workspace / "app/true")
-    return stage
+def env(tmp_path: Path) -> JudgingEnv:
+    env = JudgingEnv(tmp_path)
+    shutil.copy("/bin/true", env.workspace / "app/true")
+    return env
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
@@ -65,17 +65,17 @@ def test_it_says_which_kind_of_cgroups_there_is() -> None:
     assert found("umount --all --types cgroup,cgroup2") == "none"
 
 
-def test_a_stingy_mask_of_the_judge_closes_nothing_in_the_box(stage: JudgingEnv) -> None:
-    words = [*ORDER.words(), *stage.site.words(), "fd1=2"]
+def test_a_stingy_mask_of_the_judge_closes_nothing_in_the_box(env: JudgingEnv) -> None:
+    words = [*ORDER.words(), *env.site.words(), "fd1=2"]
     done = subprocess.run([box_binary.find(), "run", *words], capture_output=True, check=True, umask=0o077)
 
     assert b'"verdict":"OK"' in done.stdout
 
 
-def test_a_single_box_says_why_it_could_not_be_made(stage: JudgingEnv) -> None:
+def test_a_single_box_says_why_it_could_not_be_made(env: JudgingEnv) -> None:
     order = replace(ORDER, binds={"missing": "/app"})
     done = subprocess.run(
-        [box_binary.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
+        [box_binary.find(), "run", *order.words(), *env.site.words(), "fd1=2"],
         capture_output=True,
         check=False,
     )
@@ -84,11 +84,11 @@ def test_a_single_box_says_why_it_could_not_be_made(stage: JudgingEnv) -> None:
 
 
 @pytest.mark.parametrize("link", ["app/out", "out"])
-def test_a_single_box_follows_no_link_out_of_the_workspace(stage: JudgingEnv, link: str) -> None:
-    (stage.workspace / link).symlink_to("/etc")
+def test_a_single_box_follows_no_link_out_of_the_workspace(env: JudgingEnv, link: str) -> None:
+    (env.workspace / link).symlink_to("/etc")
     order = replace(ORDER, binds={link: "/app"})
     done = subprocess.run(
-        [box_binary.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
+        [box_binary.find(), "run", *order.words(), *env.site.words(), "fd1=2"],
         capture_output=True,
         check=False,
     )
@@ -96,14 +96,14 @@ def test_a_single_box_follows_no_link_out_of_the_workspace(stage: JudgingEnv, li
     assert json.loads(done.stdout)["sandbox_error"].startswith("bind: ")
 
 
-def test_a_program_in_a_single_box_has_a_user_namespace_of_its_own(stage: JudgingEnv) -> None:
+def test_a_program_in_a_single_box_has_a_user_namespace_of_its_own(env: JudgingEnv) -> None:
     """If a resident box has one: root has a way on without, which must not be taken in silence."""
-    shutil.copy("/bin/cat", stage.workspace / "app/cat")
+    shutil.copy("/bin/cat", env.workspace / "app/cat")
     order = replace(ORDER, args=["/app/cat", "/proc/self/uid_map"], proc=True)
-    words = [*order.words(), *stage.site.words(), "fd1=2"]
+    words = [*order.words(), *env.site.words(), "fd1=2"]
     done = subprocess.run([box_binary.find(), "run", *words], capture_output=True, check=True)
     probe = subprocess.run([box_binary.find(), "probe"], capture_output=True, check=True)
-    outside = os.geteuid() or stage.site.outer_uid
+    outside = os.geteuid() or env.site.outer_uid
 
     expected = ["1000", str(outside), "1"] if json.loads(probe.stdout)["user_namespace"] else ["0", "0"]
     assert done.stderr.decode().split()[: len(expected)] == expected
@@ -127,9 +127,9 @@ sys.exit("somebody was left to us")
     ("change", "said"),
     [({}, '"verdict":"OK"'), ({"binds": {"missing": "/app"}}, "bind: "), ({"args": ["/app/no"]}, "exec: ")],
 )
-def test_a_single_box_leaves_nobody_behind(stage: JudgingEnv, change: dict[str, Any], said: str) -> None:
+def test_a_single_box_leaves_nobody_behind(env: JudgingEnv, change: dict[str, Any], said: str) -> None:
     """In a container nobody may bury what is left: also where it could not be made, they end first."""
-    words = [*replace(ORDER, **change).words(), *stage.site.words(), "fd1=2"]
+    words = [*replace(ORDER, **change).words(), *env.site.words(), "fd1=2"]
     for _ in range(5):
         done = subprocess.run(
             [sys.executable, "-c", LAST_PARENT, box_binary.find(), "run", *words],
@@ -142,12 +142,12 @@ def test_a_single_box_leaves_nobody_behind(stage: JudgingEnv, change: dict[str, 
         assert said in done.stdout
 
 
-async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(stage: JudgingEnv) -> None:
+async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(env: JudgingEnv) -> None:
     """The caller may close its loop at once, and nobody would be left to reap it."""
-    pid = stage.folder / "pid"
-    slow = stage.script(f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")
-    async with stage.boxes(slots=1, agents=False, box_program=slow) as boxes:
-        run = asyncio.create_task(stage.run(boxes, ["/app/true"]))
+    pid = env.folder / "pid"
+    slow = env.script(f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")
+    async with env.boxes(slots=1, agents=False, box_program=slow) as boxes:
+        run = asyncio.create_task(env.run(boxes, ["/app/true"]))
         await until("it runs", pid.exists)
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)

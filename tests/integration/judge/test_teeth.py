@@ -86,12 +86,12 @@ def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in MUTANTS]
 )
 async def test_a_planted_bug_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = JudgingEnv(tmp_path, cgroup=name not in GROUPLESS)
-    zoo = stage.workspace / "app/zoo"
+    env = JudgingEnv(tmp_path, cgroup=name not in GROUPLESS)
+    zoo = env.workspace / "app/zoo"
     compile_zoo(zoo)
     file, _, _, case = MUTANTS[name]
-    async with stage.boxes(slots=1, box_program=mutant(name, tmp_path / "mutant", monkeypatch)) as boxes:
-        ran = await stage.run(boxes, ["/app/zoo", case], out=stage.new_folder(), proc=True)
+    async with env.boxes(slots=1, box_program=mutant(name, tmp_path / "mutant", monkeypatch)) as boxes:
+        ran = await env.run(boxes, ["/app/zoo", case], out=env.new_folder(), proc=True)
         kind = boxes._agents[0].hello["cgroup"]  # pyright: ignore[reportPrivateUsage]
     expected = expectations(zoo)[case]
     if file == "cgroup.c" and kind not in ("v1", "hybrid"):

@@ -20,8 +20,8 @@ async def test_a_jury_sees_who_judges_and_a_contestant_does_not(database: Databa
         await office.add("jo", JudgeRole.JURY)
         await office.add("con", JudgeRole.CONTESTANT)
         directory = KernelDirectory(office.fp, lease_seconds=30)
-        seat = await directory.enter(CARD)
-        await directory.beat(seat, Load(busy=3, load_average=0.5))
+        registration = await directory.enter(CARD)
+        await directory.beat(registration, Load(busy=3, load_average=0.5))
         seen = await office.ask("jo", "GET", "/judge/api/workers")
         refused = await office.ask("con", "GET", "/judge/api/workers")
 

@@ -18,7 +18,7 @@ class NoncesEnv:
     def __init__(self, database: Database, stack: AsyncExitStack) -> None:
         self._database = database
         self._stack = stack
-        self.houses: dict[Node, Fencepost] = {}
+        self.clients: dict[Node, Fencepost] = {}
 
     async def node(self, **settings: Any) -> Node:
         """One more node, which is stopped at the end."""
@@ -26,19 +26,19 @@ class NoncesEnv:
         await self._stack.enter_async_context(fp)
         # Long enough for a machine that stands still: who waits is never turned away for that.
         node = Node(fp, NoncesSettings.model_validate({"wait_seconds": 60.0, **settings}))
-        self.houses[node] = fp
+        self.clients[node] = fp
         await node.start()
         self._stack.push_async_callback(node.stop)
         return node
 
     def rejects(self, node: Node, op: str) -> float:
         """How often the fence refused this node's writes."""
-        return self.houses[node].metrics.registry.get_sample_value(SAMPLE, {"op": op}) or 0.0
+        return self.clients[node].metrics.registry.get_sample_value(SAMPLE, {"op": op}) or 0.0
 
     def calls(self, node: Node, function: str) -> float:
         """How many statements of this function the node has sent."""
         labels = {"function": function, "outcome": "ok"}
-        sample = self.houses[node].metrics.registry.get_sample_value
+        sample = self.clients[node].metrics.registry.get_sample_value
         return sample("fencepost_call_seconds_count", labels) or 0.0
 
 
@@ -50,5 +50,5 @@ async def town_on(database: Database) -> AsyncGenerator[NoncesEnv]:
 
 async def stand_still(node: Node) -> None:
     """It renews nothing and hands nothing over any more, as a paused process."""
-    await node._keeper.stop()  # pyright: ignore[reportPrivateUsage]
+    await node._lease_loop.stop()  # pyright: ignore[reportPrivateUsage]
     await node._signer_leases.keeper.close()  # pyright: ignore[reportPrivateUsage]

@@ -29,9 +29,9 @@ ACQUIRE = "select * from fencepost.nonce_acquire(%s, %s, %s, %s::interval)"
 
 @pytest.fixture
 def old(connect: Callable[[], Caller], clock: Clock) -> NonceOperator:
-    desk = NonceOperator(connect(), "a/boot-1")
-    desk.acquire()
-    return desk
+    operator = NonceOperator(connect(), "a/boot-1")
+    operator.acquire()
+    return operator
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ SIGNERS = [Signer.of(1, f"s{number}") for number in range(200)]
 
 
 @pytest.fixture
-async def town(database: Database) -> AsyncGenerator[NoncesEnv]:
-    async with town_on(database) as town:
-        yield town
+async def env(database: Database) -> AsyncGenerator[NoncesEnv]:
+    async with town_on(database) as env:
+        yield env
 
 
 async def look(*nodes: Node) -> None:
@@ -37,17 +37,17 @@ async def token_of(fp: Fencepost, signer: Signer) -> int:
     return int(facts["fencing_token"])
 
 
-async def at_home_and_away(town: NoncesEnv) -> tuple[Node, Node]:
-    nodes = [await town.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
+async def at_home_and_away(env: NoncesEnv) -> tuple[Node, Node]:
+    nodes = [await env.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
     await look(*nodes)
     home, away = sorted(nodes, key=lambda node: node.home(ALICE) is not None)
     return home, away
 
 
 async def test_every_write_away_from_home_is_refused_with_the_home_which_keeps_its_lease(
-    town: NoncesEnv,
+    env: NoncesEnv,
 ) -> None:
-    home, away = await at_home_and_away(town)
+    home, away = await at_home_and_away(env)
     (row,) = await home.reserve(ALICE, ["r1"])
 
     for write in (
@@ -61,21 +61,21 @@ async def test_every_write_away_from_home_is_refused_with_the_home_which_keeps_i
             await write
         assert caught.value.owner == home.address
 
-    assert await token_of(town.houses[home], ALICE) == 1
+    assert await token_of(env.clients[home], ALICE) == 1
     await home.mark_used(ALICE, row.nonce, row.hold)
 
 
-async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(town: NoncesEnv) -> None:
+async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(env: NoncesEnv) -> None:
     """The old home still holds the lease and must not write; the new one is handed it, and the hold names the
     same reservation there."""
-    old, _ = await at_home_and_away(town)
+    old, _ = await at_home_and_away(env)
     (row,) = await old.reserve(ALICE, ["r1"])
     address = next(
         address
         for address in (f"http://new{number}" for number in range(1000))
         if home_of(ALICE.resource, ["http://n0", "http://n1", address]) == address
     )
-    new = await town.node(**QUEUE, node_address=address)
+    new = await env.node(**QUEUE, node_address=address)
     await look(new)
     old._nodes = new._nodes  # pyright: ignore[reportPrivateUsage] - It has seen it, and not tidied yet.
 
@@ -89,11 +89,11 @@ async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(town: 
     assert again.fencing_token == 2
 
 
-async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(town: NoncesEnv) -> None:
+async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(env: NoncesEnv) -> None:
     """A node of basic mode has it: its address, and not its name."""
-    holder = await town.node(lease_seconds=300, idle_seconds=300, node_address="http://basic")
+    holder = await env.node(lease_seconds=300, idle_seconds=300, node_address="http://basic")
     await holder.reserve(ALICE, ["r1"])
-    other = await town.node(lease_seconds=300)
+    other = await env.node(lease_seconds=300)
 
     with pytest.raises(SignerElsewhere) as caught:
         await other.write(ALICE, lambda lease: nonce_calls.recycle(ALICE, lease), patient=False)
@@ -101,9 +101,9 @@ async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(town: N
     assert caught.value.owner == "http://basic"
 
 
-async def test_a_node_that_nobody_can_ask_is_nobodys_home(town: NoncesEnv) -> None:
-    nodes = [await town.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
-    silent = await town.node(**QUEUE)
+async def test_a_node_that_nobody_can_ask_is_nobodys_home(env: NoncesEnv) -> None:
+    nodes = [await env.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
+    silent = await env.node(**QUEUE)
     await look(*nodes)
 
     homes = {node.home(signer) or node.address for node in (*nodes, silent) for signer in SIGNERS}
@@ -113,8 +113,8 @@ async def test_a_node_that_nobody_can_ask_is_nobodys_home(town: NoncesEnv) -> No
         await silent.reserve(ALICE, ["r1"])
 
 
-async def test_nodes_without_addresses_serve_what_they_get_while_there_are_no_others(town: NoncesEnv) -> None:
-    first, second = [await town.node(**QUEUE) for _ in range(2)]
+async def test_nodes_without_addresses_serve_what_they_get_while_there_are_no_others(env: NoncesEnv) -> None:
+    first, second = [await env.node(**QUEUE) for _ in range(2)]
     await look(first, second)
 
     rows = [await node.reserve(ALICE, [f"r{number}"]) for number, node in enumerate((first, second, first))]

@@ -37,14 +37,14 @@ SHOWN: LiteralString = (
 @pytest.fixture
 def node(app: Caller, clock: Clock) -> NonceOperator:
     """Its transaction 1 was sent with nonce 0, and replaced once."""
-    desk = NonceOperator(app, "a/boot-1", ttl=LONG)
-    desk.acquire()
+    operator = NonceOperator(app, "a/boot-1", ttl=LONG)
+    operator.acquire()
     app.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
-    app.execute(TAKE, *desk.key)
-    desk.tx_signed(1, "0xaa")
-    app.execute(TX_BROADCAST, *desk.key, 1, 1)
-    app.execute(TX_SIGNED, *desk.key, 1, 1, "0xab", b"replacement")
-    return desk
+    app.execute(TAKE, *operator.key)
+    operator.tx_signed(1, "0xaa")
+    app.execute(TX_BROADCAST, *operator.key, 1, 1)
+    app.execute(TX_SIGNED, *operator.key, 1, 1, "0xab", b"replacement")
+    return operator
 
 
 def shown(node: NonceOperator) -> tuple[str, int | None, bool]:

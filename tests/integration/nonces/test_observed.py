@@ -20,13 +20,13 @@ RENEWED = "lease_renew_total"
 
 
 @pytest.fixture
-async def town(database: Database) -> AsyncGenerator[NoncesEnv]:
-    async with town_on(database) as town:
-        yield town
+async def env(database: Database) -> AsyncGenerator[NoncesEnv]:
+    async with town_on(database) as env:
+        yield env
 
 
-def counted(town: NoncesEnv, node: Node, name: str, **labels: str) -> float:
-    sample = town.houses[node].metrics.registry.get_sample_value
+def counted(env: NoncesEnv, node: Node, name: str, **labels: str) -> float:
+    sample = env.clients[node].metrics.registry.get_sample_value
     return sample(f"fencepost_nonces_{name}", labels) or 0.0
 
 
@@ -40,9 +40,9 @@ async def renew_now(node: Node) -> None:
 
 
 @pytest.mark.parametrize("mode", ["basic", "queue"])
-async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: Clock, mode: str) -> None:
+async def test_the_life_of_a_lease_is_counted_and_told(env: NoncesEnv, clock: Clock, mode: str) -> None:
     settings = {"mode": mode, "lease_seconds": LEASE_SECONDS, "idle_seconds": 300}
-    first, second = [await town.node(**settings) for _ in range(2)]
+    first, second = [await env.node(**settings) for _ in range(2)]
     for node in (first, second):
         # They stand still: every step of theirs is the test's.
         await stand_still(node)
@@ -57,13 +57,13 @@ async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: C
         await renew_now(first)
         await first._signer_leases.keeper.close()  # pyright: ignore[reportPrivateUsage]
 
-    assert counted(town, first, "lease_acquire_total", result="acquired", mode=mode) == 2
-    assert counted(town, second, "lease_acquire_total", result="acquired", mode=mode) == 1
-    assert counted(town, first, RENEWED, result="renewed", mode=mode) == 1
-    assert counted(town, first, RENEWED, result="lost", mode=mode) == 1
-    assert counted(town, first, "fence_reject_total", op="used") == 1
-    assert counted(town, first, "queue_seconds_count") == (1 if mode == "queue" else 0)
-    assert counted(town, first, "queue_depth") == 0
+    assert counted(env, first, "lease_acquire_total", result="acquired", mode=mode) == 2
+    assert counted(env, second, "lease_acquire_total", result="acquired", mode=mode) == 1
+    assert counted(env, first, RENEWED, result="renewed", mode=mode) == 1
+    assert counted(env, first, RENEWED, result="lost", mode=mode) == 1
+    assert counted(env, first, "fence_reject_total", op="used") == 1
+    assert counted(env, first, "queue_seconds_count") == (1 if mode == "queue" else 0)
+    assert counted(env, first, "queue_depth") == 0
     acquired = told(said, "signer_acquired")
     assert [(line["signer"], line["owner_node"], line["fencing_token"]) for line in acquired] == [
         (ALICE.resource, first.owner, 1),
@@ -79,27 +79,27 @@ async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: C
     assert (lost["signer"], lost["fencing_token"]) == (ALICE.resource, 3)
 
 
-async def test_who_is_turned_down_is_counted_with_his_mode(town: NoncesEnv) -> None:
-    holder = await town.node(lease_seconds=300, idle_seconds=300)
+async def test_who_is_turned_down_is_counted_with_his_mode(env: NoncesEnv) -> None:
+    holder = await env.node(lease_seconds=300, idle_seconds=300)
     await holder.reserve(ALICE, ["r1"])
-    other = await town.node(lease_seconds=300)
+    other = await env.node(lease_seconds=300)
 
     await other.reserve(ALICE, ["r2"])
 
-    assert counted(town, other, "lease_acquire_total", result="not_owner", mode="basic") >= 1
-    assert counted(town, other, "held_signers") == 1
+    assert counted(env, other, "lease_acquire_total", result="not_owner", mode="basic") >= 1
+    assert counted(env, other, "held_signers") == 1
 
 
 async def test_a_node_whose_event_loop_is_blocked_keeps_its_signers(
-    town: NoncesEnv, monkeypatch: pytest.MonkeyPatch
+    env: NoncesEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NoncesSettings, "renew_seconds", 0.01)
-    node = await town.node(lease_seconds=300, idle_seconds=300)
+    node = await env.node(lease_seconds=300, idle_seconds=300)
     await node.reserve(ALICE, ["r1"])
     thrice = threading.Event()
 
     def heard(name: str) -> None:
-        if name == "nonces.renewed" and counted(town, node, RENEWED, result="renewed", mode="basic") >= 3:
+        if name == "nonces.renewed" and counted(env, node, RENEWED, result="renewed", mode="basic") >= 3:
             thrice.set()
 
     with listening(heard):

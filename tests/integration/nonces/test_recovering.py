@@ -63,63 +63,63 @@ def at(database: Database, story: Callable[[NonceOperator], T], owner: str = "a"
     """Tell a part of the story as one node, and leave: a database is copied only when it is alone."""
     caller = Caller(database.url)
     with closing(caller.connection):
-        desk = NonceOperator(caller, owner, ttl=LONG)
-        desk.acquire()
-        told = story(desk)
-        caller.execute(HAND_OVER, *desk.key)
+        operator = NonceOperator(caller, owner, ttl=LONG)
+        operator.acquire()
+        told = story(operator)
+        caller.execute(HAND_OVER, *operator.key)
         return told
 
 
-def resume(desk: NonceOperator, latest: int, following: int) -> tuple[int, int]:
-    row = desk.caller.row(RESUME, *desk.key, latest, following)
+def resume(operator: NonceOperator, latest: int, following: int) -> tuple[int, int]:
+    row = operator.caller.row(RESUME, *operator.key, latest, following)
     return row["next_nonce"], row["outside"]
 
 
-def submit(desk: NonceOperator, key: str) -> int:
-    found: int = desk.caller.value(SUBMIT, CHAIN, SIGNER, key, RECIPIENT)
+def submit(operator: NonceOperator, key: str) -> int:
+    found: int = operator.caller.value(SUBMIT, CHAIN, SIGNER, key, RECIPIENT)
     return found
 
 
-def transactions(desk: NonceOperator) -> dict[int, tuple[str, int | None, bool]]:
-    rows = desk.caller.rows(OPEN)
+def transactions(operator: NonceOperator) -> dict[int, tuple[str, int | None, bool]]:
+    rows = operator.caller.rows(OPEN)
     return {row["transaction_id"]: (row["state"], row["nonce"], row["in_doubt"]) for row in rows}
 
 
 def test_nothing_is_reserved_until_somebody_says_where_it_goes_on(database: Database, backup: Backup) -> None:
-    at(database, lambda desk: desk.reserve("r1"))
+    at(database, lambda operator: operator.reserve("r1"))
     backup.make()
-    lost = at(database, lambda desk: desk.reserve("r2", "r3"))
+    lost = at(database, lambda operator: operator.reserve("r2", "r3"))
     assert backup.restore()["signers"] == 1
 
-    def after(desk: NonceOperator) -> list[int]:
-        desk.refused_reserve("not_running", "r4")
-        assert desk.reserve("r1") == [0], "what is known is answered"
-        assert resume(desk, 0, 3) == (3, 2)
-        return desk.reserve("r4", "r5")
+    def after(operator: NonceOperator) -> list[int]:
+        operator.refused_reserve("not_running", "r4")
+        assert operator.reserve("r1") == [0], "what is known is answered"
+        assert resume(operator, 0, 3) == (3, 2)
+        return operator.reserve("r4", "r5")
 
     assert set(at(backup.database, after, "b")).isdisjoint(lost)
 
 
 def test_without_it_the_same_nonce_is_given_twice(database: Database, backup: Backup) -> None:
     """What the test above would not see if a backup knew what comes after it."""
-    at(database, lambda desk: desk.reserve("r1"))
+    at(database, lambda operator: operator.reserve("r1"))
     backup.make()
-    lost = at(database, lambda desk: desk.reserve("r2"))
-    assert at(backup.database, lambda desk: desk.reserve("r4")) == lost
+    lost = at(database, lambda operator: operator.reserve("r2"))
+    assert at(backup.database, lambda operator: operator.reserve("r4")) == lost
 
 
 def test_what_was_given_out_above_the_chain_is_held_for_whoever_has_it(
     database: Database, backup: Backup
 ) -> None:
-    at(database, lambda desk: desk.reserve("r1"))
+    at(database, lambda operator: operator.reserve("r1"))
     backup.make()
     backup.restore()
 
-    def after(desk: NonceOperator) -> dict[int, str]:
+    def after(operator: NonceOperator) -> dict[int, str]:
         # The chain counts three; the fourth and the fifth are somewhere.
-        assert resume(desk, 3, 5) == (5, 2)
-        desk.floor(4, 4)
-        return statuses(desk.caller)
+        assert resume(operator, 3, 5) == (5, 2)
+        operator.floor(4, 4)
+        return statuses(operator.caller)
 
     assert at(backup.database, after, "b") == {0: "CONSUMED", 3: "CONSUMED", 4: "HELD"}
 
@@ -127,20 +127,20 @@ def test_what_was_given_out_above_the_chain_is_held_for_whoever_has_it(
 def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Backup) -> None:
     """In the lost time somebody may have taken it; his hold names nothing here."""
 
-    def before(desk: NonceOperator) -> None:
-        desk.reserve("r1", "r2")
-        desk.recyclable(0)
+    def before(operator: NonceOperator) -> None:
+        operator.reserve("r1", "r2")
+        operator.recyclable(0)
 
     at(database, before)
     backup.make()
-    lost = at(database, lambda desk: desk.reservations("outside"))
+    lost = at(database, lambda operator: operator.reservations("outside"))
     assert (lost[0]["nonce"], lost[0]["hold"]) == (0, 2)
     assert backup.restore()["nonces"] == 2
 
-    def after(desk: NonceOperator) -> list[int]:
-        resume(desk, 0, 2)
-        desk.caller.refused("stale_attempt", RECYCLABLE, *desk.key, 0, 2)
-        return desk.reserve("r3")
+    def after(operator: NonceOperator) -> list[int]:
+        resume(operator, 0, 2)
+        operator.caller.refused("stale_attempt", RECYCLABLE, *operator.key, 0, 2)
+        return operator.reserve("r3")
 
     assert at(backup.database, after, "b") == [2]
 
@@ -149,44 +149,44 @@ def test_who_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again(
     database: Database, backup: Backup
 ) -> None:
     """It may be another's since. Who still has it asks again, and gets it under a new hold."""
-    at(database, lambda desk: desk.reserve("r1"))
+    at(database, lambda operator: operator.reserve("r1"))
     backup.make()
 
-    def meanwhile(desk: NonceOperator) -> list[int]:
-        desk.recyclable(0)
-        return desk.reserve("another")
+    def meanwhile(operator: NonceOperator) -> list[int]:
+        operator.recyclable(0)
+        return operator.reserve("another")
 
     assert at(database, meanwhile) == [0]
     backup.restore()
 
-    def after(desk: NonceOperator) -> None:
-        resume(desk, 0, 1)
-        desk.caller.refused("stale_attempt", RECYCLABLE, *desk.key, 0, 1)
-        assert desk.reserve("r2") == [1]
-        (again,) = desk.reservations("r1")
+    def after(operator: NonceOperator) -> None:
+        resume(operator, 0, 1)
+        operator.caller.refused("stale_attempt", RECYCLABLE, *operator.key, 0, 1)
+        assert operator.reserve("r2") == [1]
+        (again,) = operator.reservations("r1")
         assert (again["nonce"], again["hold"] > 1_000_000) == (0, True)
-        desk.used(0, again["hold"])
+        operator.used(0, again["hold"])
 
     at(backup.database, after, "b")
 
 
 def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database, backup: Backup) -> None:
     """Queued in the backup, and mined in the lost time: sent again it would be paid twice."""
-    queued = at(database, lambda desk: submit(desk, "pay-1"))
+    queued = at(database, lambda operator: submit(operator, "pay-1"))
     backup.make()
-    assert at(database, lambda desk: desk.caller.value(TAKE, *desk.key)) == 1
+    assert at(database, lambda operator: operator.caller.value(TAKE, *operator.key)) == 1
     assert backup.restore()["transactions_in_doubt"] == 1
 
-    def after(desk: NonceOperator) -> None:
-        assert desk.caller.value(TAKE, *desk.key) == 0, "the signer waits"
-        resume(desk, 1, 1)
-        assert desk.caller.value(TAKE, *desk.key) == 0, "and so does what is in doubt"
-        fresh = submit(desk, "pay-2")
+    def after(operator: NonceOperator) -> None:
+        assert operator.caller.value(TAKE, *operator.key) == 0, "the signer waits"
+        resume(operator, 1, 1)
+        assert operator.caller.value(TAKE, *operator.key) == 0, "and so does what is in doubt"
+        fresh = submit(operator, "pay-2")
         assert fresh > queued + 1_000_000, "an id of the lost time names nothing here"
-        assert desk.caller.value(TAKE, *desk.key) == 1
-        assert transactions(desk) == {queued: ("QUEUED", None, True), fresh: ("BOUND", 1, False)}
-        desk.caller.execute(VOUCH, *desk.key, queued)
-        assert desk.caller.value(TAKE, *desk.key) == 1
+        assert operator.caller.value(TAKE, *operator.key) == 1
+        assert transactions(operator) == {queued: ("QUEUED", None, True), fresh: ("BOUND", 1, False)}
+        operator.caller.execute(VOUCH, *operator.key, queued)
+        assert operator.caller.value(TAKE, *operator.key) == 1
 
     at(backup.database, after, "b")
 
@@ -194,22 +194,22 @@ def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database
 def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
     database: Database, backup: Backup
 ) -> None:
-    def before(desk: NonceOperator) -> int:
-        bound = submit(desk, "pay-1")
-        desk.caller.execute(TAKE, *desk.key)
+    def before(operator: NonceOperator) -> int:
+        bound = submit(operator, "pay-1")
+        operator.caller.execute(TAKE, *operator.key)
         return bound
 
     bound = at(database, before)
     backup.make()
     backup.restore()
 
-    def after(desk: NonceOperator) -> None:
-        resume(desk, 0, 1)
-        assert transactions(desk) == {bound: ("QUEUED", None, True)}
-        assert statuses(desk.caller) == {0: "HELD"}
-        assert desk.recycle() == []
-        desk.caller.execute(CLOSE, *desk.key, bound, "0xfeed")
-        assert transactions(desk) == {bound: ("CONFIRMED", None, False)}
+    def after(operator: NonceOperator) -> None:
+        resume(operator, 0, 1)
+        assert transactions(operator) == {bound: ("QUEUED", None, True)}
+        assert statuses(operator.caller) == {0: "HELD"}
+        assert operator.recycle() == []
+        operator.caller.execute(CLOSE, *operator.key, bound, "0xfeed")
+        assert transactions(operator) == {bound: ("CONFIRMED", None, False)}
 
     at(backup.database, after, "b")
 
@@ -217,25 +217,25 @@ def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
 def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Database, backup: Backup) -> None:
     """In the lost time it may have been replaced: the hash that was mined is not written down here."""
 
-    def before(desk: NonceOperator) -> int:
-        sent = submit(desk, "pay-1")
-        desk.caller.execute(TAKE, *desk.key)
-        desk.tx_signed(sent, "0xaa")
-        desk.caller.execute(TX_BROADCAST, *desk.key, sent, 1)
+    def before(operator: NonceOperator) -> int:
+        sent = submit(operator, "pay-1")
+        operator.caller.execute(TAKE, *operator.key)
+        operator.tx_signed(sent, "0xaa")
+        operator.caller.execute(TX_BROADCAST, *operator.key, sent, 1)
         return sent
 
     sent = at(database, before)
     backup.make()
     backup.restore()
 
-    def after(desk: NonceOperator) -> None:
-        resume(desk, 1, 1)
-        desk.caller.refused("mismatch", CLOSE, *desk.key, sent, "0xbb")
-        desk.floor(1, 1)
-        desk.caller.refused("mismatch", LOST, *desk.key, sent)
-        assert transactions(desk) == {sent: ("BOUND", 0, True)}
-        desk.caller.execute(CLOSE, *desk.key, sent, "0xbb")
-        assert (transactions(desk), statuses(desk.caller)) == (
+    def after(operator: NonceOperator) -> None:
+        resume(operator, 1, 1)
+        operator.caller.refused("mismatch", CLOSE, *operator.key, sent, "0xbb")
+        operator.floor(1, 1)
+        operator.caller.refused("mismatch", LOST, *operator.key, sent)
+        assert transactions(operator) == {sent: ("BOUND", 0, True)}
+        operator.caller.execute(CLOSE, *operator.key, sent, "0xbb")
+        assert (transactions(operator), statuses(operator.caller)) == (
             {sent: ("CONFIRMED", 0, False)},
             {0: "CONSUMED"},
         )
@@ -246,25 +246,25 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
 def test_what_has_ended_is_in_doubt_no_longer(database: Database, backup: Backup) -> None:
     """Mined as a version that is written down here, or cancelled: nobody has to tell anything any more."""
 
-    def before(desk: NonceOperator) -> tuple[int, int]:
-        sent, waiting = submit(desk, "pay-1"), submit(desk, "pay-2")
-        desk.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *desk.key)
-        desk.tx_signed(sent, "0xaa")
+    def before(operator: NonceOperator) -> tuple[int, int]:
+        sent, waiting = submit(operator, "pay-1"), submit(operator, "pay-2")
+        operator.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *operator.key)
+        operator.tx_signed(sent, "0xaa")
         return sent, waiting
 
     sent, waiting = at(database, before)
     backup.make()
     backup.restore()
 
-    def after(desk: NonceOperator) -> None:
-        resume(desk, 1, 1)
-        assert desk.caller.value("select in_doubt from fencepost.nonce_measures()") == 2
-        desk.caller.value(
-            "select fencepost.nonce_tx_confirm(%s, %s, %s, %s, %s, '0xaa', '{}')", *desk.key, sent
+    def after(operator: NonceOperator) -> None:
+        resume(operator, 1, 1)
+        assert operator.caller.value("select in_doubt from fencepost.nonce_measures()") == 2
+        operator.caller.value(
+            "select fencepost.nonce_tx_confirm(%s, %s, %s, %s, %s, '0xaa', '{}')", *operator.key, sent
         )
-        desk.caller.value("select fencepost.nonce_tx_cancel(%s)", waiting)
-        assert transactions(desk) == {sent: ("CONFIRMED", 0, False), waiting: ("CANCELLED", None, False)}
-        assert desk.caller.value("select in_doubt from fencepost.nonce_measures()") == 0
+        operator.caller.value("select fencepost.nonce_tx_cancel(%s)", waiting)
+        assert transactions(operator) == {sent: ("CONFIRMED", 0, False), waiting: ("CANCELLED", None, False)}
+        assert operator.caller.value("select in_doubt from fencepost.nonce_measures()") == 0
 
     at(backup.database, after, "b")
 
@@ -274,7 +274,7 @@ def test_a_signer_of_the_lost_time_waits_too_until_the_recovery_is_closed(
 ) -> None:
     backup.make()
     backup.restore()
-    at(backup.database, lambda desk: desk.refused_reserve("not_running", "r1"), "b")
+    at(backup.database, lambda operator: operator.refused_reserve("not_running", "r1"), "b")
     monkeypatch.setenv("DATABASE_URL", backup.database.url)
 
     assert run(["nonces", "resume"]) == ExitCode.USAGE, "no chain can be asked"
@@ -282,7 +282,7 @@ def test_a_signer_of_the_lost_time_waits_too_until_the_recovery_is_closed(
     assert run(["nonces", "resume"]) == ExitCode.OK
 
     assert "next nonce 4; 4 below it are outside" in capsys.readouterr().out
-    assert at(backup.database, lambda desk: desk.reserve("r1"), "c") == [4]
+    assert at(backup.database, lambda operator: operator.reserve("r1"), "c") == [4]
 
 
 Story = Callable[[Database, Backup], None]

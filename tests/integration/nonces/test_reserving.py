@@ -31,9 +31,9 @@ SUBMIT: LiteralString = "select fencepost.nonce_tx_submit(%s, %s, %s, 'digest', 
 
 @pytest.fixture
 def node(app: Caller, clock: Clock) -> NonceOperator:
-    desk = NonceOperator(app, "a/boot-1")
-    desk.acquire()
-    return desk
+    operator = NonceOperator(app, "a/boot-1")
+    operator.acquire()
+    return operator
 
 
 def test_a_sequence_begins_at_zero_and_has_no_holes(node: NonceOperator) -> None:
@@ -42,10 +42,10 @@ def test_a_sequence_begins_at_zero_and_has_no_holes(node: NonceOperator) -> None
 
 
 def test_a_sequence_begins_where_the_chain_is(app: Caller) -> None:
-    desk = NonceOperator(app, "a/boot-1", ttl=LONG)
-    desk.acquire(first_nonce=41)
+    operator = NonceOperator(app, "a/boot-1", ttl=LONG)
+    operator.acquire(first_nonce=41)
 
-    assert desk.reserve("r1") == [41]
+    assert operator.reserve("r1") == [41]
 
 
 def test_a_signer_that_a_transaction_named_first_begins_where_the_chain_is(app: Caller) -> None:
@@ -55,10 +55,10 @@ def test_a_signer_that_a_transaction_named_first_begins_where_the_chain_is(app: 
         SIGNER,
         "0x" + "cd" * 20,
     )
-    desk = NonceOperator(app, "a/boot-1", ttl=LONG)
-    desk.acquire(first_nonce=41)
+    operator = NonceOperator(app, "a/boot-1", ttl=LONG)
+    operator.acquire(first_nonce=41)
 
-    assert desk.reserve("r1") == [41]
+    assert operator.reserve("r1") == [41]
 
 
 def test_a_later_start_does_not_move_a_sequence_that_exists(node: NonceOperator) -> None:

@@ -18,14 +18,14 @@ def measures(app: Caller) -> dict[str, Any]:
     return app.row("select * from fencepost.nonce_measures()")
 
 
-def desk(app: Caller) -> NonceOperator:
+def operator(app: Caller) -> NonceOperator:
     node = NonceOperator(app, "a/boot-1")
     node.acquire()
     return node
 
 
 def test_a_gap_is_counted_whoever_holds_the_signer_and_apart_when_it_jams(app: Caller, clock: Clock) -> None:
-    node = desk(app)
+    node = operator(app)
     node.reserve("a", "b")
     node.recyclable(1)
     assert (measures(app)["gaps"], measures(app)["jamming"]) == (1, 0), "nothing is under way above it"
@@ -39,7 +39,7 @@ def test_a_gap_is_counted_whoever_holds_the_signer_and_apart_when_it_jams(app: C
 
 
 def test_a_caller_who_says_nothing_in_his_time_is_counted_and_asked_for(app: Caller, clock: Clock) -> None:
-    node = desk(app)
+    node = operator(app)
     node.reserve("mine", "told", locked="5 seconds")
     node.reserve("ours", caller_signs=False, locked="5 seconds")
     node.used(1)
@@ -60,7 +60,7 @@ def submitted(app: Caller, key: str) -> int:
 def test_pruning_forgets_bytes_and_data_and_neither_a_nonce_nor_a_key(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
-    node = desk(app)
+    node = operator(app)
     node.reserve("a", "b")
     for nonce, tx_hash in enumerate(("0xaa", "0xbb")):
         node.signing(nonce)
@@ -91,7 +91,7 @@ def test_the_bytes_of_a_transaction_that_is_followed_are_kept(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
     """Whoever has written that its nonce is used; which version was mined, only the bytes tell."""
-    node = desk(app)
+    node = operator(app)
     followed = submitted(app, "pay-1")
     app.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *node.key)
     node.tx_signed(followed, "0xaa")
@@ -106,7 +106,7 @@ def test_a_service_does_its_chores_by_itself(
     app: Caller, admin: Caller, database: Database, clock: Clock
 ) -> None:
     """It watches, asks, and forgets, in this order: who has forgotten has done the rest too."""
-    node = desk(app)
+    node = operator(app)
     node.reserve("a")
     node.signing(0)
     node.signed(0, "0xaa")
@@ -120,7 +120,7 @@ def test_a_service_does_its_chores_by_itself(
 
 
 def test_pruning_is_done_in_portions(app: Caller, clock: Clock) -> None:
-    node = desk(app)
+    node = operator(app)
     node.reserve("a", "b", "c")
     for nonce in range(3):
         node.signing(nonce)

@@ -31,10 +31,10 @@ class WrongForms:
     connect: Callable[[], Caller]
 
 
-def passes(desk: NonceOperator, request_id: str) -> bool:
+def passes(operator: NonceOperator, request_id: str) -> bool:
     """Whether the node's reservation is accepted."""
     try:
-        desk.reserve(request_id)
+        operator.reserve(request_id)
     except psycopg.Error as error:
         if (error.sqlstate or "").startswith("ZF"):
             return False

@@ -102,16 +102,14 @@ async def open_floor(
     adapter: BrokerAdapter,
     *,
     outbox_settings: OutboxSettings = QUICK,
-    strength: BrokerLimits | None = None,
+    limits: BrokerLimits | None = None,
     settings: OrdersSettings | None = None,
 ) -> AsyncGenerator[BrokerEnv]:
     """The service on the database at `url`, sending to one broker named acme."""
     bears_everything = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
     settings = settings or SOON_PARKED
     async with Fencepost(url) as fp:
-        orders = Orders(
-            fp, {"acme": Broker(adapter, strength or bears_everything)}, settings, outbox_settings
-        )
+        orders = Orders(fp, {"acme": Broker(adapter, limits or bears_everything)}, settings, outbox_settings)
         async with orders.running():
             yield BrokerEnv(orders, fp)
 

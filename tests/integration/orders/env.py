@@ -48,8 +48,8 @@ class OrdersEnv:
     def run(self, call: Call[T]) -> T:
         return run(self.connection, call)
 
-    def declare(self, broker: str = BROKER, **strength: Any) -> None:
-        self.run(operator_calls.declare_broker(broker, operator_calls.BrokerLimits(**strength)))
+    def declare(self, broker: str = BROKER, **limits: Any) -> None:
+        self.run(operator_calls.declare_broker(broker, operator_calls.BrokerLimits(**limits)))
 
     def accept(self, key: str | None = None, *, keep_seconds: float = 3600, **fields: Any) -> Accepted:
         asked = request(key or f"key-{next(self._numbers)}", **fields)

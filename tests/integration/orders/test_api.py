@@ -40,7 +40,7 @@ ORDER: dict[str, Any] = {
 
 @pytest.fixture
 def broker() -> Iterator[HostileBroker]:
-    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(limit=100), retry_after_seconds=3600) as broker:
+    with HostileBroker(Promise.NOTHING, faults=BrokerFaults(limit=100), retry_after_seconds=3600) as broker:
         yield broker
 
 

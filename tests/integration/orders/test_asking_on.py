@@ -123,7 +123,7 @@ async def test_one_503_and_an_order_that_is_accepted_late_end_as_sent(
 ) -> None:
     """The broker shows it only when it has been asked for some time: within the minute nothing is parked."""
     with HostileBroker(
-        Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(accept_late=ALWAYS), late_seconds=None
+        Promise.WHILE_OPEN, dialect=dialect, faults=BrokerFaults(accept_late=ALWAYS), late_seconds=None
     ) as broker:
         settings = OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5)
         async with open_floor(database.url, make(broker.url, None), settings=settings) as floor:
@@ -142,7 +142,7 @@ async def test_an_order_that_is_accepted_after_it_was_parked_is_found(
     database: Database, make: Make, dialect: Any
 ) -> None:
     with HostileBroker(
-        Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(accept_late=ALWAYS), late_seconds=None
+        Promise.WHILE_OPEN, dialect=dialect, faults=BrokerFaults(accept_late=ALWAYS), late_seconds=None
     ) as broker:
         settings = OrdersSettings(
             margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5, ask_seconds=0, parked_ask_seconds=0.05
@@ -167,7 +167,7 @@ def limited(market: OrdersEnv, delay_seconds: float = 200) -> None:
         "queued",
         fate="not_this",
         code="RATE_LIMITED",
-        weather="limited",
+        health="limited",
         delay_seconds=delay_seconds,
     )
 
@@ -192,7 +192,7 @@ def test_a_limited_question_pauses_both(market: OrdersEnv, clock: Clock) -> None
     market.settle(first, "unknown")
     market.settle(second, "failed", fate="not_this", delay_seconds=0)
     (taken,) = ask(market)
-    market.settle(taken, "unknown", "asker-1", code="RATE_LIMITED", weather="ask_limited", delay_seconds=20)
+    market.settle(taken, "unknown", "asker-1", code="RATE_LIMITED", health="ask_limited", delay_seconds=20)
     assert broker_row(market)["ask_paused_until"] is not None
     clock.advance(19)
     assert (ask(market), market.take()) == ([], [])
@@ -213,7 +213,7 @@ def test_resuming_lifts_the_pause_and_what_waited_is_due(market: OrdersEnv, cloc
 async def test_a_day_of_retry_after_is_cut_to_the_bound(database: Database) -> None:
     settings = OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_seconds=0, retry_after_max_seconds=30)
     with HostileBroker(
-        Promise.NOTHING, mood=BrokerFaults(limit=ALWAYS), retry_after_seconds=86_400
+        Promise.NOTHING, faults=BrokerFaults(limit=ALWAYS), retry_after_seconds=86_400
     ) as broker:
         async with floor_with(database.url, broker, settings=settings) as floor:
             order_id = await floor.place("patient")
@@ -233,7 +233,7 @@ async def test_a_day_of_retry_after_is_cut_to_the_bound(database: Database) -> N
 def refuse(*taken: order_source.TakenOrder, outcome: order_source.Outcome = "dead") -> list[OrderSettlement]:
     return [
         OrderSettlement(
-            one.id, one.take, outcome, "not_this", "UNAUTHORIZED", "401: expired", weather="unauthorized"
+            one.id, one.take, outcome, "not_this", "UNAUTHORIZED", "401: expired", health="unauthorized"
         )
         for one in taken
     ]
@@ -337,11 +337,11 @@ def test_a_question_tries_a_halted_broker_and_says_that_it_answers(market: Order
 def test_a_breaker_that_failures_opened_is_closed_by_a_question_and_not_tried_by_an_order(
     market: OrdersEnv, clock: Clock
 ) -> None:
-    strength = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1, open_seconds=10)
-    market.run(operator_calls.declare_broker(BROKER, strength, can_ask=True))
+    limits = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1, open_seconds=10)
+    market.run(operator_calls.declare_broker(BROKER, limits, can_ask=True))
     market.accepted(symbol="A")
     market.accepted(symbol="B")
-    market.settle(market.take(limit=1)[0], "failed", fate="not_this", weather="failed", delay_seconds=600)
+    market.settle(market.take(limit=1)[0], "failed", fate="not_this", health="failed", delay_seconds=600)
     clock.advance(10)
     assert broker_row(market)["breaker"] == "half_open"
     assert market.take() == []
@@ -358,7 +358,7 @@ def test_a_broker_for_which_nothing_waits_is_not_tried(market: OrdersEnv, clock:
         )
     )
     market.accepted()
-    market.settle(market.take_one(), "dead", fate="not_this", weather="failed")
+    market.settle(market.take_one(), "dead", fate="not_this", health="failed")
     clock.advance(10)
     assert market.run(order_source.take_probe(BROKER)) is None
 
@@ -380,8 +380,8 @@ class ExpiredKey(Dialect):
 async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Database) -> None:
     dialect = ExpiredKey()
     with HostileBroker(Promise.NOTHING, dialect=dialect) as broker:
-        strength = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, open_seconds=0.1)
-        async with floor_with(database.url, broker, strength=strength) as floor:
+        limits = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, open_seconds=0.1)
+        async with floor_with(database.url, broker, limits=limits) as floor:
             ids = await floor.place_many(f"k{number}" for number in range(25))
             give_up = asyncio.get_running_loop().time() + 60
             while (row := (await floor.orders.brokers())[0])["halted_code"] is None:

@@ -201,7 +201,7 @@ def test_what_a_broker_limits_is_heard_by_the_throttle(
     market: OrdersEnv, followed: tuple[int, fill_source.Followed]
 ) -> None:
     _, taken = followed
-    settle(market, FollowUp(taken.id, taken.take, delay_seconds=20, weather="limited"))
+    settle(market, FollowUp(taken.id, taken.take, delay_seconds=20, health="limited"))
 
     (broker,) = market.run(operator_calls.brokers())
     assert broker["paused_until"] is not None

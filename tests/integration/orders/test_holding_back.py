@@ -122,7 +122,7 @@ def test_failures_open_the_breaker_one_probe_closes_it(market: OrdersEnv, clock:
         market.accepted(symbol=f"S{number}")
     for taken in market.take(limit=3):
         market.settle(
-            taken, "failed", fate="not_this", code="NETWORK_TIMEOUT", weather="failed", delay_seconds=600
+            taken, "failed", fate="not_this", code="NETWORK_TIMEOUT", health="failed", delay_seconds=600
         )
 
     assert broker_row(market)["breaker"] == "open"
@@ -131,7 +131,7 @@ def test_failures_open_the_breaker_one_probe_closes_it(market: OrdersEnv, clock:
     assert broker_row(market)["breaker"] == "half_open"
     (probe,) = market.take()
     assert market.take() == [], "one tries, the others wait"
-    market.settle(probe, "sent", weather="ok")
+    market.settle(probe, "sent", health="ok")
     assert broker_row(market)["breaker"] == "closed"
     assert len(market.take()) == 5
 
@@ -141,9 +141,9 @@ def test_a_failed_probe_keeps_the_breaker_open(market: OrdersEnv, clock: Clock) 
     market.accepted(symbol="A")
     market.accepted(symbol="B")
     taken = market.take(limit=1)[0]
-    market.settle(taken, "failed", fate="not_this", weather="failed", delay_seconds=600)
+    market.settle(taken, "failed", fate="not_this", health="failed", delay_seconds=600)
     clock.advance(10)
-    market.settle(market.take_one(), "failed", fate="not_this", weather="failed", delay_seconds=600)
+    market.settle(market.take_one(), "failed", fate="not_this", health="failed", delay_seconds=600)
 
     assert broker_row(market)["breaker"] == "open"
 
@@ -157,7 +157,7 @@ def test_declaring_again_keeps_what_was_learned(market: OrdersEnv) -> None:
     market.declare(rate_per_second=100, burst=10)
     market.accepted()
     market.settle(
-        market.take_one(), "queued", fate="not_this", code="RATE_LIMITED", weather="limited", delay_seconds=1
+        market.take_one(), "queued", fate="not_this", code="RATE_LIMITED", health="limited", delay_seconds=1
     )
     market.declare(rate_per_second=100, burst=10)
     assert broker_row(market)["rate"] == 50

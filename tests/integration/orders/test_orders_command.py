@@ -136,7 +136,7 @@ def test_a_pause_is_shown_and_resuming_lifts_it(fencepost: Fencepost, market: Or
         "queued",
         fate="not_this",
         code="RATE_LIMITED",
-        weather="limited",
+        health="limited",
         delay_seconds=200,
     )
     assert "sending paused until 2030-01-01T12:03:20" in fencepost("brokers").out
@@ -156,7 +156,7 @@ def test_refused_credentials_are_shown_with_whether_the_broker_answers(
         fate="not_this",
         code="UNAUTHORIZED",
         detail='401: {"message": "expired"}',
-        weather="unauthorized",
+        health="unauthorized",
     )
     assert "HALTED by fencepost: UNAUTHORIZED" in fencepost("brokers").out
     assert "has not answered a question since" in fencepost("brokers").out

@@ -76,7 +76,7 @@ async def test_lost_answers_are_found_again_and_no_order_is_doubled(
     with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, late_seconds=0.1) as broker:
         async with open_floor(database.url, make(broker.url, 1.0)) as floor:
             for broker_fault in broker_faults:
-                broker.mood = BrokerFaults(**{broker_fault: 100.0})
+                broker.faults = BrokerFaults(**{broker_fault: 100.0})
                 await floor.until_status(await floor.place(broker_fault, symbol=broker_fault), "sent")
         assert broker.doubled() == []
         assert broker.client_ids() == set(broker_faults)
@@ -155,11 +155,11 @@ def fill_list(broker: HostileBroker, ages_seconds: list[int]) -> None:
 async def test_what_may_still_arrive_is_parked_unless_somebody_says_how_long_it_can(
     database: Database, make: Make, dialect: Any
 ) -> None:
-    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(lose_request=100)) as broker:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, faults=BrokerFaults(lose_request=100)) as broker:
         async with open_floor(database.url, make(broker.url, None)) as floor:
             order_id = await floor.place("lost")
             await floor.until_status(order_id, "parked")
-            broker.mood = FRIENDLY
+            broker.faults = FRIENDLY
             await floor.orders.resolve(order_id, "parked", "queued", "ann", "the desk says it never came")
             await floor.until_status(order_id, "sent")
         assert broker.doubled() == []
@@ -167,7 +167,7 @@ async def test_what_may_still_arrive_is_parked_unless_somebody_says_how_long_it_
 
 @BOTH
 async def test_a_refused_order_is_dead(database: Database, make: Make, dialect: Any) -> None:
-    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(change_mind=100)) as broker:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, faults=BrokerFaults(change_mind=100)) as broker:
         async with open_floor(database.url, make(broker.url, None)) as floor:
             found = await floor.until_status(await floor.place("no"), "dead")
         assert found["last_error"] == "BAD_REQUEST"
@@ -251,14 +251,14 @@ def test_credentials_come_from_the_environment_and_a_missing_one_is_named(
     with pytest.raises(SettingsError, match="base_url"):
         make_brokers({"x": {"base_url": "ftp://x", "promise": "nothing"}})
     monkeypatch.setenv("OANDA_API_TOKEN", "secret-of-oanda")
-    broker = make_brokers({"o": {"adapter": "oanda", "strength": {"rate_per_second": 50}}})["o"]
-    assert broker.strength.rate_per_second == 50
+    broker = make_brokers({"o": {"adapter": "oanda", "limits": {"rate_per_second": 50}}})["o"]
+    assert broker.limits.rate_per_second == 50
     assert "secret-of-oanda" not in repr(broker)
 
 
 async def test_no_secret_reaches_an_error() -> None:
     with HostileBroker(
-        Promise.WHILE_OPEN, dialect=OandaDialect(), mood=BrokerFaults(lose_request=100)
+        Promise.WHILE_OPEN, dialect=OandaDialect(), faults=BrokerFaults(lose_request=100)
     ) as broker:
         adapter = oanda(broker.url, None)
         with pytest.raises(Exception, match="orders") as caught:

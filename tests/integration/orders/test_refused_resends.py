@@ -48,7 +48,7 @@ def test_a_resend_needs_a_key_that_nobody_has(market: OrdersEnv, connect: Callab
 
 
 @pytest.mark.parametrize(
-    ("field", "strength"),
+    ("field", "limits"),
     [
         ("rate", {"rate_per_second": 0.0}),
         ("rate", {"rate_per_second": 1.0, "rate_min_per_second": 2.0}),
@@ -56,7 +56,7 @@ def test_a_resend_needs_a_key_that_nobody_has(market: OrdersEnv, connect: Callab
         ("burst", {"failures_max": 0}),
     ],
 )
-def test_a_broker_has_a_rate_and_a_burst(market: OrdersEnv, field: str, strength: dict[str, Any]) -> None:
+def test_a_broker_has_a_rate_and_a_burst(market: OrdersEnv, field: str, limits: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        market.declare("strange", **strength)
+        market.declare("strange", **limits)
     assert caught.value.field == field

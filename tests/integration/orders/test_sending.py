@@ -38,11 +38,11 @@ async def test_one_key_put_in_ten_times_at_once_is_sent_once(database: Database)
 async def test_a_5xx_backs_off_and_succeeds_where_non_arrival_can_be_proved(
     database: Database, promise: Promise
 ) -> None:
-    with HostileBroker(promise, mood=BrokerFaults(fail_before=ALWAYS)) as broker:
+    with HostileBroker(promise, faults=BrokerFaults(fail_before=ALWAYS)) as broker:
         async with floor_with(database.url, broker) as floor:
             order_id = await floor.place("again")
             await floor.until_status(order_id, "unknown", "failed")
-            broker.mood = FRIENDLY
+            broker.faults = FRIENDLY
             found = await floor.until_status(order_id, "sent")
             steps = await floor.steps(order_id)
         assert found["broker_order_id"] == "brk-1"
@@ -60,7 +60,7 @@ async def test_an_accepted_order_whose_answer_is_lost_is_found_and_not_repeated(
     with HostileBroker(promise, late_seconds=0.1) as broker:
         async with floor_with(database.url, broker) as floor:
             for broker_fault in broker_faults:
-                broker.mood = BrokerFaults(**{broker_fault: ALWAYS})
+                broker.faults = BrokerFaults(**{broker_fault: ALWAYS})
                 order_id = await floor.place(broker_fault, symbol=broker_fault)
                 found = await floor.until_status(order_id, "sent")
                 assert found["broker_order_id"] == broker.orders[-1].broker_order_id
@@ -68,7 +68,7 @@ async def test_an_accepted_order_whose_answer_is_lost_is_found_and_not_repeated(
 
 
 async def test_a_400_is_dead_at_once(database: Database) -> None:
-    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(change_mind=ALWAYS)) as broker:
+    with HostileBroker(Promise.NOTHING, faults=BrokerFaults(change_mind=ALWAYS)) as broker:
         async with floor_with(database.url, broker) as floor:
             order_id = await floor.place("wrong")
             found = await floor.until_status(order_id, "dead")
@@ -79,17 +79,17 @@ async def test_a_400_is_dead_at_once(database: Database) -> None:
 
 
 async def test_a_429_waits_and_spends_no_retry(database: Database) -> None:
-    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(limit=ALWAYS), retry_after_seconds=1) as broker:
+    with HostileBroker(Promise.NOTHING, faults=BrokerFaults(limit=ALWAYS), retry_after_seconds=1) as broker:
         async with floor_with(database.url, broker) as floor:
             order_id = await floor.place("later")
             await floor.until("limited", lambda found: found["last_error"] == "RATE_LIMITED", order_id)
-            broker.mood = FRIENDLY
+            broker.faults = FRIENDLY
             found = await floor.until_status(order_id, "sent")
         assert found["retry_count"] == 0
 
 
 async def test_what_cannot_be_proved_is_parked_and_not_repeated(database: Database) -> None:
-    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(lose_request=ALWAYS)) as broker:
+    with HostileBroker(Promise.NOTHING, faults=BrokerFaults(lose_request=ALWAYS)) as broker:
         async with floor_with(database.url, broker, valid_seconds=None) as floor:
             order_id = await floor.place("where")
             found = await floor.until_status(order_id, "parked")
@@ -110,7 +110,7 @@ async def test_a_broker_that_is_down_is_tried_again_without_a_doubt(database: Da
 
 
 async def test_orders_of_one_key_arrive_in_the_order_of_their_acceptance(database: Database) -> None:
-    with HostileBroker(Promise.FOREVER, mood=BrokerFaults(fail_before=30, lose_reply=20), seed=3) as broker:
+    with HostileBroker(Promise.FOREVER, faults=BrokerFaults(fail_before=30, lose_reply=20), seed=3) as broker:
         async with floor_with(database.url, broker) as floor:
             ids = [await floor.place(f"k{number}") for number in range(12)]
             for order_id in ids:

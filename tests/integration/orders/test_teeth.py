@@ -80,15 +80,15 @@ async def doubles_of_a_stuck_sender(database: Database) -> list[str]:
 
 
 async def doubles_of(
-    database: Database, mood: BrokerFaults, *, valid_seconds: float = VALID_SECONDS
+    database: Database, faults: BrokerFaults, *, valid_seconds: float = VALID_SECONDS
 ) -> list[str]:
     """What is accepted late comes when all is over, if its request is still valid then."""
-    with HostileBroker(Promise.NOTHING, mood=mood, late_seconds=None) as broker:
+    with HostileBroker(Promise.NOTHING, faults=faults, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=valid_seconds) as floor:
             order_id = await floor.place("once")
             # The error of a first try may be gone again before anybody looks: then the broker was asked.
             await floor.until("tried", lambda found: bool(found["last_error"] or found["asks"]), order_id)
-            broker.mood = FRIENDLY
+            broker.faults = FRIENDLY
             await floor.until_status(order_id, "sent")
         broker.quiet()
         return broker.doubled()
@@ -104,22 +104,22 @@ async def test_without_the_rewind_it_does_not(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bug", "mood"),
+    ("bug", "faults"),
     [
         (retrying_after_5xx, BrokerFaults(fail_after=ALWAYS)),
         (believing_absence, BrokerFaults(accept_late=ALWAYS)),
     ],
 )
 async def test_a_planted_bug_doubles_an_order_and_the_right_code_does_not(
-    database: Database, bug: Any, mood: BrokerFaults
+    database: Database, bug: Any, faults: BrokerFaults
 ) -> None:
     with bug():
-        assert await doubles_of(database, mood, valid_seconds=600) == ["once"]
+        assert await doubles_of(database, faults, valid_seconds=600) == ["once"]
 
 
-@pytest.mark.parametrize("mood", [BrokerFaults(fail_after=ALWAYS), BrokerFaults(accept_late=ALWAYS)])
-async def test_without_the_bug_the_order_is_there_once(database: Database, mood: BrokerFaults) -> None:
-    assert await doubles_of(database, mood) == []
+@pytest.mark.parametrize("faults", [BrokerFaults(fail_after=ALWAYS), BrokerFaults(accept_late=ALWAYS)])
+async def test_without_the_bug_the_order_is_there_once(database: Database, faults: BrokerFaults) -> None:
+    assert await doubles_of(database, faults) == []
 
 
 async def test_dead_behind_an_open_request_would_be_a_live_order_called_dead(database: Database) -> None:
@@ -144,12 +144,12 @@ async def test_with_the_guard_it_is_found_alive(database: Database) -> None:
 
 async def _refused_repeat(database: Database) -> Sequence[str]:
     """Accepted with a lost reply, late enough that the question finds nothing; the repeat is refused."""
-    mood = BrokerFaults(accept_late=ALWAYS)
-    with HostileBroker(Promise.FOREVER, mood=mood, late_seconds=None) as broker:
+    faults = BrokerFaults(accept_late=ALWAYS)
+    with HostileBroker(Promise.FOREVER, faults=faults, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=None) as floor:
             order_id = await floor.place("repeat")
             await floor.until("tried", lambda found: found["last_error"] is not None, order_id)
-            broker.mood = BrokerFaults(change_mind=ALWAYS)
+            broker.faults = BrokerFaults(change_mind=ALWAYS)
             await floor.until("repeated", lambda found: found["requests"] > 1, order_id)
             broker.quiet()
             found = await floor.until_status(order_id, "sent", "dead")

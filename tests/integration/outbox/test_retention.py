@@ -54,7 +54,7 @@ async def left(fp: Fencepost) -> tuple[Any, ...]:
 
 
 @asynccontextmanager
-async def in_a_house(fp: Fencepost) -> AsyncGenerator[None]:
+async def in_a_web_server(fp: Fencepost) -> AsyncGenerator[None]:
     async with background.make_service(fp).running():
         yield
 
@@ -88,7 +88,7 @@ async def in_a_players_service(fp: Fencepost) -> AsyncGenerator[None]:
 
 
 Somewhere = Callable[[Fencepost], AbstractAsyncContextManager[None]]
-EVERYWHERE = [in_a_house, in_a_worker, in_a_worker_of_flows, in_a_players_service]
+EVERYWHERE = [in_a_web_server, in_a_worker, in_a_worker_of_flows, in_a_players_service]
 
 
 @pytest.mark.parametrize("somewhere", EVERYWHERE)
@@ -150,7 +150,7 @@ async def test_markers_are_forgotten(fp: Fencepost, clock: Clock, somewhere: Som
 
 async def test_one_process_does_it_once_however_many_parts_it_has(fp: Fencepost) -> None:
     with Signals() as signals:
-        async with in_a_house(fp), in_a_players_service(fp), in_a_worker(fp):
+        async with in_a_web_server(fp), in_a_players_service(fp), in_a_worker(fp):
             await signals.wait("markers.cleaned")
             names = [task.get_name() for task in asyncio.all_tasks()]
             assert names.count("fencepost-markers") == names.count("fencepost-upkeep") == 1

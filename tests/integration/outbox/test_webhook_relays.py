@@ -40,7 +40,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Monke
     return monkeypatch
 
 
-def house(database: Database) -> WebServer:
+def web_server(database: Database) -> WebServer:
     """As `fencepost serve --services nonces` has it."""
     place = ServerAddresses("a test", "", database.admin_url, database.url, database.viewer_url, None)
     server = web_service(Settings(), place, Metrics(), only=["nonces"])
@@ -55,7 +55,7 @@ async def test_the_end_of_a_transaction_arrives_and_comes_again_under_its_key_wh
         environment.setenv("OUTBOX_WEBHOOKS", f"shop={receiver.url}")
         environment.setenv("OUTBOX_WEBHOOK_TOKEN", "sesame")
         environment.setenv("OUTBOX_BACKOFF_BASE_SEC", "0.01")
-        server = await asyncio.to_thread(house, database)
+        server = await asyncio.to_thread(web_server, database)
         try:
             async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
                 taken = await client.post(

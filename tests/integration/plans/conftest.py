@@ -71,7 +71,7 @@ class AgedDatabase:
     """A connection with old plans, and the house as it is now."""
 
     observer: Observer
-    house: PlanDatabase
+    plan_database: PlanDatabase
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,7 @@ def plan_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def empty_house(plan_server: PostgresServer) -> PlanDatabase:
+def empty_plan_database(plan_server: PostgresServer) -> PlanDatabase:
     """A migrated database without rows, to copy."""
     database = Database(plan_server, "empty")
     database.create()
@@ -91,18 +91,18 @@ def empty_house(plan_server: PostgresServer) -> PlanDatabase:
 
 
 @pytest.fixture(scope="session")
-def small_house(empty_house: PlanDatabase) -> PlanDatabase:
-    return _furnish(_copy(empty_house, "small"), FEW)
+def small_plan_database(empty_plan_database: PlanDatabase) -> PlanDatabase:
+    return _furnish(_copy(empty_plan_database, "small"), FEW)
 
 
 @pytest.fixture(scope="session")
-def crowded_house(empty_house: PlanDatabase) -> PlanDatabase:
-    return _furnish(_copy(empty_house, "crowded"), MANY)
+def crowded_plan_database(empty_plan_database: PlanDatabase) -> PlanDatabase:
+    return _furnish(_copy(empty_plan_database, "crowded"), MANY)
 
 
 @pytest.fixture(scope="session")
-def million_house(empty_house: PlanDatabase) -> PlanDatabase:
-    return _furnish(_copy(empty_house, "million"), MILLION)
+def million_plan_database(empty_plan_database: PlanDatabase) -> PlanDatabase:
+    return _furnish(_copy(empty_plan_database, "million"), MILLION)
 
 
 def _leave_missing(database: Database) -> None:
@@ -133,67 +133,73 @@ STATISTICS: dict[str, Callable[[Database], None]] = {
 # A veteran's plans are made on statistics that are stale, so the quick form leaves these out.
 @pytest.fixture(scope="session", params=["fresh", "missing"])
 def street(
-    request: pytest.FixtureRequest, small_house: PlanDatabase, crowded_house: PlanDatabase
+    request: pytest.FixtureRequest, small_plan_database: PlanDatabase, crowded_plan_database: PlanDatabase
 ) -> Iterator[PlanDatabases]:
     """A small house and a crowded one, with statistics of one kind."""
-    with _open(small_house, crowded_house, request.param) as street:
+    with _open(small_plan_database, crowded_plan_database, request.param) as street:
         yield street
 
 
 @pytest.fixture(scope="session", params=STATISTICS)
 def long_street(
-    request: pytest.FixtureRequest, small_house: PlanDatabase, million_house: PlanDatabase
+    request: pytest.FixtureRequest, small_plan_database: PlanDatabase, million_plan_database: PlanDatabase
 ) -> Iterator[PlanDatabases]:
     """The same with a million rows in each table."""
-    with _open(small_house, million_house, request.param) as street:
+    with _open(small_plan_database, million_plan_database, request.param) as street:
         yield street
 
 
 @pytest.fixture
-def scratch_house(small_house: PlanDatabase) -> Iterator[PlanDatabase]:
+def scratch_plan_database(small_plan_database: PlanDatabase) -> Iterator[PlanDatabase]:
     """A small house to plant a bug in."""
-    house = _copy(small_house, "scratch")
-    yield house
-    house.database.drop()
+    plan_database = _copy(small_plan_database, "scratch")
+    yield plan_database
+    plan_database.database.drop()
 
 
 @contextmanager
 def _open(small: PlanDatabase, crowded: PlanDatabase, statistics: str) -> Generator[PlanDatabases]:
     street = PlanDatabases(
-        *(_copy(house, f"{house.database.name}_{statistics}") for house in (small, crowded))
+        *(
+            _copy(plan_database, f"{plan_database.database.name}_{statistics}")
+            for plan_database in (small, crowded)
+        )
     )
-    for house in (street.small, street.crowded):
-        STATISTICS[statistics](house.database)
+    for plan_database in (street.small, street.crowded):
+        STATISTICS[statistics](plan_database.database)
     yield street
-    for house in (street.small, street.crowded):
-        house.database.drop()
+    for plan_database in (street.small, street.crowded):
+        plan_database.database.drop()
 
 
 @pytest.fixture(scope="session")
-def veteran(empty_house: PlanDatabase) -> Iterator[AgedDatabase]:
+def veteran(empty_plan_database: PlanDatabase) -> Iterator[AgedDatabase]:
     """A connection that made its plans among a handful of rows, in a house that has grown since."""
-    house = _furnish(_copy(empty_house, "grown"), HANDFUL)
-    with observer(house.database, BIG_TABLES) as watcher, house.database.connect_admin() as connection:
+    plan_database = _furnish(_copy(empty_plan_database, "grown"), HANDFUL)
+    with (
+        observer(plan_database.database, BIG_TABLES) as watcher,
+        plan_database.database.connect_admin() as connection,
+    ):
         connection.execute("analyze")
         for call in HOT_CALLS:
             watcher.repeat(call, HANDFUL, times=CUSTOM_PLANS + 2)
         for table in sorted(BIG_TABLES | {"job_queue", "job_rate", "job_schedule"}):
             connection.execute(sql.SQL("delete from fencepost.{}").format(sql.Identifier(table)))
         _populate(connection, GROWN)
-        yield AgedDatabase(watcher, PlanDatabase(house.database, GROWN))
-    house.database.drop()
+        yield AgedDatabase(watcher, PlanDatabase(plan_database.database, GROWN))
+    plan_database.database.drop()
 
 
-def _copy(house: PlanDatabase, name: str) -> PlanDatabase:
-    database = Database(house.database.server, name)
-    database.create(template=house.database.name)
-    return PlanDatabase(database, house.size)
+def _copy(plan_database: PlanDatabase, name: str) -> PlanDatabase:
+    database = Database(plan_database.database.server, name)
+    database.create(template=plan_database.database.name)
+    return PlanDatabase(database, plan_database.size)
 
 
-def _furnish(house: PlanDatabase, size: int) -> PlanDatabase:
-    with house.database.connect_admin() as connection:
+def _furnish(plan_database: PlanDatabase, size: int) -> PlanDatabase:
+    with plan_database.database.connect_admin() as connection:
         _populate(connection, size)
-    return PlanDatabase(house.database, size)
+    return PlanDatabase(plan_database.database, size)
 
 
 def _populate(connection: psycopg.Connection, size: int) -> None:

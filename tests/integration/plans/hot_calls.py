@@ -1,7 +1,7 @@
 """The functions of the hot paths, each called as its runtime calls it."""
 
 from tests.integration.plans.hot_call import BATCH, HotCall, ones, plain, sending, time_ordered_key
-from tests.integration.plans.job_calls import FEATURES, JOBS, PEOPLE
+from tests.integration.plans.job_calls import FEATURES, JOBS, OPERATORS
 
 MARKERS = (
     HotCall("claim", "select * from fencepost.claim('scope-1', 'new', 'digest')", plain()),
@@ -164,7 +164,7 @@ HISTORY = (
     HotCall("history_prune", "select * from fencepost.history_prune('5 days', %s)", plain(BATCH)),
 )
 
-HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + PEOPLE + HISTORY
+HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + OPERATORS + HISTORY
 
 # Every other function, and why its plan needs no guard.
 NOT_HOT = {

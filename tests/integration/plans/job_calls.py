@@ -141,7 +141,7 @@ FEATURES = (
     HotCall("rate_prune", "select * from fencepost.rate_prune(%s)", plain(BATCH)),
 )
 
-PEOPLE = (
+OPERATORS = (
     HotCall("job_progress", "select * from fencepost.job_progress(%s, 1, 'owner', '{}')", one_running),
     HotCall("job_release", "select * from fencepost.job_release(%s, 1, 'owner')", one_running),
     HotCall("job_retry", "select * from fencepost.job_retry(%s, 1, 'owner', 'why', '1 s')", one_running),

@@ -30,10 +30,12 @@ def test_hot_functions_touch_only_what_they_need_among_a_million(long_street: Pl
 
 
 @pytest.mark.parametrize("call", HOT_CALLS, ids=str)
-def test_a_plan_from_the_first_day_still_holds_in_a_full_house(veteran: AgedDatabase, call: HotCall) -> None:
+def test_a_plan_from_the_first_day_still_holds_in_a_full_database(
+    veteran: AgedDatabase, call: HotCall
+) -> None:
     """A pooled connection keeps its plans until somebody analyses the table, which may be never."""
-    newcomer = observe(veteran.house, call)
-    old = veteran.observer.measure(call, veteran.house.size, planned=())
+    newcomer = observe(veteran.plan_database, call)
+    old = veteran.observer.measure(call, veteran.plan_database.size, planned=())
 
     assert [*old.scans, *excess(old, newcomer)] == []
 
@@ -50,19 +52,19 @@ def test_a_plan_from_the_first_day_still_holds_in_a_full_house(veteran: AgedData
     ],
 )
 def test_a_scan_inside_a_function_is_seen(
-    scratch_house: PlanDatabase, query: LiteralString, scan: str
+    scratch_plan_database: PlanDatabase, query: LiteralString, scan: str
 ) -> None:
     planted = sql.SQL("create function fencepost.planted() returns text language sql as {}").format(query)
-    with scratch_house.database.connect_admin() as connection:
+    with scratch_plan_database.database.connect_admin() as connection:
         connection.execute(planted)
 
-    seen = observe(scratch_house, HotCall("planted", "select fencepost.planted()", lambda _: ()))
+    seen = observe(scratch_plan_database, HotCall("planted", "select fencepost.planted()", lambda _: ()))
 
     assert scan in seen.scans
 
 
-def test_every_function_is_guarded_or_has_a_reason_why_not(empty_house: PlanDatabase) -> None:
-    with empty_house.database.connect_admin() as connection:
+def test_every_function_is_guarded_or_has_a_reason_why_not(empty_plan_database: PlanDatabase) -> None:
+    with empty_plan_database.database.connect_admin() as connection:
         names = {name for (name,) in connection.execute(PUBLIC_FUNCTIONS)} & KERNEL_FUNCTIONS
     guarded = {name for call in HOT_CALLS for name in re.findall(r"fencepost\.(\w+)\(", call.sql)}
     excused = {name for names in NOT_HOT.values() for name in names.split()}
@@ -78,9 +80,9 @@ def user_errors(street: PlanDatabases, call: HotCall) -> list[str]:
     return [*crowded.scans, *excess(crowded, small)]
 
 
-def observe(house: PlanDatabase, call: HotCall) -> Observation:
-    with observer(house.database, BIG_TABLES) as watcher:
-        return watcher.observe(call, house.size)
+def observe(plan_database: PlanDatabase, call: HotCall) -> Observation:
+    with observer(plan_database.database, BIG_TABLES) as watcher:
+        return watcher.observe(call, plan_database.size)
 
 
 def excess(one: Observation, other: Observation) -> list[str]:

@@ -141,7 +141,7 @@ async def test_a_lost_reply_of_a_crossing_is_settled_by_each_marker(
 
 @pytest.mark.parametrize("places", [1, 32])
 async def test_it_can_be_switched_off(players: Players, places: int) -> None:
-    alone = Players(players.fp, MutationSettings(ferry_places=places), players.metrics)
+    alone = Players(players.fp, MutationSettings(batch_max=places), players.metrics)
     await enrol(alone, "ann", gold=places)
 
     assert await balances(alone, "ann") == {"gold": places}

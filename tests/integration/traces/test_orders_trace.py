@@ -24,7 +24,7 @@ HEADERS = {"Idempotency-Key": "k1", "traceparent": PARENT}
 
 
 @asynccontextmanager
-async def open_desk(
+async def open_orders(
     database: Database, broker: HostileBroker
 ) -> AsyncGenerator[tuple[httpx.AsyncClient, BrokerEnv]]:
     async with Fencepost(database.url) as fp:
@@ -42,7 +42,7 @@ async def open_desk(
 async def place(database: Database) -> str:
     """Place an order and wait until the broker has it; answers its trace as it is stored."""
     with HostileBroker(Promise.FOREVER) as broker:
-        async with open_desk(database, broker) as (http, floor):
+        async with open_orders(database, broker) as (http, floor):
             answer = await http.post("/orders", json=ORDER, headers=HEADERS)
             assert answer.status_code == 202, answer.text
             stored = await floor.until_status(answer.json()["id"], "sent")
@@ -66,7 +66,7 @@ async def test_without_spans_the_order_has_the_id_and_its_message_no_headers(dat
 
 async def test_an_order_keeps_the_trace_that_it_names(database: Database, ear: OtlpCollector) -> None:
     with HostileBroker(Promise.FOREVER) as broker:
-        async with open_desk(database, broker) as (http, floor):
+        async with open_orders(database, broker) as (http, floor):
             answer = await http.post("/orders", json={**ORDER, "trace_id": "strategy-7"}, headers=HEADERS)
             stored = await floor.until_status(answer.json()["id"], "sent")
     assert stored["trace_id"] == "strategy-7"

@@ -88,18 +88,18 @@ def behind(
     database: Database, folder: Path, web: WebSettings, *, bare: bool = False
 ) -> Generator[tuple[ConsoleEnv, httpx.Client]]:
     with ExitStack() as stack:
-        stage = stack.enter_context(console(database, web=web))
+        env = stack.enter_context(console(database, web=web))
         port = free_port()
-        block = BARE.format(port=port, target=stage.url) if bare else documented(port, stage.url)
+        block = BARE.format(port=port, target=env.url) if bare else documented(port, env.url)
         url = stack.enter_context(nginx(folder, block, port))
-        yield stage, stack.enter_context(httpx.Client(base_url=url, timeout=30))
+        yield env, stack.enter_context(httpx.Client(base_url=url, timeout=30))
 
 
 def test_as_documented_the_console_works_and_knows_its_visitor(database: Database, folder: Path) -> None:
     web = WebSettings(token=TOKEN, proxies="127.0.0.1")
-    with behind(database, folder, web) as (stage, browser):
+    with behind(database, folder, web) as (env, browser):
         assert browser.get("/openapi.json").status_code == 401
-        assert browser.get(stage.link(Role.ADMIN)).status_code == 303
+        assert browser.get(env.link(Role.ADMIN)).status_code == 303
         assert browser.get("/console").status_code == 200
         forged = {
             "x-forwarded-for": "203.0.113.9",
@@ -119,15 +119,15 @@ def test_as_documented_the_console_works_and_knows_its_visitor(database: Databas
 
 
 def test_as_documented_events_come_at_once(database: Database, folder: Path) -> None:
-    with behind(database, folder, WebSettings(token=TOKEN, proxies="127.0.0.1")) as (stage, browser):
-        bearer = {"authorization": f"Bearer {stage.token(Role.VIEWER)}"}
+    with behind(database, folder, WebSettings(token=TOKEN, proxies="127.0.0.1")) as (env, browser):
+        bearer = {"authorization": f"Bearer {env.token(Role.VIEWER)}"}
         with browser.stream("GET", "/api/events", headers=bearer) as stream:
             assert next(stream.iter_lines()).startswith("retry:")
 
 
 def test_as_documented_but_not_named_it_is_refused(database: Database, folder: Path) -> None:
-    with behind(database, folder, WebSettings(token=TOKEN)) as (stage, browser):
-        assert browser.get(stage.link(Role.ADMIN)).status_code == 403
+    with behind(database, folder, WebSettings(token=TOKEN)) as (env, browser):
+        assert browser.get(env.link(Role.ADMIN)).status_code == 403
         assert "HTTP_PROXIES" in browser.get("/console").json()["message"]
         assert browser.get("/readyz").status_code in {200, 404}
 
@@ -135,8 +135,8 @@ def test_as_documented_but_not_named_it_is_refused(database: Database, folder: P
 @pytest.mark.parametrize("bare", [True, False])
 def test_without_a_token_nothing_is_local_behind_it(database: Database, folder: Path, bare: bool) -> None:
     """Also where nginx says nothing of itself: only the version of HTTP tells it from a local program."""
-    with behind(database, folder, WebSettings(), bare=bare) as (stage, browser):
-        assert httpx.get(f"{stage.url}/openapi.json").status_code == 200
+    with behind(database, folder, WebSettings(), bare=bare) as (env, browser):
+        assert httpx.get(f"{env.url}/openapi.json").status_code == 200
         for path in ("/openapi.json", "/console/login", "/api/overview"):
             said = browser.get(path)
             assert said.status_code == 403, path

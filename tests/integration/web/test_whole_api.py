@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from fencepost.embedded import Database
-from tests.integration.web.whole_app import WholeApp, whole_house
+from tests.integration.web.whole_app import WholeApp, whole_app
 
 # Of schemathesis, which asks `random` on its way to what a description forbids.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
@@ -19,9 +19,9 @@ ENDLESS = {"/api/events", "/status/{job_id}/events"}
 
 
 @pytest.fixture
-def house(database: Database, tmp_path: Path) -> Iterator[WholeApp]:
-    with whole_house(database, tmp_path) as house:
-        yield house
+def site(database: Database, tmp_path: Path) -> Iterator[WholeApp]:
+    with whole_app(database, tmp_path) as site:
+        yield site
 
 
 def checks() -> list[Any]:
@@ -35,21 +35,21 @@ def checks() -> list[Any]:
     ]
 
 
-def walk(house: WholeApp, examples: int, *, every: int = 1, derandomize: bool = False) -> int:
+def walk(site: WholeApp, examples: int, *, every: int = 1, derandomize: bool = False) -> int:
     """So many requests that each operation allows, and for one in `every` as many that it does not. Answers
     how many operations there are."""
     import requests  # Here, and not where every worker that collects this module would load it.
 
     # Its types are generic over what nobody says.
     schemathesis: Any = import_module("schemathesis")
-    found = [one.ok() for one in schemathesis.openapi.from_dict(house.description).get_all_operations()]
+    found = [one.ok() for one in schemathesis.openapi.from_dict(site.description).get_all_operations()]
     wanted = checks()
     operations = [one for one in found if one.path not in ENDLESS]
     with requests.Session() as session:
         for number, operation in enumerate(operations):
-            session.headers["authorization"] = house.bearer(operation.path)
+            session.headers["authorization"] = site.bearer(operation.path)
             modes = [schemathesis.GenerationMode.POSITIVE]
-            if number % every == 0 and can_be_wrong(house, operation):
+            if number % every == 0 and can_be_wrong(site, operation):
                 modes.append(schemathesis.GenerationMode.NEGATIVE)
             for mode in modes:
 
@@ -63,23 +63,23 @@ def walk(house: WholeApp, examples: int, *, every: int = 1, derandomize: bool = 
                     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
                 )
                 def attack(case: Any) -> None:
-                    case.call_and_validate(base_url=house.url, session=session, checks=wanted)
+                    case.call_and_validate(base_url=site.url, session=session, checks=wanted)
 
                 attack()
     return len(operations)
 
 
-def can_be_wrong(house: WholeApp, operation: Any) -> bool:
+def can_be_wrong(site: WholeApp, operation: Any) -> bool:
     """Whether its description forbids any request: not if it takes nothing but names in its path."""
-    said = house.description["paths"][operation.path][operation.method]
+    said = site.description["paths"][operation.path][operation.method]
     return "requestBody" in said or any(one["in"] == "query" for one in said.get("parameters", ()))
 
 
-def test_every_number_that_is_asked_for_fits_into_the_database(house: WholeApp) -> None:
+def test_every_number_that_is_asked_for_fits_into_the_database(site: WholeApp) -> None:
     """Or it is a failure of ours, and not of whoever asked."""
     unbounded = [
         (path, one["name"])
-        for path, operations in house.description["paths"].items()
+        for path, operations in site.description["paths"].items()
         for operation in operations.values()
         for one in operation.get("parameters", ())
         for form in one["schema"].get("anyOf", [one["schema"]])
@@ -88,11 +88,11 @@ def test_every_number_that_is_asked_for_fits_into_the_database(house: WholeApp) 
     assert unbounded == []
 
 
-def test_no_request_makes_the_api_fail_or_its_description_a_lie(house: WholeApp) -> None:
-    assert walk(house, 1, every=8, derandomize=True) > 110
+def test_no_request_makes_the_api_fail_or_its_description_a_lie(site: WholeApp) -> None:
+    assert walk(site, 1, every=8, derandomize=True) > 110
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_many_requests_of_each_kind_neither(house: WholeApp) -> None:
-    walk(house, 25)
+def test_many_requests_of_each_kind_neither(site: WholeApp) -> None:
+    walk(site, 25)

@@ -35,7 +35,7 @@ from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import adapter_for
 
-HOUSE_TOKEN = "the-token-of-the-house"
+SERVER_TOKEN = "the-token-of-the-house"
 NOWHERE = "http://127.0.0.1:1"
 
 
@@ -48,7 +48,7 @@ class WholeApp:
     def bearer(self, path: str) -> str:
         """A token that opens this door: the console's own, made anew: a request may have revoked the last."""
         if not path.startswith("/api"):
-            return f"Bearer {HOUSE_TOKEN}"
+            return f"Bearer {SERVER_TOKEN}"
         secret = ACCOUNTS.token_prefix + new_secret()
         with psycopg.connect(self.database.url, autocommit=True) as connection:
             run(connection, ACCOUNTS.set_user("walker", Role.ADMIN, None, "test", by_service=False))
@@ -60,18 +60,18 @@ class WholeApp:
 
 
 @contextmanager
-def whole_house(database: Database, folder: Path) -> Generator[WholeApp]:
+def whole_app(database: Database, folder: Path) -> Generator[WholeApp]:
     fp = Fencepost(database.url)
     judging = Judging(fp, JudgeSettings(workspace=folder / "workspace", store=folder / "store"))
     orders = Orders(fp, {"acme": Broker(adapter_for(NOWHERE, Promise.NOTHING), BrokerLimits())})
     parts = [
-        HttpService("judge", make_judge(judging, app_token=HOUSE_TOKEN), own_auth_paths=OWN_AUTH_PATHS),
+        HttpService("judge", make_judge(judging, app_token=SERVER_TOKEN), own_auth_paths=OWN_AUTH_PATHS),
         make_nonces(fp, NoncesSettings()),
         HttpService("orders", make_orders(orders)),
         make_players(fp),
         make_console(fp, database.viewer_url, loopback=True, settings=ConsoleSettings()),
     ]
-    app = make_app(parts, WebSettings(token=HOUSE_TOKEN), ground=lambda: fp)
+    app = make_app(parts, WebSettings(token=SERVER_TOKEN), ground=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
     try:

@@ -26,7 +26,7 @@ from fencepost_server.console.settings import ConsoleSettings
 ISSUER = "https://id.example"
 KEY = jwk.RSAKey.generate_key(2048)
 OTHER_KEY = jwk.RSAKey.generate_key(2048)
-ERRAND = LoginState("state", "nonce", "verifier", "/console")
+LOGIN_STATE = LoginState("state", "nonce", "verifier", "/console")
 SETTINGS = ConsoleSettings(
     public_url="https://console.example",
     oidc_issuer=ISSUER,
@@ -58,7 +58,7 @@ def claims(**changes: Any) -> dict[str, Any]:
 
 
 def believe(token: str, known: dict[str, Any] | None = None) -> dict[str, Any]:
-    return dict(believed(token, known or keys(), SETTINGS, ERRAND))
+    return dict(believed(token, known or keys(), SETTINGS, LOGIN_STATE))
 
 
 def test_a_token_of_the_provider_for_us_and_this_login_is_believed() -> None:

@@ -50,16 +50,16 @@ class Slow:
 
     waiting = 5
 
-    async def traffic(self) -> EdgeStats:
+    async def edge_stats(self) -> EdgeStats:
         return EdgeStats({}, {"in": self.waiting, "idle": None}, 0.0, taken={"in": 3, "idle": 0})
 
 
 async def test_the_worker_tells_how_much_waits_and_how_long() -> None:
     unit: Any = SimpleNamespace(kind="source", senders=[SimpleNamespace(source_name="in")])
-    house: Any = AsyncMock()
+    client: Any = AsyncMock()
     lease: Any = SimpleNamespace(resource="flow:f/all", token=1)
     metrics, sights = Metrics(), [SourceView(unit, lease, Slow())]
-    reporter = Reporter(house, "f", FlowMetrics.on(metrics), lambda: sights)
+    reporter = Reporter(client, "f", FlowMetrics.on(metrics), lambda: sights)
 
     def told(name: str) -> float | None:
         return metrics.registry.get_sample_value(name, {"flow": "f"})

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fencepost import http1
 from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
 from fencepost.http_client import Reply
-from fencepost.jobs.cron import read_timetable
+from fencepost.jobs.cron import parse_cron
 from fencepost.layered_settings import LayeredSettings, readers
 from fencepost.redaction import redact_named, redact_text, redact_url
 from fencepost.redis_streams import response_cache
@@ -190,11 +190,11 @@ PARSERS = {
     "OANDA's order": Parser(oanda.read_order, st.one_of(wrong_documents(OANDA), DOCUMENTS)),
     "Sentinels": Parser(SentinelUrl.read, wrong_text(SENTINELS), (ValueError,)),
     "a timetable": Parser(
-        lambda text: read_timetable(text, "UTC"),
+        lambda text: parse_cron(text, "UTC"),
         st.one_of(wrong_text("*/5 1-3 * * mon"), wrong_text("every 90s"), st.just("every infs")),
         (InvalidInput,),
     ),
-    "a zone": Parser(lambda text: read_timetable("* * * * *", text), TEXTS, (InvalidInput,)),
+    "a zone": Parser(lambda text: parse_cron("* * * * *", text), TEXTS, (InvalidInput,)),
     "a signer": Parser(lambda text: Signer.of(1, text), wrong_text("0x" + "aB" * 20), (InvalidInput,)),
     "a node's error": Parser(classify, TEXTS),
     "an answer in Redis": Parser(

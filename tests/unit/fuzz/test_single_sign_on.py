@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fencepost_server.accounts.oidc import IdentityRefused, OidcProvider, believed, endpoints_of, person_of
 from fencepost_server.console.role import Role
-from tests.unit.accounts.test_oidc import ERRAND, ISSUER, SETTINGS, claims, keys, signed
+from tests.unit.accounts.test_oidc import ISSUER, LOGIN_STATE, SETTINGS, claims, keys, signed
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text
 
@@ -30,12 +30,12 @@ ENDPOINTS = {
 
 def believe(token: str, known: Any = None) -> None:
     with shown():
-        person_of(believed(token, known or keys(), SETTINGS, ERRAND), SETTINGS)
+        person_of(believed(token, known or keys(), SETTINGS, LOGIN_STATE), SETTINGS)
 
 
-def describe(doors: Any) -> None:
+def describe(endpoints: Any) -> None:
     with shown():
-        found = endpoints_of(doors, ISSUER)
+        found = endpoints_of(endpoints, ISSUER)
         assert all(urlsplit(found[name]).hostname for name in ENDPOINTS if name != "issuer")
 
 
@@ -63,7 +63,7 @@ HEADS = st.one_of(wrong_documents({"alg": "RS256", "kid": "1", "typ": "JWT"}), D
 PARSERS = {
     "where its doors are": Parser(
         describe,
-        wrong_documents(ENDPOINTS).filter(lambda doors: hasattr(doors, "get")),
+        wrong_documents(ENDPOINTS).filter(lambda endpoints: hasattr(endpoints, "get")),
         (IdentityRefused,),
     ),
     "an ID token": Parser(believe, wrong_text(TOKEN), (IdentityRefused,)),
@@ -128,13 +128,13 @@ async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider[Rol
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        doors = {
+        endpoints = {
             "issuer": url,
             "authorization_endpoint": f"{url}/ask",
             "token_endpoint": f"{url}/token",
             "jwks_uri": f"{url}/keys",
         }
-        answers.setdefault(FOUND, json.dumps(doors | {"more": "x" * 600_000}).encode())
+        answers.setdefault(FOUND, json.dumps(endpoints | {"more": "x" * 600_000}).encode())
         yield OidcProvider(replace(SETTINGS, issuer=url))
     finally:
         await runner.cleanup()
@@ -145,7 +145,7 @@ FOUND = "/.well-known/openid-configuration"
 
 async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
     async with provider({}) as asked:
-        assert "/ask?response_type=code" in await asked.address(ERRAND)
+        assert "/ask?response_type=code" in await asked.address(LOGIN_STATE)
 
 
 @pytest.mark.parametrize(
@@ -173,4 +173,4 @@ async def test_an_answer_that_is_no_document_vouches_for_nobody(path: str, body:
     right = {"/token": json.dumps({"id_token": TOKEN}).encode(), "/keys": json.dumps(keys()).encode()}
     async with provider(right | {path: body}) as asked:
         with pytest.raises(IdentityRefused, match="The provider"):
-            await asked.person("code", ERRAND)
+            await asked.person("code", LOGIN_STATE)

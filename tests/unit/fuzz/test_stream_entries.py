@@ -91,9 +91,9 @@ class Held:
 
 
 async def taken(redis: Held, at: int | None = None) -> list[Arrival]:
-    intake = ChannelReceiver(redis, SharedReads(redis, 1, 1), PROGRAM, [SENDER], 0)
-    intake.open(Frontier({SENDER.name: Mark(at=at)}))
-    return await intake.read(10, 0.01, None)
+    receiver = ChannelReceiver(redis, SharedReads(redis, 1, 1), PROGRAM, [SENDER], 0)
+    receiver.open(Frontier({SENDER.name: Mark(at=at)}))
+    return await receiver.read(10, 0.01, None)
 
 
 def read_job_entries(found: dict[str, str]) -> None:

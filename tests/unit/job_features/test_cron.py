@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import InvalidInput
-from fencepost.jobs.cron import CronCalendar, Interval, every, plan, read_timetable
+from fencepost.jobs.cron import CronCalendar, Interval, every, parse_cron, plan
 from fencepost.kernel.schedule import Due, Missed
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -25,21 +25,21 @@ def due(now: datetime, next_tick: datetime, missed: Missed, *, grace_seconds: fl
 
 
 def test_a_tick_is_later_than_the_moment_it_follows() -> None:
-    timetable = read_timetable("*/5 * * * *", "UTC")
-    assert timetable.after(NOON) == NOON + timedelta(minutes=5)
-    assert timetable.after(NOON - timedelta(microseconds=1)) == NOON
+    schedule = parse_cron("*/5 * * * *", "UTC")
+    assert schedule.after(NOON) == NOON + timedelta(minutes=5)
+    assert schedule.after(NOON - timedelta(microseconds=1)) == NOON
 
 
 def test_a_zone_says_which_hour_is_meant() -> None:
-    timetable = read_timetable("0 3 * * *", "Europe/Berlin")
-    assert timetable.after(utc("2030-01-10T00:00")) == utc("2030-01-10T02:00"), "winter is one hour ahead"
-    assert timetable.after(utc("2030-07-10T00:00")) == utc("2030-07-10T01:00"), "summer is two"
+    schedule = parse_cron("0 3 * * *", "Europe/Berlin")
+    assert schedule.after(utc("2030-01-10T00:00")) == utc("2030-01-10T02:00"), "winter is one hour ahead"
+    assert schedule.after(utc("2030-07-10T00:00")) == utc("2030-07-10T01:00"), "summer is two"
 
 
-def ticks(timetable: CronCalendar, start: datetime, end: datetime) -> list[datetime]:
+def ticks(schedule: CronCalendar, start: datetime, end: datetime) -> list[datetime]:
     found: list[datetime] = []
     moment = start
-    while (moment := timetable.after(moment)) <= end:
+    while (moment := schedule.after(moment)) <= end:
         found.append(moment)
     return found
 
@@ -58,17 +58,17 @@ def test_a_clock_change_neither_loses_nor_doubles_a_daily_tick(day: str, expecte
 
 
 def test_an_interval_means_the_same_moments_everywhere() -> None:
-    timetable = read_timetable(every(90), "UTC")
-    assert timetable.after(NOON) == timetable.after(NOON + timedelta(seconds=89))
-    assert isinstance(timetable, Interval)
+    schedule = parse_cron(every(90), "UTC")
+    assert schedule.after(NOON) == schedule.after(NOON + timedelta(seconds=89))
+    assert isinstance(schedule, Interval)
 
 
 @given(st.integers(1, 86_400), st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1)))  # noqa: DTZ001
 def test_ticks_of_an_interval_are_one_interval_apart(seconds: int, naive: datetime) -> None:
-    timetable, moment = read_timetable(every(seconds), "UTC"), naive.replace(tzinfo=UTC)
-    tick = timetable.after(moment)
+    schedule, moment = parse_cron(every(seconds), "UTC"), naive.replace(tzinfo=UTC)
+    tick = schedule.after(moment)
     assert moment < tick <= moment + timedelta(seconds=seconds)
-    assert timetable.after(tick) - tick == timedelta(seconds=seconds)
+    assert schedule.after(tick) - tick == timedelta(seconds=seconds)
     assert tick.timestamp() % seconds == 0
 
 
@@ -77,8 +77,8 @@ def test_ticks_of_an_interval_are_one_interval_apart(seconds: int, naive: dateti
 )
 def test_an_interval_is_written_exactly(seconds: float, text: str) -> None:
     assert every(seconds) == text
-    timetable = read_timetable(text, "UTC")
-    assert timetable == Interval(timedelta(seconds=seconds))
+    schedule = parse_cron(text, "UTC")
+    assert schedule == Interval(timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_an_interval_is_written_exactly(seconds: float, text: str) -> None:
 )
 def test_what_names_no_moment_is_refused(expression: str, zone: str, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        read_timetable(expression, zone)
+        parse_cron(expression, zone)
     assert refused.value.field == field
 
 
@@ -122,24 +122,24 @@ def test_which_ticks_are_taken(missed: Missed, grace_seconds: int, taken: list[i
         missed,
         grace_seconds=grace_seconds,
     )
-    planned = plan(asked, read_timetable("*/5 * * * *", "UTC"), ticks_max=100)
+    planned = plan(asked, parse_cron("*/5 * * * *", "UTC"), ticks_max=100)
     assert planned.ticks == tuple(NOON + timedelta(minutes=number) for number in taken)
     assert planned.next_tick == NOON + timedelta(minutes=25)
 
 
 def test_so_many_at_a_time_and_the_rest_next_time() -> None:
-    timetable = read_timetable("* * * * *", "UTC")
+    schedule = parse_cron("* * * * *", "UTC")
     asked = due(NOON + timedelta(minutes=100), NOON, "all")
-    planned = plan(asked, timetable, ticks_max=10)
+    planned = plan(asked, schedule, ticks_max=10)
     assert len(planned.ticks) == 10
     assert planned.next_tick == NOON + timedelta(minutes=10)
 
 
 @pytest.mark.parametrize("expression", ["* * * * *", "0 * * * *", "0 0 * * *", "0 0 1 * *", "0 0 29 2 *"])
 def test_the_latest_of_years_is_found(expression: str) -> None:
-    timetable = read_timetable(expression, "UTC")
-    first, now = timetable.after(utc("2020-06-15T00:00")), utc("2030-06-15T13:37")
-    planned = plan(due(now, first, "once"), timetable, ticks_max=10)
+    schedule = parse_cron(expression, "UTC")
+    first, now = schedule.after(utc("2020-06-15T00:00")), utc("2030-06-15T13:37")
+    planned = plan(due(now, first, "once"), schedule, ticks_max=10)
     [tick] = planned.ticks
     assert first <= tick <= now < planned.next_tick
-    assert timetable.after(tick) == planned.next_tick, "there is none between the latest and the next"
+    assert schedule.after(tick) == planned.next_tick, "there is none between the latest and the next"

@@ -23,7 +23,7 @@ from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeRedis, handler_of, 
 async def passing(job: Job) -> None: ...
 
 
-class Desk:
+class CompleterHarness:
     """A completer between a database and streams that do what the test says."""
 
     def __init__(self, answer: Callable[[Call[Any]], Any], *, batch: int = 100) -> None:
@@ -75,55 +75,57 @@ def refuse(reason: str) -> Callable[[Call[Any]], Any]:
 async def test_while_handlers_begin_their_outcomes_are_waited_for_up_to_a_batch(
     batch: int, calls: int
 ) -> None:
-    desk = Desk(accept, batch=batch)
-    desk.held.unbegun.extend((held(job_id), handler_of(passing)) for job_id in (1, 2, 3))
-    async with desk.open():
-        while desk.held.unbegun:
-            begun, _ = desk.held.unbegun.popleft()
-            desk.completer.add(*finish(begun))
+    harness = CompleterHarness(accept, batch=batch)
+    harness.held.unbegun.extend((held(job_id), handler_of(passing)) for job_id in (1, 2, 3))
+    async with harness.open():
+        while harness.held.unbegun:
+            begun, _ = harness.held.unbegun.popleft()
+            harness.completer.add(*finish(begun))
             for _ in range(5):
                 await asyncio.sleep(0)
-    assert desk.database.functions == ["job_finish_many"] * calls
+    assert harness.database.functions == ["job_finish_many"] * calls
 
 
 async def test_a_batch_of_finishes_is_one_call_and_then_one_acknowledgement() -> None:
-    desk = Desk(accept)
-    await desk.settle(*(finish(held(n)) for n in range(1, 51)))
-    assert desk.database.functions == ["job_finish_many"]
-    assert len(desk.redis.fake.settled) == 50
+    harness = CompleterHarness(accept)
+    await harness.settle(*(finish(held(n)) for n in range(1, 51)))
+    assert harness.database.functions == ["job_finish_many"]
+    assert len(harness.redis.fake.settled) == 50
 
 
 async def test_nothing_is_acknowledged_before_the_database_has_answered() -> None:
-    desk = Desk(accept)
+    harness = CompleterHarness(accept)
 
     def answer(call: Call[Any]) -> Any:
-        assert desk.redis.fake.settled == []
+        assert harness.redis.fake.settled == []
         return accept(call)
 
-    desk.database.answer = answer
-    await desk.settle(finish(held()))
-    assert desk.redis.fake.settled == ["7-1"]
+    harness.database.answer = answer
+    await harness.settle(finish(held()))
+    assert harness.redis.fake.settled == ["7-1"]
 
 
 @pytest.mark.parametrize("reason", sorted(RECLAIM_DECISIONS))
 async def test_a_refused_finish_is_acknowledged_exactly_when_its_entry_has_done_its_work(reason: str) -> None:
-    desk = Desk(refuse(reason))
-    await desk.settle(finish(held()))
-    assert bool(desk.redis.fake.settled) == (reason in ACKNOWLEDGED)
-    assert desk.counted.value("fencepost_jobs_outcomes_refused_total", reason=reason) >= 1
+    harness = CompleterHarness(refuse(reason))
+    await harness.settle(finish(held()))
+    assert bool(harness.redis.fake.settled) == (reason in ACKNOWLEDGED)
+    assert harness.counted.value("fencepost_jobs_outcomes_refused_total", reason=reason) >= 1
 
 
 async def test_a_lost_lease_is_neither_written_nor_acknowledged() -> None:
-    desk = Desk(accept)
-    await desk.settle((held(), Lost()), (held(8), Refused("lease_expired")), (held(9), Refused("not_owner")))
-    assert desk.database.functions == []
-    assert desk.redis.fake.settled == []
+    harness = CompleterHarness(accept)
+    await harness.settle(
+        (held(), Lost()), (held(8), Refused("lease_expired")), (held(9), Refused("not_owner"))
+    )
+    assert harness.database.functions == []
+    assert harness.redis.fake.settled == []
 
 
 async def test_what_the_handler_committed_itself_is_only_acknowledged() -> None:
-    desk = Desk(accept)
-    await desk.settle((held(), Committed()))
-    assert (desk.database.functions, desk.redis.fake.settled) == ([], ["7-1"])
+    harness = CompleterHarness(accept)
+    await harness.settle((held(), Committed()))
+    assert (harness.database.functions, harness.redis.fake.settled) == ([], ["7-1"])
 
 
 @pytest.mark.parametrize("by_handler", [True, False])
@@ -135,17 +137,17 @@ async def test_a_job_whose_finish_is_refused_as_cancelled_is_released_so_that_it
             return [Unfinished(7, "cancelled")]
         return [Left(7, "cancelled", None)]
 
-    desk = Desk(answer)
-    await desk.settle((held(), Refused("cancelled")) if by_handler else finish(held()))
-    assert desk.database.functions[-1] == "job_leave_many"
-    assert desk.database.calls[-1].arguments[3] == ["release"]
-    assert desk.redis.fake.settled == ["7-1"]
+    harness = CompleterHarness(answer)
+    await harness.settle((held(), Refused("cancelled")) if by_handler else finish(held()))
+    assert harness.database.functions[-1] == "job_leave_many"
+    assert harness.database.calls[-1].arguments[3] == ["release"]
+    assert harness.redis.fake.settled == ["7-1"]
 
 
 async def test_a_job_that_has_ended_as_cancelled_is_acknowledged() -> None:
-    desk = Desk(refuse("cancelled"))
-    await desk.settle(finish(held()))
-    assert desk.redis.fake.settled == ["7-1"]
+    harness = CompleterHarness(refuse("cancelled"))
+    await harness.settle(finish(held()))
+    assert harness.redis.fake.settled == ["7-1"]
 
 
 @pytest.mark.parametrize(
@@ -157,10 +159,10 @@ async def test_one_result_that_cannot_be_stored_does_not_hurt_the_others(unwrita
             return unwritable
         return accept(call)
 
-    desk = Desk(answer)
-    await desk.settle(*(finish(held(n)) for n in range(1, 6)))
-    assert sorted(desk.redis.fake.settled) == [f"{n}-1" for n in range(1, 6)]
-    buried = desk.database.calls[-1]
+    harness = CompleterHarness(answer)
+    await harness.settle(*(finish(held(n)) for n in range(1, 6)))
+    assert sorted(harness.redis.fake.settled) == [f"{n}-1" for n in range(1, 6)]
+    buried = harness.database.calls[-1]
     assert (buried.function, buried.arguments[0], buried.arguments[3]) == ("job_leave_many", [3], ["bury"])
 
 
@@ -170,56 +172,58 @@ async def test_a_database_that_does_not_answer_is_asked_again_and_a_repeat_is_no
         psycopg.OperationalError("down"),
         [Unfinished(7, "already_finished")],
     ]
-    desk = Desk(lambda _call: answers.pop(0))
-    await desk.settle(finish(held()))
-    assert desk.redis.fake.settled == ["7-1"]
-    assert desk.counted.value("fencepost_jobs_outcomes_total", status="ok") == 1
-    assert desk.counted.value("fencepost_jobs_outcome_errors_total") == 2
-    assert desk.counted.value("fencepost_jobs_outcomes_refused_total", reason="already_finished") == 0
+    harness = CompleterHarness(lambda _call: answers.pop(0))
+    await harness.settle(finish(held()))
+    assert harness.redis.fake.settled == ["7-1"]
+    assert harness.counted.value("fencepost_jobs_outcomes_total", status="ok") == 1
+    assert harness.counted.value("fencepost_jobs_outcome_errors_total") == 2
+    assert harness.counted.value("fencepost_jobs_outcomes_refused_total", reason="already_finished") == 0
 
 
 async def test_whatever_happens_the_completer_goes_on_and_the_place_is_free() -> None:
     answers: list[Any] = [ValueError("a bug"), []]
-    desk = Desk(lambda _call: answers.pop(0), batch=1)
-    await desk.settle(finish(held(7)), finish(held(8)))
-    assert desk.redis.fake.settled == ["8-1"]
-    assert desk.counted.value("fencepost_jobs_loop_errors_total", loop="settle") == 1
+    harness = CompleterHarness(lambda _call: answers.pop(0), batch=1)
+    await harness.settle(finish(held(7)), finish(held(8)))
+    assert harness.redis.fake.settled == ["8-1"]
+    assert harness.counted.value("fencepost_jobs_loop_errors_total", loop="settle") == 1
 
 
 async def test_who_is_refused_among_many_is_told_apart_from_those_who_are_done() -> None:
-    desk = Desk(lambda _call: [Unfinished(8, "lease_expired")])
-    await desk.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
-    assert desk.redis.fake.settled == ["7-1", "9-1"]
-    assert desk.counted.value("fencepost_jobs_outcomes_total", status="ok") == 2
-    assert desk.counted.value("fencepost_jobs_outcomes_refused_total", reason="lease_expired") == 1
+    harness = CompleterHarness(lambda _call: [Unfinished(8, "lease_expired")])
+    await harness.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
+    assert harness.redis.fake.settled == ["7-1", "9-1"]
+    assert harness.counted.value("fencepost_jobs_outcomes_total", status="ok") == 2
+    assert harness.counted.value("fencepost_jobs_outcomes_refused_total", reason="lease_expired") == 1
 
 
 async def test_two_attempts_at_one_job_are_not_settled_together() -> None:
-    desk = Desk(accept)
-    await desk.settle(finish(held(7, 1)), finish(held(7, 2)))
-    assert [call.arguments[1] for call in desk.database.calls] == [[1], [2]]
+    harness = CompleterHarness(accept)
+    await harness.settle(finish(held(7, 1)), finish(held(7, 2)))
+    assert [call.arguments[1] for call in harness.database.calls] == [[1], [2]]
 
 
 async def test_an_acknowledgement_that_fails_is_tried_once_more() -> None:
-    desk = Desk(accept)
-    desk.redis.fake.failures = [RedisConnectionError("gone")]
-    await desk.settle(finish(held()))
-    assert desk.redis.fake.settled == ["7-1"]
-    assert desk.counted.value("fencepost_jobs_acknowledge_errors_total", reason="xack_error") == 1
-    assert desk.redis.failed_with == []
+    harness = CompleterHarness(accept)
+    harness.redis.fake.failures = [RedisConnectionError("gone")]
+    await harness.settle(finish(held()))
+    assert harness.redis.fake.settled == ["7-1"]
+    assert harness.counted.value("fencepost_jobs_acknowledge_errors_total", reason="xack_error") == 1
+    assert harness.redis.failed_with == []
 
 
 async def test_an_acknowledgement_that_fails_twice_is_left_to_the_reclaimer() -> None:
-    desk = Desk(accept)
-    desk.redis.fake.failures = [RedisConnectionError("gone"), RedisConnectionError("gone")]
-    await desk.settle(finish(held()))
-    assert desk.redis.fake.settled == []
-    assert len(desk.redis.failed_with) == 1
+    harness = CompleterHarness(accept)
+    harness.redis.fake.failures = [RedisConnectionError("gone"), RedisConnectionError("gone")]
+    await harness.settle(finish(held()))
+    assert harness.redis.fake.settled == []
+    assert len(harness.redis.failed_with) == 1
 
 
 async def test_how_a_job_left_is_counted() -> None:
     states = {7: "pending", 8: "dead", 9: "cancelled"}
-    desk = Desk(lambda call: [Left(job_id, states[job_id], None) for job_id in call.arguments[0]])
-    await desk.settle(*((held(n), leave(held(n).running, "retry", "no")) for n in states))
+    harness = CompleterHarness(
+        lambda call: [Left(job_id, states[job_id], None) for job_id in call.arguments[0]]
+    )
+    await harness.settle(*((held(n), leave(held(n).running, "retry", "no")) for n in states))
     for status in ("retry", "dead", "cancelled"):
-        assert desk.counted.value("fencepost_jobs_outcomes_total", status=status) == 1
+        assert harness.counted.value("fencepost_jobs_outcomes_total", status=status) == 1

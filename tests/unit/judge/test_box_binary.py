@@ -76,20 +76,20 @@ def test_what_is_degraded_is_said() -> None:
 
 
 def test_the_folder_of_a_judge_that_is_gone_is_swept_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workshop:
+    with Workspace(tmp_path) as workspace:
         gone = tmp_path / "judge-1-123456789-abcd"
         (gone / "apps").mkdir(parents=True)
         (gone / "apps/link").symlink_to("/etc")
         sweep(tmp_path)
 
         assert not gone.exists()
-        assert workshop.folder.exists()
+        assert workspace.folder.exists()
         assert Path("/etc/passwd").exists()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_source_is_written_into_its_folder_whatever_its_name(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as workshop:
-        folder = workshop.write_sources({"../../evil.c": b"1"})
+    with Workspace(tmp_path) as workspace:
+        folder = workspace.write_sources({"../../evil.c": b"1"})
 
         assert [path.name for path in folder.iterdir()] == ["evil.c"]

@@ -70,7 +70,7 @@ def test_what_is_no_word_about_this_order_changes_nothing(answer: FoundOrder) ->
 def test_a_limit_says_itself_how_long_to_wait() -> None:
     follow_up = heard(FOLLOWED, FoundOrder(LookupFinding.LIMITED, retry_after_seconds=17), SEEING, POLICY)
 
-    assert (follow_up.delay_seconds, follow_up.weather, follow_up.over) == (17, "ask_limited", False)
+    assert (follow_up.delay_seconds, follow_up.health, follow_up.over) == (17, "ask_limited", False)
 
 
 def test_who_sees_open_orders_only_has_said_the_end_when_it_sees_none() -> None:

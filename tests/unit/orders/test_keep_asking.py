@@ -159,7 +159,7 @@ def test_refused_credentials_end_the_order_or_hold_it() -> None:
     refused = AnswerVerdict(Meaning.REFUSED, Code.UNAUTHORIZED, "401: expired")
     ended = answered(TAKEN, refused, SHIPPED, POLICY)
     assert ended == OrderSettlement(
-        5, 3, "dead", "not_this", Code.UNAUTHORIZED, "401: expired", weather="unauthorized"
+        5, 3, "dead", "not_this", Code.UNAUTHORIZED, "401: expired", health="unauthorized"
     )
     held = answered(TAKEN, refused, SHIPPED, replace(POLICY, unauthorized="hold"))
     assert held == replace(ended, outcome="queued")

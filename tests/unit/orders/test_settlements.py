@@ -27,12 +27,12 @@ from fencepost_orders.outcome import (
     Policy,
     answered,
     found,
+    health_of,
     hold_back,
     maybe_sent,
     not_sent,
     outgoing,
     result_of,
-    weather_of,
 )
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -55,11 +55,11 @@ def said(outcome: Any, **how: Any) -> OrderSettlement:
     return OrderSettlement(5, 3, outcome, **how)
 
 
-ANOTHER = said("unknown", code=Code.UNKNOWN, detail="the answer echoes another key", weather="failed")
-SENT = said("sent", result=result_of(LIVE), weather="ok")
-KNOWN = said("sent", code=Code.CONFLICT_PROCESSED, result=result_of(LIVE), weather="ok")
+ANOTHER = said("unknown", code=Code.UNKNOWN, detail="the answer echoes another key", health="failed")
+SENT = said("sent", result=result_of(LIVE), health="ok")
+KNOWN = said("sent", code=Code.CONFLICT_PROCESSED, result=result_of(LIVE), health="ok")
 UNPLACED = replace(
-    said("dead", fate="not_this", code=Code.BAD_REQUEST, detail="no\ufffdmoney", weather="ok"),
+    said("dead", fate="not_this", code=Code.BAD_REQUEST, detail="no\ufffdmoney", health="ok"),
     result=result_of(REJECTED),
 )
 
@@ -78,51 +78,51 @@ UNPLACED = replace(
         (
             AnswerVerdict(Meaning.ACCEPTED),
             PROVABLE,
-            said("unknown", code=Code.UNKNOWN, detail="no answer that can be read", weather="failed"),
+            said("unknown", code=Code.UNKNOWN, detail="no answer that can be read", health="failed"),
         ),
         (
             AnswerVerdict(Meaning.UNKNOWN, Code.BROKER_5XX, "500: oh\0"),
             PROVABLE,
-            said("unknown", code=Code.BROKER_5XX, detail="500: oh\ufffd", weather="failed"),
+            said("unknown", code=Code.BROKER_5XX, detail="500: oh\ufffd", health="failed"),
         ),
         (AnswerVerdict(Meaning.DUPLICATE, order=LIVE), PROVABLE, KNOWN),
         (
             AnswerVerdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known"),
             PROVABLE,
-            said("unknown", code=Code.CONFLICT_PROCESSED, detail="409: known", weather="ok"),
+            said("unknown", code=Code.CONFLICT_PROCESSED, detail="409: known", health="ok"),
         ),
         (
             AnswerVerdict(Meaning.DUPLICATE),
             PROVABLE,
-            said("unknown", code=Code.CONFLICT_PROCESSED, weather="ok"),
+            said("unknown", code=Code.CONFLICT_PROCESSED, health="ok"),
         ),
         (
             AnswerVerdict(Meaning.DUPLICATE, order=NAMELESS),
             SILENT,
-            said("unknown", code=Code.CONFLICT_PROCESSED, weather="ok"),
+            said("unknown", code=Code.CONFLICT_PROCESSED, health="ok"),
         ),
         (
             AnswerVerdict(Meaning.REFUSED, detail="400: no"),
             PROVABLE,
-            said("dead", fate="not_this", code=Code.BAD_REQUEST, detail="400: no", weather="ok"),
+            said("dead", fate="not_this", code=Code.BAD_REQUEST, detail="400: no", health="ok"),
         ),
         (
             AnswerVerdict(Meaning.REFUSED, Code.UNAUTHORIZED),
             PROVABLE,
-            said("dead", fate="not_this", code=Code.UNAUTHORIZED, weather="unauthorized"),
+            said("dead", fate="not_this", code=Code.UNAUTHORIZED, health="unauthorized"),
         ),
         (
             AnswerVerdict(Meaning.LIMITED, detail="429"),
             PROVABLE,
             said(
                 "queued", fate="not_this", code=Code.RATE_LIMITED, detail="429", delay_seconds=2.0,
-                weather="limited",
+                health="limited",
             ),
         ),
         (
             AnswerVerdict(Meaning.LIMITED, retry_after_seconds=0.0),
             PROVABLE,
-            said("queued", fate="not_this", code=Code.RATE_LIMITED, delay_seconds=0.0, weather="limited"),
+            said("queued", fate="not_this", code=Code.RATE_LIMITED, delay_seconds=0.0, health="limited"),
         ),
     ],
 )  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_word_about_a_lost_request_is_believed_where_nothing_can_be_looked_at(
 @pytest.mark.parametrize("retries", range(5))
 def test_what_did_not_arrive_is_tried_as_often_as_allowed(retries: int) -> None:
     taken = replace(TAKEN, retry_count=retries)
-    expected = said("dead", fate="not_this", code=Code.NETWORK_TIMEOUT, detail="no way", weather="failed")
+    expected = said("dead", fate="not_this", code=Code.NETWORK_TIMEOUT, detail="no way", health="failed")
     if retries < 3:
         expected = replace(expected, outcome="failed", delay_seconds=2.0 ** (retries + 1))
     assert not_sent(taken, "no way", POLICY) == expected
@@ -177,27 +177,25 @@ REFUSES = "the broker refuses a second order with this client id"
 def test_an_absence_is_waited_for_and_then_a_proof() -> None:
     early = asked(ABSENT, PROVABLE, 10.5)
     assert early == said(
-        "unknown", code=Code.UNKNOWN, detail="the request may still arrive", delay_seconds=0.5, weather="ok"
+        "unknown", code=Code.UNKNOWN, detail="the request may still arrive", delay_seconds=0.5, health="ok"
     )
     assert asked(ABSENT, PROVABLE, -5).delay_seconds == 11, (
         "a question before the stamp is one of that moment"
     )
     proved = asked(ABSENT, PROVABLE, 11, last_error="BROKER_5XX")
     assert proved == said(
-        "failed", fate="none", code="BROKER_5XX", detail=NOT_THERE, delay_seconds=2.0, weather="ok"
+        "failed", fate="none", code="BROKER_5XX", detail=NOT_THERE, delay_seconds=2.0, health="ok"
     )
     assert asked(ABSENT, PROVABLE, 11, retry_count=2).delay_seconds == 8.0
     over = asked(ABSENT, PROVABLE, 11, retry_count=3, last_error="BROKER_5XX")
-    assert over == said(
-        "dead", fate="none", code="BROKER_5XX", detail="the retries are used up", weather="ok"
-    )
+    assert over == said("dead", fate="none", code="BROKER_5XX", detail="the retries are used up", health="ok")
 
 
 def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
     again = asked(ABSENT, FOREVER, 0)
-    assert again == said("failed", detail=REFUSES, delay_seconds=2.0, weather="ok")
+    assert again == said("failed", detail=REFUSES, delay_seconds=2.0, health="ok")
     assert asked(ABSENT, FOREVER, 0, retry_count=3) == said(
-        "parked", code=Code.UNKNOWN, detail="the retries are used up", delay_seconds=300.0, weather="ok"
+        "parked", code=Code.UNKNOWN, detail="the retries are used up", delay_seconds=300.0, health="ok"
     )
     window = Declaration(Promise.WINDOW, LookupScope.OPEN, window_seconds=20, request_valid_seconds=10)
     assert asked(ABSENT, window, 0, open_age=8.9).outcome == "failed"
@@ -208,7 +206,7 @@ def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
 
 def test_what_nobody_can_prove_is_parked_with_why_it_became_unknown() -> None:
     why = "the broker cannot say that it does not have the order"
-    parked = said("parked", code=Code.UNKNOWN, detail=why, delay_seconds=300.0, weather="ok")
+    parked = said("parked", code=Code.UNKNOWN, detail=why, delay_seconds=300.0, health="ok")
     assert asked(ABSENT, BLIND, 99) == parked
     told = replace(ABSENT, detail="404: no such order")
     assert asked(told, BLIND, 99) == replace(parked, detail=f"{why} (404: no such order)")
@@ -223,7 +221,7 @@ def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> Non
     )
     told = replace(NO_ANSWER, code=Code.BROKER_5XX, detail="503\0", retry_after_seconds=0.0)
     assert asked(told, PROVABLE, 11) == said(
-        "unknown", code=Code.BROKER_5XX, detail="503\ufffd", delay_seconds=0.0, weather="failed"
+        "unknown", code=Code.BROKER_5XX, detail="503\ufffd", delay_seconds=0.0, health="failed"
     )
     limited = asked(FoundOrder(LookupFinding.LIMITED), FOREVER, 11)
     assert limited == said(
@@ -231,13 +229,13 @@ def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> Non
         code=Code.UNKNOWN,
         detail="the broker limits questions",
         delay_seconds=2.0,
-        weather="ask_limited",
+        health="ask_limited",
     )
 
 
 def test_what_the_broker_has_is_sent_or_was_rejected() -> None:
     there = asked(FoundOrder(LookupFinding.FOUND, LIVE), PROVABLE, 0, last_error="BROKER_5XX")
-    assert there == said("sent", detail="found at the broker", result=result_of(LIVE), weather="ok")
+    assert there == said("sent", detail="found at the broker", result=result_of(LIVE), health="ok")
     repeated = asked(FoundOrder(LookupFinding.FOUND, NAMELESS), PROVABLE, 0, last_error="CONFLICT_PROCESSED")
     assert (repeated.outcome, repeated.code) == ("sent", Code.CONFLICT_PROCESSED)
     rejected = asked(FoundOrder(LookupFinding.FOUND, REJECTED), PROVABLE, 0)
@@ -247,10 +245,10 @@ def test_what_the_broker_has_is_sent_or_was_rejected() -> None:
         code=Code.BAD_REQUEST,
         detail="the broker has it, and rejected it",
         result=result_of(REJECTED),
-        weather="ok",
+        health="ok",
     )
     other = asked(FoundOrder(LookupFinding.FOUND, OTHERS), BLIND, 0)
-    assert (other.outcome, other.code, other.weather) == ("parked", Code.UNKNOWN, "failed")
+    assert (other.outcome, other.code, other.health) == ("parked", Code.UNKNOWN, "failed")
 
 
 @pytest.mark.parametrize(("left", "over"), [(-1, True), (0, True), (1, False)])
@@ -282,7 +280,7 @@ def test_an_open_request_is_asked_about_before_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "weather"),
+    ("answer", "health"),
     [
         (FoundOrder(LookupFinding.FOUND, LIVE), "ok"),
         (ABSENT, "ok"),
@@ -291,8 +289,8 @@ def test_an_open_request_is_asked_about_before_the_next() -> None:
         (replace(NO_ANSWER, code=Code.BROKER_5XX), "failed"),
     ],
 )
-def test_what_an_answer_says_about_the_broker_itself(answer: FoundOrder, weather: str | None) -> None:
-    assert weather_of(answer) == weather
+def test_what_an_answer_says_about_the_broker_itself(answer: FoundOrder, health: str | None) -> None:
+    assert health_of(answer) == health
 
 
 def test_an_order_leaves_with_its_stamp_and_its_first_open_request() -> None:

@@ -17,7 +17,7 @@ class Letter:
     take: int = 1
 
 
-class Desk:
+class RelayHarness:
     """The box, the destination and the database of one relay: letters end when the test says so."""
 
     topic = "outbox:letters"
@@ -76,9 +76,9 @@ class Desk:
             self.under_way.pop(letter).set_result(None)
 
 
-def relay_of(desk: Desk, pace: RelayLimits) -> Relay[Letter, int]:
+def relay_of(harness: RelayHarness, pace: RelayLimits) -> Relay[Letter, int]:
     errors = Counter("errors", "Errors.", ("loop",), registry=CollectorRegistry())
-    return Relay("letters", desk, desk, desk, "me", errors, pace)
+    return Relay("letters", harness, harness, harness, "me", errors, pace)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -94,86 +94,88 @@ async def rest() -> None:
 
 
 async def test_a_take_is_not_made_for_a_few_places() -> None:
-    desk = Desk(12)
-    relay = relay_of(desk, RelayLimits(batch=4, in_flight_max=8, idle_seconds=60))
+    harness = RelayHarness(12)
+    relay = relay_of(harness, RelayLimits(batch=4, in_flight_max=8, idle_seconds=60))
     relay.start()
-    await until(lambda: len(desk.under_way) == 8)
-    desk.end(0)
-    await until(lambda: desk.settled == [0])
+    await until(lambda: len(harness.under_way) == 8)
+    harness.end(0)
+    await until(lambda: harness.settled == [0])
     await rest()
-    assert desk.limits == [4, 4], "one place is free, and two are worth a take"
-    desk.end(1)
-    await until(lambda: len(desk.under_way) == 8)
-    assert desk.limits[:3] == [4, 4, 2]
-    desk.end(*tuple(desk.under_way))
-    await until(lambda: len(desk.under_way) == 2)
-    desk.end(*tuple(desk.under_way))
+    assert harness.limits == [4, 4], "one place is free, and two are worth a take"
+    harness.end(1)
+    await until(lambda: len(harness.under_way) == 8)
+    assert harness.limits[:3] == [4, 4, 2]
+    harness.end(*tuple(harness.under_way))
+    await until(lambda: len(harness.under_way) == 2)
+    harness.end(*tuple(harness.under_way))
     await relay.stop()
-    assert sorted(desk.settled) == list(range(12))
+    assert sorted(harness.settled) == list(range(12))
 
 
 async def test_a_relay_for_one_message_at_a_time_takes_one_after_the_other() -> None:
-    desk = Desk(3)
-    relay = relay_of(desk, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60))
+    harness = RelayHarness(3)
+    relay = relay_of(harness, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60))
     relay.start()
     for letter in range(3):
-        await until(lambda letter=letter: letter in desk.under_way)  # type: ignore[misc]
-        desk.end(letter)
+        await until(lambda letter=letter: letter in harness.under_way)  # type: ignore[misc]
+        harness.end(letter)
     await relay.stop()
-    assert desk.settled == [0, 1, 2]
+    assert harness.settled == [0, 1, 2]
 
 
 async def test_what_ends_while_a_settlement_is_written_is_settled_too() -> None:
-    desk = Desk(4)
-    desk.may_settle.clear()
-    relay = relay_of(desk, RelayLimits(batch=4, in_flight_max=4, idle_seconds=60))
+    harness = RelayHarness(4)
+    harness.may_settle.clear()
+    relay = relay_of(harness, RelayLimits(batch=4, in_flight_max=4, idle_seconds=60))
     relay.start()
-    await until(lambda: len(desk.under_way) == 4)
-    desk.end(0)
-    await until(lambda: desk.settling == 1)
-    desk.end(1, 2, 3)
+    await until(lambda: len(harness.under_way) == 4)
+    harness.end(0)
+    await until(lambda: harness.settling == 1)
+    harness.end(1, 2, 3)
     await rest()
-    desk.may_settle.set()
-    await until(lambda: sorted(desk.settled) == [0, 1, 2, 3])
+    harness.may_settle.set()
+    await until(lambda: sorted(harness.settled) == [0, 1, 2, 3])
     assert relay.in_flight == 0
     await relay.stop()
 
 
 async def test_a_relay_that_leaves_says_so_of_what_is_under_way_and_keeps_nothing() -> None:
-    desk = Desk(2)
-    relay = relay_of(desk, RelayLimits(batch=2, in_flight_max=2, idle_seconds=60, drain_seconds=0.01))
+    harness = RelayHarness(2)
+    relay = relay_of(harness, RelayLimits(batch=2, in_flight_max=2, idle_seconds=60, drain_seconds=0.01))
     relay.start()
-    await until(lambda: len(desk.under_way) == 2)
+    await until(lambda: len(harness.under_way) == 2)
     await relay.stop()
-    assert sorted(desk.settled) == [-1, 0]
+    assert sorted(harness.settled) == [-1, 0]
     assert relay.in_flight == 0
 
 
 async def test_a_delivery_that_hangs_is_given_up_and_said_to_have_failed() -> None:
-    desk = Desk(2)
+    harness = RelayHarness(2)
     relay = relay_of(
-        desk, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
+        harness,
+        RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01),
     )
     relay.start()
-    await until(lambda: -0 in desk.settled and 1 in desk.under_way)
-    assert "0.05 s" in desk.reasons[0]
+    await until(lambda: -0 in harness.settled and 1 in harness.under_way)
+    assert "0.05 s" in harness.reasons[0]
     await relay.stop()
 
 
 async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
-    desk = Desk(1)
-    desk.is_deaf = True
+    harness = RelayHarness(1)
+    harness.is_deaf = True
     relay = relay_of(
-        desk, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
+        harness,
+        RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01),
     )
     relay.start()
     try:
-        await until(lambda: desk.cancelled > 2)
-        renewals = desk.renewals
-        seen = desk.cancelled
-        await until(lambda: desk.cancelled > seen + 2)
-        assert desk.renewals == renewals
+        await until(lambda: harness.cancelled > 2)
+        renewals = harness.renewals
+        seen = harness.cancelled
+        await until(lambda: harness.cancelled > seen + 2)
+        assert harness.renewals == renewals
     finally:
         # Who ignores being cancelled would keep the event loop, and the report of the failure, for ever.
-        desk.is_deaf = False
+        harness.is_deaf = False
         await relay.stop()

@@ -6,8 +6,8 @@ from fencepost.testing.fault_state import FaultState
 
 
 def test_what_follows_is_never_held_up_as_long_and_often_less() -> None:
-    weather = FaultState(reorder_seconds=0.5)
-    held = [weather.held_up_seconds(turn) for turn in range(1, 101)]
+    fault_state = FaultState(reorder_seconds=0.5)
+    held = [fault_state.held_up_seconds(turn) for turn in range(1, 101)]
 
     assert all(0 <= seconds < 0.5 for seconds in held)
     assert min(abs(one - other) for one, other in pairwise(held)) > 0.1
@@ -15,7 +15,7 @@ def test_what_follows_is_never_held_up_as_long_and_often_less() -> None:
 
 
 def test_a_clear_sky_holds_up_nobody() -> None:
-    weather = FaultState(reorder_seconds=0.5)
-    weather.clear()
+    fault_state = FaultState(reorder_seconds=0.5)
+    fault_state.clear()
 
-    assert weather.held_up_seconds(7) == 0
+    assert fault_state.held_up_seconds(7) == 0

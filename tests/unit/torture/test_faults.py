@@ -26,13 +26,15 @@ class Listening:
 
 
 def ordered(tally: Tally, system: str, *, evenly: bool = True) -> list[str]:
-    crew = Listening()
-    stage = SimpleNamespace(lease_seconds=1.0)
-    ground = cast("Environment", SimpleNamespace(stages={"jobs": stage, "flows": stage}))
-    faults = FaultInjector(ground, cast("ProcessPool", cast("Any", crew)), tally, POINTS if evenly else None)
+    process_pool = Listening()
+    env = SimpleNamespace(lease_seconds=1.0)
+    ground = cast("Environment", SimpleNamespace(envs={"jobs": env, "flows": env}))
+    faults = FaultInjector(
+        ground, cast("ProcessPool", cast("Any", process_pool)), tally, POINTS if evenly else None
+    )
     faults.strike(Fault(1, 0.1, "crash", system, 0, POINTS[system][0], 1, 1.5, at_redis=False))
     faults.give_orders()
-    return crew.ordered
+    return process_pool.ordered
 
 
 def test_a_system_whose_points_were_hit_more_than_all_leaves_the_machine_to_the_slow_ones() -> None:

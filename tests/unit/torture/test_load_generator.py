@@ -16,11 +16,11 @@ class Eager:
         self.asked = 0
         self.first, self.second = threading.Event(), threading.Event()
 
-    def ask(self, _stage: object, turn: int) -> None:
+    def ask(self, _env: object, turn: int) -> None:
         self.asked += 1
         (self.second if turn else self.first).set()
 
-    def account(self, _stage: object) -> Account:
+    def account(self, _env: object) -> Account:
         return Account(self.asked, self.asked)
 
 

@@ -26,12 +26,12 @@ class LateAsker:
         self.entered, self.may_ask = threading.Event(), threading.Event()
         self.asker: LoadGenerator | None = None
 
-    def ask(self, _stage: object, turn: int) -> None:
+    def ask(self, _env: object, turn: int) -> None:
         self.entered.set()
         assert self.may_ask.wait(60)
         self.asked += 1
 
-    def account(self, _stage: object) -> Account:
+    def account(self, _env: object) -> Account:
         if threading.current_thread() is not threading.main_thread():
             return Account(self.asked, self.done)
         self.looks += 1

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from fencepost.jobs.cron import every, read_timetable
+from fencepost.jobs.cron import every, parse_cron
 from fencepost_torture.ticks import EPOCH, Ticks, microseconds
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -15,9 +15,9 @@ def key(moment: int) -> str:
 
 
 def test_the_ticks_are_those_of_the_schedule_by_another_way() -> None:
-    timetable = read_timetable(every(1.3), "UTC")
+    schedule = parse_cron(every(1.3), "UTC")
     found, moment = list[int](), NOON
-    while (moment := timetable.after(moment)) <= NOON + timedelta(minutes=1):
+    while (moment := schedule.after(moment)) <= NOON + timedelta(minutes=1):
         found.append(microseconds(moment))
 
     assert list(TICKS.between(START, microseconds(NOON + timedelta(minutes=1)))) == found

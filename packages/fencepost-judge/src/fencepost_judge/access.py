@@ -16,7 +16,7 @@ from fencepost_judge.role import JudgeRole
 SMALL_BYTES = 16_384
 INPUT_BYTES_MAX = 65_536
 """The largest input of a custom run."""
-HOUSE_BYTES: int | None = None
+SERVICE_BYTES: int | None = None
 """No limit except that of the server, HTTP_BODY_MAX_BYTES."""
 
 
@@ -38,7 +38,7 @@ class Access:
 
 CONTESTANT = Access(JudgeRole.CONTESTANT)
 PROGRAM = Access(JudgeRole.CONTESTANT, carries_program=True)
-TRIAL = Access(JudgeRole.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True)
+CUSTOM_RUN = Access(JudgeRole.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True)
 JURY = Access(JudgeRole.JURY)
 ADMIN = Access(JudgeRole.ADMIN)
 
@@ -51,13 +51,13 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("GET", "/problems"): CONTESTANT,
     ("GET", "/problems/{slug}"): CONTESTANT,
     ("GET", "/problems/{slug}/attachments/{name}"): CONTESTANT,
-    ("PUT", "/problems/{slug}"): Access(JudgeRole.JURY, HOUSE_BYTES),
+    ("PUT", "/problems/{slug}"): Access(JudgeRole.JURY, SERVICE_BYTES),
     ("POST", "/judge/api/rejudgings"): JURY,
     ("GET", "/judge/api/rejudgings"): JURY,
     ("GET", "/judge/api/rejudgings/{generation}"): JURY,
     ("POST", "/judge/api/rejudgings/{generation}/apply"): JURY,
     ("POST", "/judge/api/rejudgings/{generation}/drop"): JURY,
-    ("POST", "/judge/api/custom-runs"): TRIAL,
+    ("POST", "/judge/api/custom-runs"): CUSTOM_RUN,
     ("GET", "/judge/api/custom-runs/{job_id}"): CONTESTANT,
     ("GET", "/judge/api/contests"): CONTESTANT,
     ("GET", "/judge/api/contests/{contest}"): CONTESTANT,
@@ -87,10 +87,10 @@ PAGES: Mapping[tuple[str, str], Access] = {
     ("GET", f"{PAGES_ROOT}/problems/{{slug}}"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/problems/{{slug}}/attachments/{{name}}"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/submissions"): CONTESTANT,
-    ("POST", f"{PAGES_ROOT}/submissions"): TRIAL,
+    ("POST", f"{PAGES_ROOT}/submissions"): CUSTOM_RUN,
     ("GET", f"{PAGES_ROOT}/submissions/{{job_id}}"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/submissions/{{job_id}}/events"): CONTESTANT,
-    ("POST", f"{PAGES_ROOT}/custom-runs"): TRIAL,
+    ("POST", f"{PAGES_ROOT}/custom-runs"): CUSTOM_RUN,
     ("GET", f"{PAGES_ROOT}/custom-runs/{{job_id}}"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/contests"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/contests/{{contest}}"): CONTESTANT,
@@ -104,7 +104,7 @@ PAGES: Mapping[tuple[str, str], Access] = {
     ("GET", f"{PAGES_ROOT}/contest"): JURY,
     ("POST", f"{PAGES_ROOT}/contest"): JURY,
     ("GET", f"{PAGES_ROOT}/import"): JURY,
-    ("POST", f"{PAGES_ROOT}/import"): Access(JudgeRole.JURY, HOUSE_BYTES),
+    ("POST", f"{PAGES_ROOT}/import"): Access(JudgeRole.JURY, SERVICE_BYTES),
     ("GET", f"{PAGES_ROOT}/rejudgings"): JURY,
     ("POST", f"{PAGES_ROOT}/rejudgings"): JURY,
     ("GET", f"{PAGES_ROOT}/rejudge"): JURY,

@@ -11,8 +11,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from fencepost_judge import accounts_api, contest_api, custom_run_api, rejudge_api, visibility, worker_api
-from fencepost_judge import authentication as entrance
+from fencepost_judge import (
+    accounts_api,
+    authentication,
+    contest_api,
+    custom_run_api,
+    rejudge_api,
+    visibility,
+    worker_api,
+)
 from fencepost_judge.access import ACCESS
 from fencepost_judge.authentication import Authentication, Who, author_of
 from fencepost_judge.judge_calls import PastSubmission, ProblemTitle
@@ -43,15 +50,13 @@ class SubmitAnswer(BaseModel):
 
 def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
     """Every route in the table of `access.py`, and no other."""
-    doors = Authentication(
-        judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes
-    )
-    router = entrance.make_router(doors)
+    auth = Authentication(judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes)
+    router = authentication.make_router(auth)
     _add_submissions(router, judging)
     _add_problems(router, judging)
     for module in (accounts_api, rejudge_api, contest_api, custom_run_api, worker_api):
         module.add(router, judging)
-    assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
+    assert authentication.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router
 
 

@@ -45,7 +45,7 @@ class Compiled:
 
 
 async def compile_sources(
-    workshop: Workspace,
+    workspace: Workspace,
     boxes: SandboxPool,
     language: Language,
     sources: Mapping[str, bytes],
@@ -65,14 +65,14 @@ async def compile_sources(
         place = list(sources).index(entry) if entry in sources else None
         sources = named_for_compiler(sources)
         entry = entry if place is None else list(sources)[place]
-    source = workshop.write_sources(sources)
-    out = workshop.new_app()
-    order = language.compile_order(workshop.place(source), list(sources), entry, out)
+    source = workspace.write_sources(sources)
+    out = workspace.new_app()
+    order = language.compile_order(workspace.place(source), list(sources), entry, out)
     if order is None:
         remove_folder(out)
-        return Compiled(Program(language, workshop.place(source), entry), "", None)
+        return Compiled(Program(language, workspace.place(source), entry), "", None)
     order = replace(order, job_id=job_id, attempt_id=attempt_id, limits=_room(order.limits, at_least))
-    with workshop.scratch_file() as said, workshop.scratch_file() as nothing:
+    with workspace.scratch_file() as said, workspace.scratch_file() as nothing:
         outcome = await boxes.run(order, BoxFiles(nothing, said, said))
         message = clean(os.pread(said, MESSAGE_BYTES_MAX * 2, 0))
     kept = out if language.spec.runs_from == "output" else source
@@ -87,7 +87,7 @@ async def compile_sources(
             remove_folder(kept)
             return Compiled(None, NO_MAIN, outcome)
         entry = found
-    return Compiled(Program(language, workshop.place(kept), entry), message, outcome)
+    return Compiled(Program(language, workspace.place(kept), entry), message, outcome)
 
 
 def _room(limits: Limits, at_least: Bounds | None) -> Limits:

@@ -28,9 +28,9 @@ def add(router: APIRouter, judging: Judging) -> None:
         return {"job_id": await try_as(who, judging, request)}
 
     @router.get("/judge/api/custom-runs/{job_id}")
-    async def trial(job_id: Id, who: Who) -> dict[str, Any]:
+    async def custom_run(job_id: Id, who: Who) -> dict[str, Any]:
         """The outcome of a custom run; 404 when it has expired or belongs to another user."""
-        found = await visibility.trial(judging, who, job_id)
+        found = await visibility.custom_run(judging, who, job_id)
         return {
             "job_id": found.job_id,
             "language": found.language,
@@ -43,7 +43,7 @@ def add(router: APIRouter, judging: Judging) -> None:
 async def try_as(who: JudgeVisitor, judging: Judging, request: CustomRunRequest) -> int:
     files = request.files()
     judging.check_program(request.language, files)
-    return await judging.trials.submit(
+    return await judging.custom_runs.submit(
         request.language,
         files,
         request.input,

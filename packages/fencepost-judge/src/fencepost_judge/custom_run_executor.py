@@ -42,7 +42,7 @@ class CustomRunOutcome:
 class CustomRunExecutor:
     """What custom runs need on one machine."""
 
-    workshop: Workspace
+    workspace: Workspace
     boxes: SandboxPool
     limits: Limits
 
@@ -50,7 +50,7 @@ class CustomRunExecutor:
         self, language: Language, sources: Mapping[str, bytes], given: bytes | None, job_id: str, attempt: int
     ) -> CustomRunOutcome:
         """Compile, and run if there is an input."""
-        compiled = await compile_sources(self.workshop, self.boxes, language, sources, job_id, attempt)
+        compiled = await compile_sources(self.workspace, self.boxes, language, sources, job_id, attempt)
         if compiled.program is None:
             assert compiled.outcome is not None
             fault = compiled.outcome.verdict is Verdict.SE
@@ -62,12 +62,12 @@ class CustomRunExecutor:
                 return CustomRunOutcome(verdict="OK", message=compiled.message)
             return await self._run(compiled.program, given, job_id, attempt)
         finally:
-            remove_folder(self.workshop.folder / compiled.program.folder)
+            remove_folder(self.workspace.folder / compiled.program.folder)
 
     async def _run(self, program: Program, given: bytes, job_id: str, attempt: int) -> CustomRunOutcome:
         order = program.language.run_order(program.folder, program.entry, self.limits)
         order = replace(order, job_id=job_id, attempt_id=attempt)
-        scratch = self.workshop.scratch_file
+        scratch = self.workspace.scratch_file
         with scratch(given) as stdin, scratch() as output, scratch() as errors:
             outcome = await self.boxes.run(order, BoxFiles(stdin, output, errors))
             return _tried(outcome, output, errors)

@@ -54,7 +54,7 @@ class CustomRuns:
         self, fp: Fencepost, settings: JudgeSettings, queue: str, judge: Callable[[], Judge]
     ) -> None:
         self._fp = fp
-        self._keep_seconds = settings.trial_keep_seconds
+        self._keep_seconds = settings.custom_run_keep_seconds
         self._judge = judge
         declare = fp.job(queue, kind="judge_trial", tries=TRIES, lease=LEASE_SECONDS)
         self._job = declare(self._run)
@@ -81,7 +81,7 @@ class CustomRuns:
     async def get(self, job_id: int) -> CustomRun:
         found = await self._fp.run(get(job_id))
         if not found:
-            raise no_trial(job_id)
+            raise no_custom_run(job_id)
         return found[0]
 
     async def prune(self) -> float:
@@ -94,13 +94,13 @@ class CustomRuns:
         if not found:
             async with job.finish(None, final_status="EXPIRED"):
                 return
-        trial = found[0]
-        if trial.language not in self._judge().languages:
-            await pass_on(self._fp, job, trial.language)
+        custom_run = found[0]
+        if custom_run.language not in self._judge().languages:
+            await pass_on(self._fp, job, custom_run.language)
         tried = await self._judge().try_out(
-            trial.language,
-            {name: content.encode() for name, content in trial.sources.items()},
-            None if trial.input is None else trial.input.encode(),
+            custom_run.language,
+            {name: content.encode() for name, content in custom_run.sources.items()},
+            None if custom_run.input is None else custom_run.input.encode(),
             job_id=str(job.id),
             attempt_id=job.attempt,
         )
@@ -109,7 +109,7 @@ class CustomRuns:
             await tx.run(done(job.id, job.attempt, job.owner, tried))
 
 
-def no_trial(job_id: int) -> NotFound:
+def no_custom_run(job_id: int) -> NotFound:
     return NotFound(f"There is no trial {job_id}.", noun="trial", subject=str(job_id))
 
 
@@ -141,7 +141,7 @@ def get(job_id: int) -> Call[list[CustomRun]]:
         "select job_id, author, language, sources::text, input, made_at, expires_at, outcome::text"
         " from fencepost.judge_trial_get(%s::bigint)",
         (job_id,),
-        each(_trial),
+        each(_custom_run),
     )
 
 
@@ -157,7 +157,7 @@ def prune(limit: int) -> Call[int]:
     return Call("select fencepost.judge_trial_prune(%s::integer)", (limit,), scalar)
 
 
-def _trial(
+def _custom_run(
     job_id: int,
     author: str,
     language: str,

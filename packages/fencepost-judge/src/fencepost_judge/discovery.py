@@ -85,11 +85,11 @@ class Directory(Protocol):
 
     async def enter(self, card: WorkerInfo) -> Registration: ...
 
-    async def beat(self, seat: Registration, load: Load) -> None:
+    async def beat(self, registration: Registration, load: Load) -> None:
         """Renew the lease and report the load. Raises RegistrationLost when the lease has ended."""
         ...
 
-    async def leave(self, seat: Registration) -> None: ...
+    async def leave(self, registration: Registration) -> None: ...
 
     async def workers(self) -> Sequence[ListedWorker]:
         """In order of registration."""
@@ -128,27 +128,29 @@ class JudgePresence:
         self._load = load
         self._listed = listed
         self._beat_seconds = lease_seconds / 3
-        self._seat: Registration | None = None
+        self._registration: Registration | None = None
 
     async def tick(self) -> float:
-        if self._seat is None:
+        if self._registration is None:
             self._listed.set(0)
-            self._seat = await self._directory.enter(self._card)
+            self._registration = await self._directory.enter(self._card)
             self._listed.set(1)
-            _log.debug("fencepost_judge_worker_listed", owner=self._card.owner, place=self._seat.place)
+            _log.debug(
+                "fencepost_judge_worker_listed", owner=self._card.owner, place=self._registration.place
+            )
             announce("judge.listed")
         try:
-            await self._directory.beat(self._seat, self._load())
+            await self._directory.beat(self._registration, self._load())
         except RegistrationLost as lost:
             _log.warning("judge_worker_unlisted", owner=self._card.owner, why=str(lost))
-            self._seat = None
+            self._registration = None
             return 0.0
         return self._beat_seconds
 
     async def leave(self) -> None:
         """Unregister. If that fails, the worker disappears when its lease ends."""
-        seat, self._seat = self._seat, None
+        registration, self._registration = self._registration, None
         self._listed.set(0)
-        if seat is not None:
+        if registration is not None:
             with suppress(FencepostError):
-                await self._directory.leave(seat)
+                await self._directory.leave(registration)

@@ -80,27 +80,27 @@ class EtcdDirectory:
 
     async def enter(self, card: WorkerInfo) -> Registration:
         granted = await self._ask("/v3/lease/grant", {"TTL": self._lease_seconds})
-        seat = Registration(card.owner, 0, number_in(granted, "ID"))
+        registration = Registration(card.owner, 0, number_in(granted, "ID"))
         self._card, self._entered_at = card, datetime.now(UTC)
-        await self._write(seat, Load())
-        return seat
+        await self._write(registration, Load())
+        return registration
 
-    async def beat(self, seat: Registration, load: Load) -> None:
-        kept = await self._ask("/v3/lease/keepalive", {"ID": str(seat.token)})
+    async def beat(self, registration: Registration, load: Load) -> None:
+        kept = await self._ask("/v3/lease/keepalive", {"ID": str(registration.token)})
         if number_in(kept.get("result"), "TTL", left_out=0) <= 0:
-            raise RegistrationLost(f"etcd knows no lease {seat.token} any more.")
-        await self._write(seat, load)
+            raise RegistrationLost(f"etcd knows no lease {registration.token} any more.")
+        await self._write(registration, load)
 
-    async def leave(self, seat: Registration) -> None:
+    async def leave(self, registration: Registration) -> None:
         """Revoking the lease removes its key."""
-        await self._ask("/v3/lease/revoke", {"ID": str(seat.token)}, absent={})
+        await self._ask("/v3/lease/revoke", {"ID": str(registration.token)}, absent={})
 
     async def workers(self) -> Sequence[ListedWorker]:
         end = PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1)
         found = await self._ask("/v3/kv/range", {"key": _coded(PREFIX), "range_end": _coded(end)})
         return workers_in(found)
 
-    async def _write(self, seat: Registration, load: Load) -> None:
+    async def _write(self, registration: Registration, load: Load) -> None:
         assert self._card is not None, "who beats has entered"
         now = datetime.now(UTC)
         value = {
@@ -111,7 +111,7 @@ class EtcdDirectory:
             "expires_at": (now + timedelta(seconds=self._lease_seconds)).isoformat(),
         }
         key = _coded(PREFIX + self._card.owner)
-        body = {"key": key, "value": _coded(json.dumps(value)), "lease": str(seat.token)}
+        body = {"key": key, "value": _coded(json.dumps(value)), "lease": str(registration.token)}
         await self._ask("/v3/kv/put", body)
 
     async def _ask(self, path: str, body: Mapping[str, Any], *, absent: Any = None) -> Any:

@@ -28,21 +28,21 @@ class KernelDirectory:
     async def enter(self, card: WorkerInfo) -> Registration:
         return await self._fp.run(enter(card, self._lease_seconds))
 
-    async def beat(self, seat: Registration, load: Load) -> None:
+    async def beat(self, registration: Registration, load: Load) -> None:
         try:
-            await self._fp.run(beat(seat, load, self._lease_seconds))
+            await self._fp.run(beat(registration, load, self._lease_seconds))
         except Refusal as refusal:
             raise RegistrationLost(str(refusal)) from refusal
 
-    async def leave(self, seat: Registration) -> None:
-        await self._fp.run(leave(seat))
+    async def leave(self, registration: Registration) -> None:
+        await self._fp.run(leave(registration))
 
     async def workers(self) -> Sequence[ListedWorker]:
         return await self._fp.run(workers())
 
 
 def enter(card: WorkerInfo, lease_seconds: float) -> Call[Registration]:
-    def seat(place: int, token: int) -> Registration:
+    def registration(place: int, token: int) -> Registration:
         return Registration(card.owner, place, token)
 
     return Call(
@@ -59,18 +59,18 @@ def enter(card: WorkerInfo, lease_seconds: float) -> Call[Registration]:
             document("degraded", list(card.degraded)),
             duration("lease", lease_seconds),
         ),
-        one(seat),
+        one(registration),
     )
 
 
-def beat(seat: Registration, load: Load, lease_seconds: float) -> Call[None]:
+def beat(registration: Registration, load: Load, lease_seconds: float) -> Call[None]:
     return Call(
         "select fencepost.judge_worker_beat(%s::integer, %s::bigint, %s::text, %s::integer,"
         " %s::double precision, %s::interval)",
         (
-            seat.place,
-            seat.token,
-            seat.owner,
+            registration.place,
+            registration.token,
+            registration.owner,
             load.busy,
             load.load_average,
             duration("lease", lease_seconds),
@@ -79,10 +79,10 @@ def beat(seat: Registration, load: Load, lease_seconds: float) -> Call[None]:
     )
 
 
-def leave(seat: Registration) -> Call[None]:
+def leave(registration: Registration) -> Call[None]:
     return Call(
         "select fencepost.judge_worker_leave(%s::integer, %s::bigint, %s::text)",
-        (seat.place, seat.token, seat.owner),
+        (registration.place, registration.token, registration.owner),
         nothing,
     )
 

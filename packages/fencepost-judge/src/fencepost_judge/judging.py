@@ -108,17 +108,17 @@ class Judge:
     def __init__(
         self,
         boxes: SandboxPool,
-        workshop: Workspace,
+        workspace: Workspace,
         cache: Cache,
         languages: Mapping[str, Language],
         *,
         parallel: int = 1,
-        trial_limits: Limits | None = None,
+        custom_run_limits: Limits | None = None,
     ) -> None:
         self.languages = languages
-        self._trier = CustomRunExecutor(workshop, boxes, trial_limits or Limits())
+        self._trier = CustomRunExecutor(workspace, boxes, custom_run_limits or Limits())
         self._boxes = boxes
-        self._workshop = workshop
+        self._workspace = workspace
         self._cache = cache
         self._parallel = parallel
         self.running = 0
@@ -162,7 +162,7 @@ class Judge:
         except (CorruptData, FileNotFoundError) as error:
             raise JudgeFault(f"data: {error}") from error
         compiled = await compile_sources(
-            self._workshop,
+            self._workspace,
             self._boxes,
             language,
             {**asked.sources, **included},
@@ -178,7 +178,7 @@ class Judge:
             return Judgement(verdict="CE", message=compiled.message)
         try:
             for name, content in included.items():
-                self._workshop.put_beside(compiled.program.folder, name, content)
+                self._workspace.put_beside(compiled.program.folder, name, content)
             run = _Run(
                 problem,
                 compiled.program,
@@ -196,7 +196,7 @@ class Judge:
         except (CorruptData, FileNotFoundError) as error:
             raise JudgeFault(f"data: {error}") from error
         finally:
-            remove_folder(self._workshop.folder / compiled.program.folder)
+            remove_folder(self._workspace.folder / compiled.program.folder)
         first = next((one for one in results.values() if one.verdict not in ("AC", SKIPPED)), None)
         return Judgement(
             verdict=final.verdict,
@@ -214,7 +214,7 @@ class Judge:
         order = program.language.run_order(program.folder, program.entry, VALIDATOR_LIMITS, args)
         stdin = os.open(await self._cache.path(digest), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            with self._workshop.scratch_file() as said:
+            with self._workspace.scratch_file() as said:
                 outcome = await self._boxes.run(order, BoxFiles(stdin, said, said))
                 told = clean(os.pread(said, LITTLE_BYTES, 0)).strip()
         finally:
@@ -227,10 +227,10 @@ class Judge:
         """The opinion of the problem's validators, or of the comparison, about an output."""
         first = await self._validator(problem, problem.validator)
         more = [await self._made(problem, spec) for spec in problem.more_validators]
-        with self._workshop.scratch_file(output) as written:
+        with self._workspace.scratch_file(output) as written:
             if first is None:
                 return await self._compare(problem.flags if case.flags is None else case.flags, case, written)
-            feedback = self._workshop.new_app()
+            feedback = self._workspace.new_app()
             try:
                 run = _Run(problem, first.program, first, more, (), "", 0)
                 room = _Room(feedback / "0", None)
@@ -282,7 +282,7 @@ class Judge:
                 sources = await self._contents(spec.files)
                 language = self._language_of(spec)
                 entry = driver_of(language.spec, sources)
-                compiled = await compile_sources(self._workshop, self._boxes, language, sources, entry=entry)
+                compiled = await compile_sources(self._workspace, self._boxes, language, sources, entry=entry)
                 if compiled.program is None:
                     raise JudgeFault(f"validator: {compiled.message}")
                 self._programs[key] = compiled.program
@@ -315,7 +315,7 @@ class Judge:
         order = program.language.run_order(
             program.folder, program.entry, limits_of(problem.bounds), question.flags
         )
-        scratch = self._workshop.scratch_file
+        scratch = self._workspace.scratch_file
         with scratch(question.lines) as given, scratch() as said, scratch() as errors:
             outcome = await self._boxes.run(order, BoxFiles(given, said, errors))
             return _graded(question, outcome, _content(said))
@@ -333,7 +333,7 @@ class Judge:
     async def _case(self, run: _Run, case: TestCase) -> CaseResult:
         if run.validator is None:
             return await self._passes(run, case, None)
-        feedback = self._workshop.new_app()
+        feedback = self._workspace.new_app()
         try:
             return await self._passes(run, case, feedback)
         finally:
@@ -361,7 +361,7 @@ class Judge:
     async def _plain(
         self, run: _Run, case: TestCase, given: Path, room: _Room
     ) -> tuple[CaseResult, Path | None]:
-        with self._workshop.scratch_file() as output, self._workshop.scratch_file() as errors:
+        with self._workspace.scratch_file() as output, self._workspace.scratch_file() as errors:
             stdin = os.open(given, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 outcome = await self._boxes.run(await self._order(run, case), BoxFiles(stdin, output, errors))
@@ -399,12 +399,12 @@ class Judge:
         assert room.feedback is not None
         copied: Path | None = None
         if validator.protocol is Protocol.TESTLIB:
-            copied = self._workshop.new_app() / "output"
+            copied = self._workspace.new_app() / "output"
             copied.write_bytes(_content(output))
         try:
             order = await self._validation(run, validator, case, given, room, copied)
             os.lseek(output, 0, os.SEEK_SET)
-            with self._workshop.scratch_file() as said:
+            with self._workspace.scratch_file() as said:
                 outcome = await self._boxes.run(order, BoxFiles(output, said, said))
                 return _believed(validator.opinion(outcome, room.feedback, os.pread(said, 4096, 0)))
         finally:
@@ -431,7 +431,7 @@ class Judge:
         room: _Room,
         copied: Path | None = None,
     ) -> RunSpec:
-        place = self._workshop.place
+        place = self._workspace.place
         data = (place(given), place(await self._cache.path(case.answer)))
         shown = place(copied) if copied else None
         remembered = place(room.remembered) if room.remembered else None
@@ -445,7 +445,7 @@ class Judge:
         if run.validator is None or room.feedback is None:
             raise JudgeFault("validator: an interactive problem needs one")
         order = await self._validation(run, run.validator, case, given, room)
-        with self._workshop.scratch_file() as errors, self._workshop.scratch_file() as said:
+        with self._workspace.scratch_file() as errors, self._workspace.scratch_file() as said:
             talk = await converse(self._boxes, await self._order(run, case), order, errors, said)
             opinion = run.validator.opinion(talk.validator, room.feedback, os.pread(said, 4096, 0))
         failed = _failure(case, talk.program, run.program.language)
@@ -468,7 +468,7 @@ class Judge:
         order = run.program.language.run_order(run.program.folder, run.program.entry, limits, case.args)
         beside = {f"{run.program.folder}/{name}": f"/w/box/{name}" for name in run.beside}
         for name, digest in case.files.items():
-            beside[self._workshop.place(await self._cache.path(digest))] = f"/w/box/{name}"
+            beside[self._workspace.place(await self._cache.path(digest))] = f"/w/box/{name}"
         return replace(order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id)
 
 

@@ -25,7 +25,7 @@ from fencepost_judge.store import Keys, Store
 from fencepost_judge.workspace import Workspace
 
 _log = get_logger(__name__)
-TRIAL_OUTPUT_KB = 1024
+CUSTOM_RUN_OUTPUT_KB = 1024
 
 
 @asynccontextmanager
@@ -47,9 +47,9 @@ async def open_judge(
         languages = await asyncio.to_thread(find_languages, specs)
     if bubblewrap is not None:
         languages = _reached(languages)
-    with Workspace(settings.workspace_root, passable=bubblewrap is not None) as workshop:
+    with Workspace(settings.workspace_root, passable=bubblewrap is not None) as workspace:
         site = Site(
-            workshop.folder,
+            workspace.folder,
             site_roots(languages.values()),
             cgroup=settings.cgroup == "auto",
             outer_uid=settings.outer_uid,
@@ -63,14 +63,14 @@ async def open_judge(
             bubblewrap=bubblewrap,
         )
         async with boxes:
-            cache = Cache(store, workshop.folder, bytes_max=settings.cache_max_bytes)
+            cache = Cache(store, workspace.folder, bytes_max=settings.cache_max_bytes)
             yield Judge(
                 boxes,
-                workshop,
+                workspace,
                 cache,
                 languages,
                 parallel=settings.parallel_tests,
-                trial_limits=_trial_limits(settings),
+                custom_run_limits=_custom_run_limits(settings),
             )
 
 
@@ -105,10 +105,10 @@ async def open_directory(settings: JudgeSettings, fp: Fencepost) -> AsyncGenerat
         yield directory
 
 
-def _trial_limits(settings: JudgeSettings) -> Limits:
+def _custom_run_limits(settings: JudgeSettings) -> Limits:
     return Limits(
-        cpu_ms=settings.trial_time_ms,
-        wall_ms=settings.trial_time_ms * 2 + 2000,
-        memory_kb=settings.trial_memory_kb,
-        output_kb=TRIAL_OUTPUT_KB,
+        cpu_ms=settings.custom_run_time_ms,
+        wall_ms=settings.custom_run_time_ms * 2 + 2000,
+        memory_kb=settings.custom_run_memory_kb,
+        output_kb=CUSTOM_RUN_OUTPUT_KB,
     )

@@ -96,7 +96,7 @@ class Judging:
         self.imports = 0
         """Packages being imported and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
-        self.trials = CustomRuns(fp, settings, QUEUE, self._sitting)
+        self.custom_runs = CustomRuns(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", tries=TRIES, lease=LEASE_SECONDS)(self._run)
 
     @property
@@ -289,7 +289,7 @@ class Judging:
 
     @asynccontextmanager
     async def _forgetting(self) -> AsyncGenerator[None]:
-        loop = Loop("judge-trials", self.trials.prune, self._metrics.loop_errors)
+        loop = Loop("judge-trials", self.custom_runs.prune, self._metrics.loop_errors)
         loop.start()
         try:
             yield

@@ -38,14 +38,16 @@ class JudgeSettings(LayeredSettings):
     submit_burst: Annotated[
         int, Field(ge=1, le=100_000), From("JUDGE_SUBMIT_BURST", "judge.submit_burst")
     ] = 10
-    trial_time_ms: Annotated[
-        int, Field(ge=10, le=600_000), From("JUDGE_TRIAL_TIME_MS", "judge.trial_time_ms")
+    custom_run_time_ms: Annotated[
+        int, Field(ge=10, le=600_000), From("JUDGE_CUSTOM_RUN_TIME_MS", "judge.custom_run_time_ms")
     ] = 5000
-    trial_memory_kb: Annotated[
-        int, Field(ge=4096, le=1 << 26), From("JUDGE_TRIAL_MEMORY_KB", "judge.trial_memory_kb")
+    custom_run_memory_kb: Annotated[
+        int, Field(ge=4096, le=1 << 26), From("JUDGE_CUSTOM_RUN_MEMORY_KB", "judge.custom_run_memory_kb")
     ] = 262_144
-    trial_keep_seconds: Annotated[
-        int, Field(ge=10, le=2_592_000), From("JUDGE_TRIAL_KEEP_SECONDS", "judge.trial_keep_seconds")
+    custom_run_keep_seconds: Annotated[
+        int,
+        Field(ge=10, le=2_592_000),
+        From("JUDGE_CUSTOM_RUN_KEEP_SECONDS", "judge.custom_run_keep_seconds"),
     ] = 900
     cache_max_bytes: Annotated[
         int, Field(ge=1 << 20), From("JUDGE_CACHE_MAX_BYTES", "judge.cache_max_bytes")

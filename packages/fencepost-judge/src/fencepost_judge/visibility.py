@@ -19,7 +19,7 @@ from fencepost.client import Fencepost
 from fencepost.errors import NotFound
 from fencepost_judge import contests
 from fencepost_judge.contests import Clarification, SeenContest
-from fencepost_judge.custom_runs import CustomRun, no_trial
+from fencepost_judge.custom_runs import CustomRun, no_custom_run
 from fencepost_judge.figures import Figures
 from fencepost_judge.grading import SKIPPED
 from fencepost_judge.judge_calls import PastSubmission, ProblemTitle, StoredProblem, SubmissionStanding
@@ -103,10 +103,10 @@ async def standing(judging: Judging, who: JudgeVisitor, job_id: int) -> Submissi
     return found
 
 
-async def trial(judging: Judging, who: JudgeVisitor, job_id: int) -> CustomRun:
-    found = await judging.trials.get(job_id)
+async def custom_run(judging: Judging, who: JudgeVisitor, job_id: int) -> CustomRun:
+    found = await judging.custom_runs.get(job_id)
     if not who.sees(found.author):
-        raise no_trial(job_id)
+        raise no_custom_run(job_id)
     return found
 
 

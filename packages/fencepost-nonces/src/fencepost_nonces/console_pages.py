@@ -39,11 +39,11 @@ class SignerQuery(BaseModel):
     limit: Limit = 200
 
 
-def _add(place: ConsoleContext) -> None:
-    @place.desk.page("/nonces", "signers.html", "Nonces")
+def _add(context: ConsoleContext) -> None:
+    @context.router.page("/nonces", "signers.html", "Nonces")
     async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> PageData:
         """Every signer: its owner, next nonce, gaps and what is under way; and what needs attention."""
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select * from fencepost.nonce_signers where (chain_id, signer) > (%s, %s)"
             " and (%s or recovering_since is not null) order by chain_id, signer limit %s",
             query.chain or 0,
@@ -51,7 +51,7 @@ def _add(place: ConsoleContext) -> None:
             query.state != "recovering",
             query.limit,
         )
-        doubts = await place.reading.rows(
+        doubts = await context.reading.rows(
             "select transaction_id, chain_id, signer, state, nonce, recipient, value, in_doubt_since,"
             " unproved_since from fencepost.managed_transaction"
             " where in_doubt_since is not null or unproved_since is not null"
@@ -72,17 +72,17 @@ def _add(place: ConsoleContext) -> None:
             ("doubts",),
         )
 
-    @place.desk.page("/nonces/{chain_id}/{signer}", "signer.html", "Signer")
+    @context.router.page("/nonces/{chain_id}/{signer}", "signer.html", "Signer")
     async def signer(
         request: Request, chain_id: ChainId, signer: Signer, query: Annotated[SignerQuery, Query()]
     ) -> PageData:
         """One signer's strip, newest first, and its newest transactions."""
-        row = await place.reading.row(
+        row = await context.reading.row(
             "select * from fencepost.nonce_signers where chain_id = %s and signer = %s", chain_id, signer
         )
         if row is None:
             raise NotFound(f"There is no signer {signer} on chain {chain_id}.")
-        strip = await place.reading.rows(
+        strip = await context.reading.rows(
             "select nonce, status, locked_until, fencing_token, tx_hash, created_at, updated_at, request_id"
             " from fencepost.signer_nonce_allocation where chain_id = %s and signer = %s and nonce < %s"
             " order by nonce desc limit %s",
@@ -91,16 +91,16 @@ def _add(place: ConsoleContext) -> None:
             query.before if query.before is not None else LAST_ID,
             query.limit,
         )
-        ids, next_sent_before = await place.reading.page(
+        ids, next_sent_before = await context.reading.page(
             "select ids, next_before from fencepost.console_transaction_page("
             "%s::bigint, %s::text, %s::bigint, %s::integer, %s::integer)",
             chain_id,
             signer,
             query.sent_before,
             query.limit,
-            place.settings.scan_max,
+            context.settings.scan_max,
         )
-        transactions = await place.reading.rows(
+        transactions = await context.reading.rows(
             "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
             " in_doubt_since, unproved_since from fencepost.managed_transaction"
             " where transaction_id = any (%s)"

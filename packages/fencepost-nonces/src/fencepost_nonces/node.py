@@ -62,8 +62,8 @@ class Node:
         self._member = member
         self._nodes: list[NodeSeen] = []
         self._self_lease: Lease | None = None
-        self._keeper = Loop("nonces", self._keep, self.metrics.loop_errors)
-        self._signer_leases.on_wanted = self._keeper.wake
+        self._lease_loop = Loop("nonces", self._keep, self.metrics.loop_errors)
+        self._signer_leases.on_wanted = self._lease_loop.wake
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -71,10 +71,10 @@ class Node:
         self._signer_leases.start(listener)
         self._listening = asyncio.create_task(listener.run(), name="fencepost-nonces-listener")
         await self._keep()
-        self._keeper.start()
+        self._lease_loop.start()
 
     async def stop(self) -> None:
-        await self._keeper.stop()
+        await self._lease_loop.stop()
         for queue in self._queues.values():
             await queue.close()
         await self._signer_leases.leave()

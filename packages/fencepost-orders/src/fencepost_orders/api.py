@@ -48,7 +48,7 @@ def make_router(orders: Orders) -> APIRouter:
     _add_placing(router, orders)
     _add_brokers(router, orders)
     _add_reading(router, orders)
-    _add_desk(router, orders)
+    _add_operator_routes(router, orders)
     return router
 
 
@@ -114,7 +114,7 @@ def _add_reading(router: APIRouter, orders: Orders) -> None:
         return {"history": await orders.history(order_id)}
 
 
-def _add_desk(router: APIRouter, orders: Orders) -> None:
+def _add_operator_routes(router: APIRouter, orders: Orders) -> None:
     @router.post("/{order_id}/cancel")
     async def cancel(order_id: OrderId, why: Why, actor: Actor = "http") -> dict[str, Any]:
         """Cancel an order that has not been sent."""

@@ -23,7 +23,7 @@ class Broker:
     """An adapter, and the limits of its broker."""
 
     adapter: BrokerAdapter
-    strength: BrokerLimits
+    limits: BrokerLimits
 
 
 def make_brokers(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Broker]:
@@ -33,7 +33,7 @@ def make_brokers(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Broker
 
 def _make(name: str, description: Mapping[str, Any]) -> Broker:
     rest = dict(description)
-    kind, strength = rest.pop("adapter", "http"), rest.pop("strength", {})
+    kind, limits = rest.pop("adapter", "http"), rest.pop("limits", {})
     make = _KINDS.get(str(kind))
     if make is None and ":" not in str(kind):
         raise SettingsError(
@@ -41,15 +41,15 @@ def _make(name: str, description: Mapping[str, Any]) -> Broker:
             "for one of your own."
         )
     try:
-        return Broker(make(rest) if make else _of_your_own(str(kind), rest), _strength(strength))
+        return Broker(make(rest) if make else _of_your_own(str(kind), rest), _limits(limits))
     except (SettingsError, TypeError, ValueError) as error:
         raise SettingsError(f"ORDERS_BROKERS: {name}: {error}") from None
 
 
-def _strength(given: object) -> BrokerLimits:
+def _limits(given: object) -> BrokerLimits:
     known = {field.name for field in fields(BrokerLimits)}
     if not isinstance(given, dict) or not known.issuperset(cast("dict[str, Any]", given)):
-        raise SettingsError(f"strength may have {', '.join(sorted(known))}.")
+        raise SettingsError(f"limits may have {', '.join(sorted(known))}.")
     return BrokerLimits(**cast("dict[str, Any]", given))
 
 

@@ -46,11 +46,11 @@ class CancelOrder(BaseModel):
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
 
 
-def _add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/orders", "orders.html", "Orders")
+def _add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/orders", "orders.html", "Orders")
     async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
         """Orders, newest first; the number of live orders in each state; and the brokers."""
-        found = await place.reading.rows(
+        found = await context.reading.rows(
             "select o as facts"
             " from fencepost.orders_list(%s::text, %s::text, %s::text, %s::bigint, %s::integer) o",
             wanted(query.status),
@@ -63,10 +63,12 @@ def _add_pages(place: ConsoleContext) -> None:
         return PageData(
             {
                 "orders": rows,
-                "counts": await place.reading.rows(
+                "counts": await context.reading.rows(
                     "select * from fencepost.orders_counts() order by broker, status"
                 ),
-                "brokers": await place.reading.rows("select * from fencepost.orders_brokers order by broker"),
+                "brokers": await context.reading.rows(
+                    "select * from fencepost.orders_brokers order by broker"
+                ),
                 "next_before": following(rows, "id", query.limit),
                 "filters": query.filters(),
                 "states": STATES,
@@ -75,15 +77,15 @@ def _add_pages(place: ConsoleContext) -> None:
             ("counts", "brokers"),
         )
 
-    @place.desk.page("/orders/{order_id}", "order.html", "Order")
+    @context.router.page("/orders/{order_id}", "order.html", "Order")
     async def order(request: Request, order_id: OrderId) -> PageData:
         """One order: the request, every transition, and the broker's answers."""
-        row = await place.reading.row(
+        row = await context.reading.row(
             "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
         )
         if row is None:
             raise NotFound(f"There is no order {order_id}: it never existed, or it was pruned.")
-        history = await place.reading.rows(
+        history = await context.reading.rows(
             "select h as facts from fencepost.orders_history(%s::bigint) h", order_id
         )
         return PageData(
@@ -96,8 +98,8 @@ def _add_pages(place: ConsoleContext) -> None:
         )
 
 
-def _add_actions(place: ConsoleContext) -> None:
-    @place.desk.action("/orders/{order_id}/resolve", "order.resolve")
+def _add_actions(context: ConsoleContext) -> None:
+    @context.router.action("/orders/{order_id}/resolve", "order.resolve")
     async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> ActionDone:
         """Decide about an order whose outcome could not be proved; `sent` keeps what was seen at the
         broker."""
@@ -107,23 +109,23 @@ def _add_actions(place: ConsoleContext) -> None:
             if body.outcome == "sent"
             else None
         )
-        await place.fp.run(
+        await context.fp.run(
             operator_calls.resolve(order_id, body.expected, body.outcome, actor, body.reason, result=seen)
         )
-        place.live_snapshot.forget()
+        context.live_snapshot.forget()
         return ActionDone(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
 
-    @place.desk.action("/orders/{order_id}/cancel", "order.cancel")
+    @context.router.action("/orders/{order_id}/cancel", "order.cancel")
     async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> ActionDone:
         """Cancel an order that has not been sent."""
-        await place.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
-        place.live_snapshot.forget()
+        await context.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
+        context.live_snapshot.forget()
         return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
 
 
-def _add(place: ConsoleContext) -> None:
-    _add_pages(place)
-    _add_actions(place)
+def _add(context: ConsoleContext) -> None:
+    _add_pages(context)
+    _add_actions(context)
 
 
 def _describe_need(need: str, name: str | None) -> tuple[str, str]:

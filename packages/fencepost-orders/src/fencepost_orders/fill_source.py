@@ -22,7 +22,7 @@ from fencepost.kernel.call import (
 )
 from fencepost_orders.broker import OutgoingOrder
 from fencepost_orders.metrics import OrderMetrics
-from fencepost_orders.order_source import Settled, Weather
+from fencepost_orders.order_source import BrokerHealth, Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class FollowUp:
     result: Json = None
     over: bool = False
     delay_seconds: float | None = None
-    weather: Weather | None = None
+    health: BrokerHealth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def settle(broker: str, owner: str, follow_ups: Sequence[FollowUp]) -> Call[list
             [optional_document("result", one.result) for one in follow_ups],
             [one.over for one in follow_ups],
             [optional_duration("delay", one.delay_seconds) for one in follow_ups],
-            [one.weather for one in follow_ups],
+            [one.health for one in follow_ups],
         ),
         each(Settled),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fencepost.backoff import Backoff
 from fencepost_orders.broker import BrokerAdapter, Declaration, FoundOrder, LookupFinding, LookupScope
 from fencepost_orders.fill_source import Followed, FollowUp
-from fencepost_orders.outcome import result_of, weather_of
+from fencepost_orders.outcome import health_of, result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def heard(followed: Followed, answer: FoundOrder, declared: Declaration, policy:
     """Decide what follows from the answer. Only the broker's own answer about this very order changes
     anything."""
     waits = policy.backoff.seconds(followed.asks)
-    again = FollowUp(followed.id, followed.take, delay_seconds=waits, weather=weather_of(answer))
+    again = FollowUp(followed.id, followed.take, delay_seconds=waits, health=health_of(answer))
     is_too_old = (followed.asked_at - followed.created_at).total_seconds() > policy.most_seconds
     if answer.order is not None and answer.order.client_id in {None, followed.idempotency_key}:
         is_open = answer.order.is_open and answer.order.live

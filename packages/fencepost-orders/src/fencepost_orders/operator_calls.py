@@ -38,19 +38,19 @@ class BrokerLimits:
     rate_rise_per_second: float | None = None
 
 
-def declare_broker(broker: str, strength: BrokerLimits, *, can_ask: bool | None = None) -> Call[None]:
+def declare_broker(broker: str, limits: BrokerLimits, *, can_ask: bool | None = None) -> Call[None]:
     """Declare a broker's limits, and whether it can be queried; what was learned since stays."""
     return Call(
         "select fencepost.orders_broker_declare(%s::text, %s::double precision, %s::double precision,"
         " %s::integer, %s::interval, %s::double precision, %s::double precision, %s::boolean)",
         (
             text("broker", broker),
-            strength.rate_per_second,
-            strength.burst,
-            strength.failures_max,
-            duration("open_for", strength.open_seconds),
-            strength.rate_min_per_second,
-            strength.rate_rise_per_second,
+            limits.rate_per_second,
+            limits.burst,
+            limits.failures_max,
+            duration("open_for", limits.open_seconds),
+            limits.rate_min_per_second,
+            limits.rate_rise_per_second,
             can_ask,
         ),
         nothing,

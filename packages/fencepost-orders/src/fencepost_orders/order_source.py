@@ -28,7 +28,7 @@ from fencepost_orders.metrics import OrderMetrics
 
 Outcome = Literal["sent", "dead", "failed", "queued", "unknown", "parked"]
 Fate = Literal["unproved", "not_this", "none"]
-Weather = Literal["ok", "failed", "limited", "ask_limited", "unauthorized"]
+BrokerHealth = Literal["ok", "failed", "limited", "ask_limited", "unauthorized"]
 Unauthorized = Literal["dead", "hold"]
 
 
@@ -74,7 +74,7 @@ class OrderSettlement:
     detail: str | None = None
     delay_seconds: float | None = None
     result: Json = None
-    weather: Weather | None = None
+    health: BrokerHealth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,8 @@ class ProbeSource:
     async def take(self) -> Probed | None:
         return await self._database.run(take_probe(self._broker))
 
-    async def settle(self, weather: Weather | None) -> None:
-        await self._database.run(settle_probe(self._broker, weather))
+    async def settle(self, health: BrokerHealth | None) -> None:
+        await self._database.run(settle_probe(self._broker, health))
 
 
 def take(broker: str, owner: str, lease_seconds: float, limit: int) -> Call[list[TakenOrder]]:
@@ -239,7 +239,7 @@ def settle(broker: str, owner: str, settlements: Sequence[OrderSettlement]) -> C
             [optional_text("detail", s.detail) for s in settlements],
             [optional_duration("delay", s.delay_seconds) for s in settlements],
             [optional_document("result", s.result) for s in settlements],
-            [s.weather for s in settlements],
+            [s.health for s in settlements],
         ),
         each(Settled),
     )
@@ -278,11 +278,11 @@ def take_probe(broker: str) -> Call[Probed | None]:
     )
 
 
-def settle_probe(broker: str, weather: Weather | None) -> Call[None]:
+def settle_probe(broker: str, health: BrokerHealth | None) -> Call[None]:
     """Store what the answer says about the health of the broker."""
     return Call(
         "select fencepost.orders_probe_tell(%s::text, %s::text)",
-        (text("broker", broker), optional_text("weather", weather)),
+        (text("broker", broker), optional_text("weather", health)),
         nothing,
     )
 

@@ -23,7 +23,14 @@ from fencepost_orders.broker import (
     OutgoingOrder,
     kept_answer,
 )
-from fencepost_orders.order_source import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
+from fencepost_orders.order_source import (
+    BrokerHealth,
+    Fate,
+    OrderSettlement,
+    Outcome,
+    TakenOrder,
+    Unauthorized,
+)
 from fencepost_orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost_orders.resend import (
     EXPIRED,
@@ -96,7 +103,7 @@ def not_sent(taken: TakenOrder, detail: str, policy: Policy) -> OrderSettlement:
 
 def maybe_sent(taken: TakenOrder, code: Code, detail: str) -> OrderSettlement:
     """The request left, and its outcome is not known: query at once."""
-    return _say(taken, "unknown", code=code, detail=_short(detail), weather="failed")
+    return _say(taken, "unknown", code=code, detail=_short(detail), health="failed")
 
 
 def with_answer(verdict: AnswerVerdict, reply: Reply) -> AnswerVerdict:
@@ -127,7 +134,7 @@ def answered(
                 code=Code.RATE_LIMITED,
                 detail=_short(verdict.detail),
                 delay_seconds=_bounded(verdict.retry_after_seconds, policy, policy.backoff.seconds(1)),
-                weather="limited",
+                health="limited",
             )
         case _:
             return maybe_sent(
@@ -217,7 +224,7 @@ def _carry_out(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy
                 detail=_short(_why(step, answer)),
                 delay_seconds=_wait_seconds(taken, answer, step, policy),
             )
-    return replace(ended, weather=weather_of(answer))
+    return replace(ended, health=health_of(answer))
 
 
 def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
@@ -258,7 +265,7 @@ def _bounded(told_seconds: float | None, policy: Policy, own_seconds: float) -> 
     return own_seconds if told_seconds is None else min(told_seconds, policy.retry_after_max_seconds)
 
 
-def weather_of(answer: FoundOrder) -> Weather | None:
+def health_of(answer: FoundOrder) -> BrokerHealth | None:
     """What the answer to a query says about the health of the broker."""
     if answer.finding is LookupFinding.LIMITED:
         return "ask_limited"
@@ -277,7 +284,7 @@ def _refused(taken: TakenOrder, verdict: AnswerVerdict, policy: Policy) -> Order
         fate="not_this",
         code=verdict.code or Code.BAD_REQUEST,
         detail=_short(verdict.detail),
-        weather="unauthorized" if is_unauthorized else "ok",
+        health="unauthorized" if is_unauthorized else "ok",
     )
 
 
@@ -295,7 +302,7 @@ def _accepted(
             code=Code.BAD_REQUEST,
             detail=_short(order.status if detail is None else detail),
             result=result_of(order),
-            weather="ok",
+            health="ok",
         )
     result = result_of(order)
     return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, _short(detail), None, result, "ok")
@@ -314,7 +321,7 @@ def _duplicate(
     if declared.sight is LookupScope.NONE and _repeats_what_was_lost(taken, declared, policy):
         known = BrokerOrder(taken.idempotency_key, None, "duplicate")
         return _accepted(taken, known, Code.CONFLICT_PROCESSED, verdict.detail)
-    return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), weather="ok")
+    return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), health="ok")
 
 
 def _repeats_what_was_lost(taken: TakenOrder, declared: Declaration, policy: Policy) -> bool:
@@ -329,7 +336,7 @@ def _repeats_what_was_lost(taken: TakenOrder, declared: Declaration, policy: Pol
 
 def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderSettlement:
     if taken.retry_count >= policy.retry_max:
-        return _say(taken, "dead", fate="not_this", code=code, detail=_short(detail), weather="failed")
+        return _say(taken, "dead", fate="not_this", code=code, detail=_short(detail), health="failed")
     return _say(
         taken,
         "failed",
@@ -337,7 +344,7 @@ def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderS
         code=code,
         detail=_short(detail),
         delay_seconds=policy.backoff.seconds(taken.retry_count + 1),
-        weather="failed",
+        health="failed",
     )
 
 

@@ -12,16 +12,16 @@ from datetime import UTC, datetime, timedelta
 from fencepost.crashpoints import crash_point
 from fencepost.http_client import MaybeSent, NotSent
 from fencepost_orders.broker import BrokerAdapter, Code, FoundOrder, LookupFinding, LookupScope
-from fencepost_orders.order_source import OrderSettlement, Probed, ProbeSource, TakenOrder, Weather
+from fencepost_orders.order_source import BrokerHealth, OrderSettlement, Probed, ProbeSource, TakenOrder
 from fencepost_orders.outcome import (
     Policy,
     answered,
     found,
+    health_of,
     hold_back,
     maybe_sent,
     not_sent,
     outgoing,
-    weather_of,
     with_answer,
 )
 
@@ -105,10 +105,10 @@ class Probe:
             await self._source.settle(await self._ask(probed))
         return PROBE_SECONDS
 
-    async def _ask(self, probed: Probed) -> Weather | None:
+    async def _ask(self, probed: Probed) -> BrokerHealth | None:
         try:
             answer = await self._adapter.find_order(probed.outgoing())
         except Exception:
             # Whatever an adapter raises: the broker did not answer.
             answer = FoundOrder(LookupFinding.NO_ANSWER, code=Code.UNKNOWN)
-        return weather_of(answer)
+        return health_of(answer)

@@ -147,7 +147,7 @@ class Orders:
         """Send orders and query unknown ones, until the block ends; raises when the schema does not fit."""
         await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
-            call = operator_calls.declare_broker(name, broker.strength, can_ask=_can_ask(broker))
+            call = operator_calls.declare_broker(name, broker.limits, can_ask=_can_ask(broker))
             await self._fp.run(call)
         # Before anything is taken: after an outage, orders that have expired meanwhile end here, and are
         # counted.

@@ -26,39 +26,41 @@ class HistoryQuery(Paged):
     pass
 
 
-def _add(place: ConsoleContext) -> None:
-    @place.desk.page("/players", "players.html", "Players")
+def _add(context: ConsoleContext) -> None:
+    @context.router.page("/players", "players.html", "Players")
     async def players(request: Request, query: Annotated[PlayerQuery, Query()]) -> PageData:
         """Players in order of their ids."""
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select player_id from fencepost.player_ids(%s::text, %s::integer)", query.after, query.limit
         )
         after = following(rows, "player_id", query.limit)
         return PageData({"players": rows, "next_after": after, "filters": {}}, rows="players")
 
-    @place.desk.page("/players/{player_id:path}", "player.html", "Player")
+    @context.router.page("/players/{player_id:path}", "player.html", "Player")
     async def player(
         request: Request, player_id: PlayerId, query: Annotated[HistoryQuery, Query()]
     ) -> PageData:
         """One player: what it holds, every change, and whether the changes add up to what it holds."""
-        row = await place.reading.row(
+        row = await context.reading.row(
             "select player_id, version, created_at, updated_at, state from fencepost.player_state(%s)",
             player_id,
         )
         if row is None:
             raise NotFound(f"There is no player {player_id}.")
-        inventory = await place.reading.rows(
+        inventory = await context.reading.rows(
             "select * from fencepost.player_inventory(%s::text, null::text, null::uuid, %s::integer)",
             player_id,
             INVENTORY_MAX,
         )
-        history = await place.reading.rows(
+        history = await context.reading.rows(
             "select * from fencepost.player_history(%s::text, %s::bigint, %s::integer)",
             player_id,
             query.before,
             query.limit,
         )
-        disagreements = await place.reading.rows("select * from fencepost.player_audit_check(%s)", player_id)
+        disagreements = await context.reading.rows(
+            "select * from fencepost.player_audit_check(%s)", player_id
+        )
         return PageData(
             {
                 "title": player_id,

@@ -21,48 +21,48 @@ from fencepost_torture.system_environment import SystemEnvironment
 ACTOR = "torture"
 
 
-def back_up(stage: SystemEnvironment) -> None:
+def back_up(env: SystemEnvironment) -> None:
     """Copy the database, as a nightly job does; here every process waits for it."""
-    copy = _copy_of(stage)
-    with _shut(stage):
+    copy = _copy_of(env)
+    with _shut(env):
         copy.drop()
-        copy.create(template=stage.database.name)
+        copy.create(template=env.database.name)
 
 
-def restore(stage: SystemEnvironment) -> bool:
+def restore(env: SystemEnvironment) -> bool:
     """Replace the database with the backup and recover it; False when there is no backup."""
-    copy = _copy_of(stage)
+    copy = _copy_of(env)
     if not copy.exists():
         return False
-    with _cut_off(stage):
-        stage.database.drop()
-        stage.database.create(template=copy.name)
+    with _cut_off(env):
+        env.database.drop()
+        env.database.create(template=copy.name)
         copy.drop()
-        recover(stage.admin_url, ACTOR)
-        stage.restored.append(time.monotonic())
+        recover(env.admin_url, ACTOR)
+        env.restored.append(time.monotonic())
     return True
 
 
-def _copy_of(stage: SystemEnvironment) -> Database:
-    return Database(stage.database.server, f"{stage.database.name}_backup")
+def _copy_of(env: SystemEnvironment) -> Database:
+    return Database(env.database.server, f"{env.database.name}_backup")
 
 
 @contextmanager
-def _cut_off(stage: SystemEnvironment) -> Generator[None]:
+def _cut_off(env: SystemEnvironment) -> Generator[None]:
     """No connection through the proxies while the block runs."""
-    stage.postgres_wire.refuse()
-    stage.postgres_wire.cut()
+    env.postgres_wire.refuse()
+    env.postgres_wire.cut()
     try:
         yield
     finally:
-        stage.postgres_wire.heal()
+        env.postgres_wire.heal()
 
 
 @contextmanager
-def _shut(stage: SystemEnvironment) -> Generator[None]:
+def _shut(env: SystemEnvironment) -> Generator[None]:
     """No connection to the database at all: it can only be copied while nothing is connected to it."""
-    name = stage.database.name
-    with _cut_off(stage), psycopg.connect(stage.database.server.url(), autocommit=True) as admin:
+    name = env.database.name
+    with _cut_off(env), psycopg.connect(env.database.server.url(), autocommit=True) as admin:
         _allow(admin, name, "false")
         try:
             admin.execute(

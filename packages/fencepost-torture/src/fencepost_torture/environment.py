@@ -68,7 +68,7 @@ class Environment:
         self._wired = wired
         self._settings = {**SETTINGS, **(disk.server_settings if disk else {}), **server_settings}
         self._open = ExitStack()
-        self.stages: dict[str, SystemEnvironment] = {}
+        self.envs: dict[str, SystemEnvironment] = {}
 
     def __enter__(self) -> Self:
         self._open.callback(shutil.rmtree, self.directory, ignore_errors=True)
@@ -91,9 +91,9 @@ class Environment:
     def has_no_room(self) -> bool:
         """Whether the disk is full for PostgreSQL, and not only for this process. Its own log may have no
         room either, so the server is asked."""
-        [stage, *_] = self.stages.values()
+        [env, *_] = self.envs.values()
         try:
-            with psycopg.connect(stage.admin_url, connect_timeout=3) as connection:
+            with psycopg.connect(env.admin_url, connect_timeout=3) as connection:
                 connection.execute(MORE)
         except psycopg.OperationalError as error:
             return isinstance(error, psycopg.errors.DiskFull)
@@ -130,7 +130,7 @@ class Environment:
         migrate(template.admin_url)
         template.create_logins()
         for number, name in enumerate(self._systems):
-            self.stages[name] = self._stage(name, number)
+            self.envs[name] = self._env(name, number)
 
     def _end_servers(self) -> None:
         """Kills both servers: the data is not needed any more, so there is no wait for writing it."""
@@ -138,13 +138,13 @@ class Environment:
             if server.running:
                 server.kill()
 
-    def _stage(self, name: str, number: int) -> SystemEnvironment:
+    def _env(self, name: str, number: int) -> SystemEnvironment:
         database = Database(self.postgres, f"torture_{number}")
         database.create(template=TEMPLATE)
         clock = Clock(database.admin_url).install()
         directory = self.directory / f"stage-{number}"
         directory.mkdir()
-        stage = SystemEnvironment(
+        env = SystemEnvironment(
             name,
             database,
             self._open.enter_context(Proxy.for_postgres(database.url)),
@@ -155,5 +155,5 @@ class Environment:
             self._lease_seconds,
             redis_address=None if self._wired else self.valkey.url,
         )
-        self._open.callback(stage.close)
-        return stage
+        self._open.callback(env.close)
+        return env

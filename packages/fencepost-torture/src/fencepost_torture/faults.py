@@ -51,15 +51,15 @@ class FaultInjector:
     def __init__(
         self,
         ground: Environment,
-        crew: ProcessPool,
+        process_pool: ProcessPool,
         tally: Tally,
         points: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """With `points`, those of each system, every other order is for one of the points that were hit
         least."""
         self.tally = tally
-        self._ground = ground
-        self._crew = crew
+        self._environment = ground
+        self._process_pool = process_pool
         self._points = points or {}
         self._pending: dict[tuple[str, int], Fault] = {}
         self._active_faults: list[ActiveFault] = []
@@ -144,7 +144,7 @@ class FaultInjector:
     # Processes.
 
     def _kill(self, fault: Fault) -> bool:
-        return self._crew.kill(self._victim(fault))
+        return self._process_pool.kill(self._victim(fault))
 
     def _order(self, fault: Fault) -> bool:
         """An order to end, or to stop, at a named crash point. It hits when the process gets there.
@@ -156,14 +156,14 @@ class FaultInjector:
 
     def give_orders(self) -> None:
         for place, fault in list(self._pending.items()):
-            victim, lease_seconds = self._victim(fault), self._stage(fault).lease_seconds
+            victim, lease_seconds = self._victim(fault), self._env(fault).lease_seconds
             if self._is_ahead(fault.system):
                 del self._pending[place]
             elif victim.is_alive and not victim.is_under_orders(ORDER_LEASES * lease_seconds):
                 del self._pending[place]
                 point, nth = self._aim(fault)
                 signum = signal.SIGKILL if fault.kind == "crash" else signal.SIGSTOP
-                self._crew.order(victim, point, signum, nth, fault.leases * lease_seconds)
+                self._process_pool.order(victim, point, signum, nth, fault.leases * lease_seconds)
 
     def _is_ahead(self, system: str) -> bool:
         """Whether its crash points were hit more than the mean of all systems, where all are to be hit often:
@@ -184,7 +184,7 @@ class FaultInjector:
         return rare[fault.number // 2 % len(rare)], 1
 
     def _pause(self, fault: Fault) -> bool:
-        return self._crew.stop(self._victim(fault), fault.leases * self._stage(fault).lease_seconds)
+        return self._process_pool.stop(self._victim(fault), fault.leases * self._env(fault).lease_seconds)
 
     def crashed(self, _process: SystemProcess, point: str) -> None:
         self.tally.count("crash", point)
@@ -195,15 +195,15 @@ class FaultInjector:
         process.resume_at = time.monotonic() + process.stall_seconds
 
     def _victim(self, fault: Fault) -> SystemProcess:
-        return self._crew.places[fault.system, fault.place]
+        return self._process_pool.places[fault.system, fault.place]
 
-    def _stage(self, fault: Fault) -> SystemEnvironment:
-        return self._ground.stages[fault.system]
+    def _env(self, fault: Fault) -> SystemEnvironment:
+        return self._environment.envs[fault.system]
 
     # Servers.
 
     def _kill_postgres(self, fault: Fault) -> bool:
-        self._ground.postgres.kill()
+        self._environment.postgres.kill()
         self._postgres_is_away = True
         self._later(0.2 * fault.leases, self._bring_postgres_back)
         return True
@@ -211,26 +211,26 @@ class FaultInjector:
     def _restart_postgres(self, fault: Fault) -> bool:
         if self._postgres_is_away:
             return False
-        self._ground.postgres.restart()
+        self._environment.postgres.restart()
         return True
 
     def _freeze_postgres(self, fault: Fault) -> bool:
-        self._ground.postgres.pause()
+        self._environment.postgres.pause()
         self._postgres_is_away = True
         self._later(0.5 * fault.leases, self._bring_postgres_back)
         return True
 
     def _bring_postgres_back(self) -> None:
         """Make the server run again, and not be frozen, whichever and however many faults hit it."""
-        if self._ground.postgres.running:
-            self._ground.postgres.resume()
-        elif self._ground.disk is not None:
-            self._ground.disk.sync()
-        self._ground.postgres.start()
+        if self._environment.postgres.running:
+            self._environment.postgres.resume()
+        elif self._environment.disk is not None:
+            self._environment.disk.sync()
+        self._environment.postgres.start()
         self._postgres_is_away = False
 
     def _kill_redis(self, fault: Fault) -> bool:
-        self._ground.valkey.kill()
+        self._environment.valkey.kill()
         self._redis_is_away = True
         self._later(0.2 * fault.leases, self._bring_redis_back)
         return True
@@ -238,32 +238,32 @@ class FaultInjector:
     def _restart_redis(self, fault: Fault) -> bool:
         if self._redis_is_away:
             return False
-        self._ground.valkey.restart()
+        self._environment.valkey.restart()
         return True
 
     def _wipe_redis(self, fault: Fault) -> bool:
         if self._redis_is_away:
             return False
-        self._ground.valkey.flush()
+        self._environment.valkey.flush()
         return True
 
     def _freeze_redis(self, fault: Fault) -> bool:
-        self._ground.valkey.pause()
+        self._environment.valkey.pause()
         self._redis_is_away = True
         self._later(0.5 * fault.leases, self._bring_redis_back)
         return True
 
     def _bring_redis_back(self) -> None:
-        if self._ground.valkey.running:
-            self._ground.valkey.resume()
-        self._ground.valkey.start()
+        if self._environment.valkey.running:
+            self._environment.valkey.resume()
+        self._environment.valkey.start()
         self._redis_is_away = False
 
     # The network.
 
     def _wire(self, fault: Fault) -> Proxy:
-        stage = self._stage(fault)
-        wire = stage.redis_wire if fault.at_redis else stage.postgres_wire
+        env = self._env(fault)
+        wire = env.redis_wire if fault.at_redis else env.postgres_wire
         self._harmed.add(wire)
         return wire
 
@@ -323,22 +323,22 @@ class FaultInjector:
         """Forward past every lease, or back a little: both by the clock of one system's database."""
         if self._postgres_is_away:
             return False
-        self._stage(fault).clock.advance(self._leap_seconds(fault))
+        self._env(fault).clock.advance(self._leap_seconds(fault))
         return True
 
     def _jump_postgres(self, fault: Fault) -> bool:
         """The same for the clock of the whole server, including its timeouts and its log."""
         if self._postgres_is_away:
             return False
-        stage, seconds = self._stage(fault), self._leap_seconds(fault)
-        before = stage.value("select clock_timestamp()")
-        self._ground.jump(seconds)
-        moved = (stage.value("select clock_timestamp()") - before).total_seconds()
+        env, seconds = self._env(fault), self._leap_seconds(fault)
+        before = env.value("select clock_timestamp()")
+        self._environment.jump(seconds)
+        moved = (env.value("select clock_timestamp()") - before).total_seconds()
         return bool(moved >= seconds if seconds > 0 else moved < 0)
 
     def _jump_node(self, fault: Fault) -> bool:
         """By hours, and it stays so: nothing that a node does may depend on its own clock."""
-        clock = self._stage(fault).clock_of(fault.place)
+        clock = self._env(fault).clock_of(fault.place)
         if not clock.exists():
             return False
         put(clock, fault.leases * (ASTRAY_SECONDS if fault.nth < 5 else -ASTRAY_SECONDS))
@@ -346,48 +346,48 @@ class FaultInjector:
 
     def _leap_seconds(self, fault: Fault) -> float:
         leases = fault.leases if fault.nth < 5 else -0.5 * fault.leases
-        return leases * self._stage(fault).lease_seconds
+        return leases * self._env(fault).lease_seconds
 
     def _fill_disk(self, fault: Fault) -> bool:
-        if self._ground.disk is None:
+        if self._environment.disk is None:
             return False
-        self._ground.disk.fill()
+        self._environment.disk.fill()
         self._postgres_is_away = True
         self._later(0.5 * fault.leases, self._drain_disk)
-        return self._ground.has_no_room()
+        return self._environment.has_no_room()
 
     def _drain_disk(self) -> None:
-        assert self._ground.disk is not None
-        self._ground.disk.drain()
+        assert self._environment.disk is not None
+        self._environment.disk.drain()
         # PostgreSQL stops itself when it cannot write its log, and has to be started again from outside.
         self._bring_postgres_back()
 
     def _cut_power(self, fault: Fault) -> bool:
         """The machine of both servers loses its power: what was not synced is lost."""
-        if self._ground.disk is None or not self._ground.postgres.running:
+        if self._environment.disk is None or not self._environment.postgres.running:
             # The power is off already: nothing was written since.
             return False
-        for server in (self._ground.postgres, self._ground.valkey):
+        for server in (self._environment.postgres, self._environment.valkey):
             if server.running:
                 server.kill()
         self._postgres_is_away = self._redis_is_away = True
-        hit = self._ground.disk.cut_power()
+        hit = self._environment.disk.cut_power()
         self._later(0.2 * fault.leases, self._bring_postgres_back)
         self._later(0.2 * fault.leases, self._bring_redis_back)
         return hit
 
     def _restore(self, fault: Fault) -> bool:
         """Make a backup, and the next time restore it: what was committed in between is lost."""
-        stage = self._stage(fault)
+        env = self._env(fault)
         if self._postgres_is_away:
             return False
-        if restore(stage):
+        if restore(env):
             return True
-        back_up(stage)
+        back_up(env)
         return False
 
     def _later(self, leases: float, heal: Callable[[], object]) -> None:
-        seconds = leases * next(iter(self._ground.stages.values())).lease_seconds
+        seconds = leases * next(iter(self._environment.envs.values())).lease_seconds
         self._active_faults.append(ActiveFault(time.monotonic() + seconds, heal))
 
 

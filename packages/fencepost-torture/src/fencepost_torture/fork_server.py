@@ -159,18 +159,18 @@ class ForkServer:
             _tell(self._numbers.pop(pid), "died", os.waitstatus_to_exitcode(status), point)
 
 
-def _live(errand: ProcessTask, slot: Slot) -> None:
+def _live(task: ProcessTask, slot: Slot) -> None:
     """The whole life of a child. It never returns into the fork server's loop."""
     code = 1
     try:
         faulthandler.register(TELL_WHERE, file=sys.stderr)
-        go_by(errand.clock)
+        go_by(task.clock)
         # What a service prints must not be read as an event.
         os.dup2(2, 1)
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - A descriptor is wanted.
             os.dup2(nothing.fileno(), 0)
         with crashpoints.watching(ProcessControl(slot)):
-            system_of(errand.system).serve(errand)
+            system_of(task.system).serve(task)
         code = 0
     except BaseException:
         traceback.print_exc()

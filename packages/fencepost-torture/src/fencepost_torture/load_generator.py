@@ -24,7 +24,7 @@ class LoadGenerator:
     def __init__(
         self,
         system: System,
-        stage: SystemEnvironment,
+        env: SystemEnvironment,
         *,
         open_max: int = OPEN_MAX,
         helpings_per_second: float = math.inf,
@@ -33,7 +33,7 @@ class LoadGenerator:
         self.refusals: Mapping[str, int] = {}
         self.failure: str | None = None
         self._system = system
-        self._stage = stage
+        self._env = env
         self._open_max = open_max
         self._helping_seconds = 1 / helpings_per_second
         self._stopping = threading.Event()
@@ -55,11 +55,11 @@ class LoadGenerator:
         self._thread.join()
 
     def look(self) -> Account:
-        self.account = self._system.account(self._stage)
+        self.account = self._system.account(self._env)
         return self.account
 
     def look_at_refusals(self) -> Mapping[str, int]:
-        rows = self._stage.rows("select reason, refused from fencepost.refusal_status where refused > 0")
+        rows = self._env.rows("select reason, refused from fencepost.refusal_status where refused > 0")
         self.refusals = {reason: int(refused) for reason, refused in rows}
         return self.refusals
 
@@ -74,7 +74,7 @@ class LoadGenerator:
                 account = self.look()
                 took = time.monotonic() - began
                 if account.open < self._open_max:
-                    self._system.ask(self._stage, turn)
+                    self._system.ask(self._env, turn)
                     turn += 1
                     self._stopping.wait(began + self._helping_seconds - time.monotonic())
                 else:
@@ -82,4 +82,4 @@ class LoadGenerator:
         except Exception:
             self.failure = traceback.format_exc()
         finally:
-            self._stage.hang_up()
+            self._env.hang_up()

@@ -90,13 +90,13 @@ class NonceChecker:
     """Checks one system: `blocks` were asked for, of the signers in turn. A block has `size` requests,
     numbered from its own number times `size`."""
 
-    stage: SystemEnvironment
+    env: SystemEnvironment
     blocks: int
     signers: int
     size: int
 
     def judge(self, operations: Iterable[Operation]) -> Iterable[Breach]:
-        with self.stage.database.connect_admin() as admin:
+        with self.env.database.connect_admin() as admin:
             admin.execute("select set_config('work_mem', %s, false)", (WORK_MEM,))
             self._note(admin, operations)
             return [*self._once(admin), *self._rows(admin), *self._answers(admin)]

@@ -8,7 +8,7 @@ from typing import Any
 
 WIDTH = 900
 HEIGHT = 180
-BLOWS_SHOWN = 500
+FAULTS_SHOWN = 500
 
 STYLE = """
   :root { color-scheme: light dark; --ink: #1c2330; --quiet: #667085; --line: #d9dee7; --paper: #ffffff;
@@ -101,7 +101,7 @@ def _counts(title: str, head: str, counts: Mapping[str, Any]) -> str:
 
 def _schedule(planned_faults: Sequence[Mapping[str, Any]]) -> str:
     heads = ("at", "kind", "system", "place", "point", "nth", "leases")
-    return _table(heads, planned_faults[:BLOWS_SHOWN])
+    return _table(heads, planned_faults[:FAULTS_SHOWN])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost_torture.pace import RunPace
-from fencepost_torture.process_pool import NURSERY
+from fencepost_torture.process_pool import FORK_SERVER
 from fencepost_torture.system_environment import LEASE_SECONDS, Account, SystemEnvironment
 from fencepost_torture.tally import Tally
 from fencepost_torture.verdict import Floors
@@ -35,11 +35,11 @@ class RunPlan:
     enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False
     """Ends the faults early, by the faults that hit and by the effects since the first fault, by system:
     neither a goal nor a test lasts longer than it needs."""
-    fork_server: str = NURSERY
+    fork_server: str = FORK_SERVER
     fork_server_arguments: Sequence[str] = ()
-    before: Callable[[SystemEnvironment], None] = lambda stage: None
+    before: Callable[[SystemEnvironment], None] = lambda env: None
     """Called with each system's environment before the first process; tests plant their bugs here."""
-    after: Callable[[SystemEnvironment], None] = lambda stage: None
+    after: Callable[[SystemEnvironment], None] = lambda env: None
     """Called with each system's environment after its check, with its database; tests read its history."""
 
 

@@ -21,7 +21,7 @@ from fencepost.testing import child_main
 from fencepost_torture.fork_server import TELL_WHERE
 from fencepost_torture.system_environment import ProcessTask
 
-NURSERY = "fencepost_torture.fork_server"
+FORK_SERVER = "fencepost_torture.fork_server"
 READY_SECONDS = 120.0
 QUICK_DEATH_SECONDS = 0.5
 DEATH_SECONDS = 60.0
@@ -35,7 +35,7 @@ class SystemProcess:
     """One process, from its start order to its end."""
 
     number: int
-    errand: ProcessTask
+    task: ProcessTask
     started: float = field(default_factory=time.monotonic)
     state: State = "starting"
     status: int | None = None
@@ -71,7 +71,7 @@ class ProcessPool:
         log: Path,
         systems: Sequence[str],
         *,
-        fork_server: str = NURSERY,
+        fork_server: str = FORK_SERVER,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -88,9 +88,9 @@ class ProcessPool:
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._log = log.open("ab")
-        errand = child_main.ChildTask(os.getpid(), fork_server, None, [*arguments, *systems])
+        task = child_main.ChildTask(os.getpid(), fork_server, None, [*arguments, *systems])
         self._fork_server = subprocess.Popen(
-            [sys.executable, "-P", child_main.__file__, json.dumps(errand._asdict())],
+            [sys.executable, "-P", child_main.__file__, json.dumps(task._asdict())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -124,13 +124,13 @@ class ProcessPool:
         self._fork_server.stdout.close()
         self._log.close()
 
-    def start(self, errand: ProcessTask) -> SystemProcess:
+    def start(self, task: ProcessTask) -> SystemProcess:
         """Start a new process at a free place."""
-        process = SystemProcess(next(self._numbers), errand)
+        process = SystemProcess(next(self._numbers), task)
         with self._lock:
             self._living[process.number] = process
-            self.places[errand.system, errand.place] = process
-        self._say({"do": "start", "number": process.number, "errand": asdict(errand)})
+            self.places[task.system, task.place] = process
+        self._say({"do": "start", "number": process.number, "errand": asdict(task)})
         return process
 
     def kill(self, process: SystemProcess) -> bool:
@@ -168,14 +168,14 @@ class ProcessPool:
             if process.resume_at is not None and process.resume_at <= now:
                 self.resume(process)
 
-    def replace_the_dead(self, errand_of: Callable[[SystemProcess], ProcessTask]) -> None:
+    def replace_the_dead(self, task_of: Callable[[SystemProcess], ProcessTask]) -> None:
         """A new process wherever one died; with a delay where it died at once without having been killed."""
         now = time.monotonic()
         for process in list(self.places.values()):
             wanted = process.killed_by_us or process.obeyed
             if not process.is_alive and (wanted or now - process.started > QUICK_DEATH_SECONDS):
                 self.restarts += 1
-                self.start(errand_of(process))
+                self.start(task_of(process))
 
     def disarm(self) -> None:
         """Every process continues, and none has an order to die any more."""

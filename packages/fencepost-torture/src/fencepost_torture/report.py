@@ -18,7 +18,7 @@ from fencepost_torture.run import RunResult
 from fencepost_torture.score import Score, told, yield_of
 
 LAST = "last.json"
-BLOWS_MAX = 2000
+FAULTS_MAX = 2000
 BREACHES_MAX = 200
 LONG = {"schedule", "moments", "log", "rows", "goals", "not_available"}
 
@@ -61,7 +61,8 @@ def facts_of(outcome: RunResult, not_available: Mapping[str, str], goal: str | N
         "goals": _goals(outcome),
         "moments": [[round(moment.at, 1), sum(moment.effects.values())] for moment in outcome.moments],
         "schedule": [
-            {"at": round(struck.at, 2), **struck.fault.facts()} for struck in tally.planned_faults[:BLOWS_MAX]
+            {"at": round(struck.at, 2), **struck.fault.facts()}
+            for struck in tally.planned_faults[:FAULTS_MAX]
         ],
         "log": outcome.log,
     }

@@ -38,16 +38,16 @@ class RowCounter:
         self._lock = threading.Lock()
 
     @classmethod
-    def on(cls, stage: SystemEnvironment, schema: LiteralString) -> Self:
+    def on(cls, env: SystemEnvironment, schema: LiteralString) -> Self:
         """Create these tables, one of which has the trigger."""
-        with stage.database.connect_admin() as admin:
+        with env.database.connect_admin() as admin:
             admin.execute(SCHEMA)
             admin.execute(schema)
         return cls()
 
-    def read(self, stage: SystemEnvironment) -> int:
+    def read(self, env: SystemEnvironment) -> int:
         with self._lock:
-            [[counted, lines]] = stage.rows(READ)
+            [[counted, lines]] = env.rows(READ)
             if lines > LINES_MAX:
-                stage.rows(FOLD)
+                env.rows(FOLD)
             return int(counted)

@@ -96,7 +96,7 @@ class TortureRun:
                 )
             )
             parts = stack.enter_context(self._opened(ground))
-            crew = stack.enter_context(
+            process_pool = stack.enter_context(
                 ProcessPool(
                     ground.directory / "crew.log",
                     plan.systems,
@@ -105,7 +105,7 @@ class TortureRun:
                     environment=self._clocks(ground, parts),
                 )
             )
-            return _Run(self, ground, crew, parts).through()
+            return _Run(self, ground, process_pool, parts).through()
 
     def _servers_clock_jumps(self) -> bool:
         all_bear_it = all(system_of(name).bears_clock_jumps for name in self.plan.systems)
@@ -119,7 +119,7 @@ class TortureRun:
         put(right, 0)
         for part in parts:
             for place in range(part.system.processes):
-                put(part.stage.clock_of(place), 0)
+                put(part.env.clock_of(place), 0)
         return environment(self.faketime, right)
 
     @contextmanager
@@ -128,15 +128,15 @@ class TortureRun:
             parts: list[SystemRun] = []
             pace = self.plan.pace
             for name in self.plan.systems:
-                system, stage = system_of(name), ground.stages[name]
+                system, env = system_of(name), ground.envs[name]
                 system.processes *= pace.crowds.get(name, pace.crowd)
-                more = stack.enter_context(system.open(stage))
-                watch_tokens(stage)
-                self.plan.before(stage)
+                more = stack.enter_context(system.open(env))
+                watch_tokens(env)
+                self.plan.before(env)
                 open_max = int(getattr(system, "open_max", pace.open_max))
                 often = pace.helpings_per_second.get(name, math.inf)
-                load_generator = LoadGenerator(system, stage, open_max=open_max, helpings_per_second=often)
-                parts.append(SystemRun(system, stage, more, load_generator))
+                load_generator = LoadGenerator(system, env, open_max=open_max, helpings_per_second=often)
+                parts.append(SystemRun(system, env, more, load_generator))
             yield parts
 
 
@@ -144,13 +144,17 @@ class _Run:
     """The phases, in order."""
 
     def __init__(
-        self, torture_run: TortureRun, ground: Environment, crew: ProcessPool, parts: Sequence[SystemRun]
+        self,
+        torture_run: TortureRun,
+        ground: Environment,
+        process_pool: ProcessPool,
+        parts: Sequence[SystemRun],
     ) -> None:
         self._torture_run = torture_run
         self._plan = torture_run.plan
-        self._ground = ground
-        self._crew = crew
-        self._parts = {part.stage.name: part for part in parts}
+        self._environment = ground
+        self._process_pool = process_pool
+        self._parts = {part.env.name: part for part in parts}
         self._tally = Tally()
         self._breaches: list[tuple[str, Breach]] = []
         self._calm: Mapping[str, int] = {}
@@ -160,8 +164,8 @@ class _Run:
         self._looked = 0.0
         self._look_seconds = 0.5
         self._executors = self._make_executors()
-        crew.on_crash = self._executors[0].faults.crashed
-        crew.on_stall = self._executors[0].faults.stalled
+        process_pool.on_crash = self._executors[0].faults.crashed
+        process_pool.on_stall = self._executors[0].faults.stalled
 
     def through(self) -> RunResult:
         self._begin()
@@ -171,7 +175,7 @@ class _Run:
         under_faults = self._under_faults()
         for executor in self._executors:
             executor.faults.heal_all()
-        self._crew.disarm()
+        self._process_pool.disarm()
         for part in self._parts.values():
             part.load_generator.stop()
         settled_after = self._settle(seconds)
@@ -189,8 +193,8 @@ class _Run:
             effects,
             self._refusals(),
             hardness,
-            self._crew.restarts,
-            self._crew.ended_by_themselves,
+            self._process_pool.restarts,
+            self._process_pool.ended_by_themselves,
             settled_after,
             judgement,
             self._torture_run.moments,
@@ -200,7 +204,7 @@ class _Run:
     def _begin(self) -> None:
         for part in self._parts.values():
             for place in range(part.system.processes):
-                self._crew.start(part.errand(place))
+                self._process_pool.start(part.task(place))
             part.load_generator.start()
         # No fault before every system is at work: a run is not spent on starting up.
         Deadline(FIRST_EFFECT_SECONDS, "every system has made an effect").wait(
@@ -217,7 +221,7 @@ class _Run:
         rare = points if plan.pace.evenly else {}
         return [
             FaultExecutor(
-                FaultInjector(self._ground, self._crew, self._tally, rare),
+                FaultInjector(self._environment, self._process_pool, self._tally, rare),
                 schedule(
                     plan.seed,
                     kinds,
@@ -247,8 +251,8 @@ class _Run:
                     self._require_askers()
                     main.turn()
                     self._tend()
-                    self._crew.news.wait(main.seconds_left)
-                    self._crew.news.clear()
+                    self._process_pool.news.wait(main.seconds_left)
+                    self._process_pool.news.clear()
             finally:
                 over.set()
             for turned in turning:
@@ -302,13 +306,13 @@ class _Run:
             self._breaches += [(name, breach) for breach in remains]
 
     def _leave(self) -> None:
-        for process in self._crew.end(within=FAREWELL_SECONDS):
+        for process in self._process_pool.end(within=FAREWELL_SECONDS):
             what = f"process {process.pid} did not end when it was asked to"
-            self._breaches.append((process.errand.system, Breach("left behind", "process", what)))
+            self._breaches.append((process.task.system, Breach("left behind", "process", what)))
         for name, part in self._parts.items():
             remains = self._still_there(part.left_behind)
             self._breaches += [(name, breach) for breach in remains]
-        remains = self._still_there(self._ground.left_behind)
+        remains = self._still_there(self._environment.left_behind)
         self._breaches += [("redis", breach) for breach in remains]
 
     def _still_there(self, look: Callable[[], Sequence[Breach]]) -> Sequence[Breach]:
@@ -325,14 +329,14 @@ class _Run:
         for name, part in self._parts.items():
             part.load_generator.look()
             part.load_generator.look_at_refusals()
-            found = [*part.system.judge(part.stage), *tokens_grew(part.stage)]
+            found = [*part.system.judge(part.env), *tokens_grew(part.env)]
             self._breaches += [(name, breach) for breach in found]
-            self._plan.after(part.stage)
+            self._plan.after(part.env)
 
     def _tend(self) -> None:
-        self._crew.resume_due()
-        if not self._crew.is_over:
-            self._crew.replace_the_dead(self._errand_of)
+        self._process_pool.resume_due()
+        if not self._process_pool.is_over:
+            self._process_pool.replace_the_dead(self._task_of)
         now = time.monotonic()
         if now - self._looked > self._look_seconds:
             self._looked = now
@@ -355,8 +359,8 @@ class _Run:
     def _under_faults(self) -> Mapping[str, int]:
         return {name: done - self._calm[name] for name, done in self._done().items()}
 
-    def _errand_of(self, process: SystemProcess) -> ProcessTask:
-        return self._parts[process.errand.system].errand(process.errand.place)
+    def _task_of(self, process: SystemProcess) -> ProcessTask:
+        return self._parts[process.task.system].task(process.task.place)
 
     def _refusals(self) -> Mapping[str, int]:
         """By reason, over all systems, as last read."""
@@ -370,13 +374,13 @@ class _Run:
         unknown = sum(
             operation.is_unknown
             for part in self._parts.values()
-            for operation in part.stage.operation_log.operations()
+            for operation in part.env.operation_log.operations()
         )
         lost = sum(self._tally.hit[kind] for kind in ("net-lost-reply", "net-lost-commit", "crash"))
-        return unknown + lost + sum(part.stage.ambiguous for part in self._parts.values())
+        return unknown + lost + sum(part.env.ambiguous for part in self._parts.values())
 
     def _log(self) -> str:
-        path: Path = self._ground.directory / "crew.log"
+        path: Path = self._environment.directory / "crew.log"
         with path.open("rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_BYTES))
             return log.read().decode(errors="replace")

@@ -55,10 +55,10 @@ class StrayEntries:
     def _mark(self) -> str:
         return beside(self.stream, "mark")
 
-    def write(self, stage: SystemEnvironment, key: str, reason: str) -> None:
+    def write(self, env: SystemEnvironment, key: str, reason: str) -> None:
         fields = _fields(key, reason)
         try:
-            life, entry_id = self._add(stage, fields)
+            life, entry_id = self._add(env, fields)
         except RedisError:
             self._doubtful.add(key)
             return
@@ -66,24 +66,24 @@ class StrayEntries:
         self._written[key] = life, (subject, reason, fields)
         self._open[subject] = life
 
-    def owed(self, stage: SystemEnvironment) -> int:
+    def owed(self, env: SystemEnvironment) -> int:
         """How many are still to be recorded. 0 while Redis does not answer: it may have lost them."""
         if not self._open:
             return 0
-        for (subject,) in stage.rows(FOUND, (list(self._open),)):
+        for (subject,) in env.rows(FOUND, (list(self._open),)):
             del self._open[subject]
             self.found += 1
-        life = self._life(stage)
+        life = self._life(env)
         if life == NO_LIFE:
             return 0
         self._open = {subject: own for subject, own in self._open.items() if own == life}
         return len(self._open)
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         """A record is made before the entry is acknowledged, so an entry may have two, and never none."""
-        life = self._life(stage)
+        life = self._life(env)
         recorded: set[str] = set()
-        for subject, reason, fields in stage.rows(RECORDS):
+        for subject, reason, fields in env.rows(RECORDS):
             key = str(fields.get("payload_ref"))
             recorded.add(key)
             if key in self._written:
@@ -96,10 +96,10 @@ class StrayEntries:
             if own == life and key not in recorded:
                 yield Breach(LOST, key, "cannot be read, and nobody has recorded it")
 
-    def _add(self, stage: SystemEnvironment, fields: Mapping[str, str]) -> tuple[str, str]:
+    def _add(self, env: SystemEnvironment, fields: Mapping[str, str]) -> tuple[str, str]:
         # In one transaction, so that the entry belongs to the incarnation that answers.
         server, _, mark, entry_id = self._transact(
-            stage,
+            env,
             lambda pipe: (
                 pipe.info("server")
                 .set(self._mark, secrets.token_hex(8), nx=True)
@@ -109,17 +109,17 @@ class StrayEntries:
         )
         return f"{server['run_id']} {mark}", entry_id
 
-    def _life(self, stage: SystemEnvironment) -> str:
+    def _life(self, env: SystemEnvironment) -> str:
         """The Redis incarnation. A new server is a new one, and so is a wiped one: a wipe removes the
         mark."""
         try:
-            server, mark = self._transact(stage, lambda pipe: pipe.info("server").get(self._mark))
+            server, mark = self._transact(env, lambda pipe: pipe.info("server").get(self._mark))
         except RedisError:
             return NO_LIFE
         return f"{server['run_id']} {mark}"
 
-    def _transact(self, stage: SystemEnvironment, fill: Callable[[Any], object]) -> Any:
-        client: Any = connect_sync(stage.redis_url, reply_seconds=REPLY_SECONDS)
+    def _transact(self, env: SystemEnvironment, fill: Callable[[Any], object]) -> Any:
+        client: Any = connect_sync(env.redis_url, reply_seconds=REPLY_SECONDS)
         with closing(client):
             pipe = client.pipeline(transaction=True)
             fill(pipe)

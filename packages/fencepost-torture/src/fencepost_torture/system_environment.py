@@ -198,22 +198,22 @@ class System(Protocol):
     def load(self) -> None:
         """Import what `serve` needs, so that a forked process has it."""
 
-    def open(self, stage: SystemEnvironment) -> AbstractContextManager[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> AbstractContextManager[Mapping[str, Any]]:
         """Create tables and whatever runs beside the system; yields what each process is given in `more`."""
         ...
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         """Run one process, until SIGTERM."""
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         """Ask for one batch of work; returns when it is certain that it was asked for, exactly once."""
 
-    def account(self, stage: SystemEnvironment) -> Account: ...
+    def account(self, env: SystemEnvironment) -> Account: ...
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         """Every guarantee that the history breaks; called when work and processes have ended."""
         ...
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
         """What running processes must still clear away by themselves when all is done: entries, handles."""
         ...

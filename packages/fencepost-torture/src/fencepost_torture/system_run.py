@@ -17,14 +17,14 @@ class SystemRun:
     """One system of the run."""
 
     system: System
-    stage: SystemEnvironment
+    env: SystemEnvironment
     more: Mapping[str, Any]
     load_generator: LoadGenerator
     boots: int = 0
 
     def role(self, points: Sequence[str]) -> ProcessRole:
         return ProcessRole(
-            self.stage.name,
+            self.env.name,
             self.system.processes,
             [point for point in self.system.points if not points or point in points],
             self.system.bears_clock_jumps,
@@ -33,23 +33,23 @@ class SystemRun:
         )
 
     def remains(self) -> list[Breach]:
-        return list(self.system.remains(self.stage))
+        return list(self.system.remains(self.env))
 
     def left_behind(self) -> list[Breach]:
-        return left_behind(self.stage)
+        return left_behind(self.env)
 
-    def errand(self, place: int) -> ProcessTask:
+    def task(self, place: int) -> ProcessTask:
         self.boots += 1
         return ProcessTask(
-            self.stage.name,
+            self.env.name,
             place,
             self.boots,
-            self.stage.url,
-            self.stage.redis_url,
-            str(self.stage.operation_log.path),
-            self.stage.lease_seconds,
+            self.env.url,
+            self.env.redis_url,
+            str(self.env.operation_log.path),
+            self.env.lease_seconds,
             self.more,
-            str(self.stage.clock_of(place)),
+            str(self.env.clock_of(place)),
         )
 
 
@@ -68,13 +68,13 @@ TOKENS: LiteralString = """
 """
 
 
-def watch_tokens(stage: SystemEnvironment) -> None:
-    with stage.database.connect_admin() as admin:
+def watch_tokens(env: SystemEnvironment) -> None:
+    with env.database.connect_admin() as admin:
         admin.execute(TOKENS)
 
 
-def tokens_grew(stage: SystemEnvironment) -> list[Breach]:
-    rows = stage.rows("select resource, what from token_breach")
+def tokens_grew(env: SystemEnvironment) -> list[Breach]:
+    rows = env.rows("select resource, what from token_breach")
     return [Breach("tokens grow", resource, what) for resource, what in rows]
 
 
@@ -88,10 +88,10 @@ LEFT_BEHIND: LiteralString = """
 """
 
 
-def left_behind(stage: SystemEnvironment) -> list[Breach]:
+def left_behind(env: SystemEnvironment) -> list[Breach]:
     """Connections, leases, jobs and prepared transactions that remain after every process has ended."""
     return [
         Breach("left behind", what, f"{count} are still there")
-        for what, count in stage.rows(LEFT_BEHIND)
+        for what, count in env.rows(LEFT_BEHIND)
         if count
     ]

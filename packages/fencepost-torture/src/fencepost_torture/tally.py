@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fencepost_torture.schedule import Fault
 
-BLOWS_MAX = 2000
+FAULTS_MAX = 2000
 """How many are kept for the report; a run of hours has a million."""
 
 
@@ -33,7 +33,7 @@ class Tally:
     def strike(self, fault: Fault, at: float) -> None:
         with self._lock:
             self.struck[fault.kind] += 1
-            if len(self.planned_faults) < BLOWS_MAX:
+            if len(self.planned_faults) < FAULTS_MAX:
                 self.planned_faults.append(Struck(at, fault))
 
     def count(self, kind: str, point: str = "") -> None:

@@ -63,18 +63,20 @@ async def _try(spec: LanguageSpec, source: str, given: str | None, within: float
     async with Fencepost.from_env() as fp:
         judging = Judging(fp, JudgeSettings.load())
         judging.check_program(spec.name, {spec.source: source})
-        job_id = await judging.trials.submit(spec.name, {spec.source: source}, given, author=somebody(None))
+        job_id = await judging.custom_runs.submit(
+            spec.name, {spec.source: source}, given, author=somebody(None)
+        )
         try:
             async with asyncio.timeout(within):
-                trial = await judging.trials.get(job_id)
-                while trial.outcome is None:
+                custom_run = await judging.custom_runs.get(job_id)
+                while custom_run.outcome is None:
                     await asyncio.sleep(LOOK_SECONDS)
-                    trial = await judging.trials.get(job_id)
+                    custom_run = await judging.custom_runs.get(job_id)
         except TimeoutError:
             raise UserError(
                 f"Nobody has tried it out within {within:g} seconds; see `fencepost judge workers`."
             ) from None
-    return dict(trial.outcome)
+    return dict(custom_run.outcome)
 
 
 def _lines(outcome: dict[str, Any]) -> list[str]:

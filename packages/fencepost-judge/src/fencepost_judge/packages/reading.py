@@ -95,14 +95,14 @@ def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadPro
 def _innermost(folder: Path) -> Path:
     """Many archives hold one folder with everything in it, some of them nested twice."""
     while not is_package(folder) and not (folder / PROBLEM).is_file():
-        entries = [path for path in folder.iterdir() if not _is_litter(path)]
+        entries = [path for path in folder.iterdir() if not _is_ignored(path)]
         if len(entries) != 1 or not entries[0].is_dir():
             break
         folder = entries[0]
     return folder
 
 
-def _is_litter(path: Path) -> bool:
+def _is_ignored(path: Path) -> bool:
     return path.name.startswith(".") or path.name == "__MACOSX"
 
 

@@ -13,7 +13,7 @@ from fencepost_judge.store import Store
 
 FILES_MAX = 64
 BYTES_MAX = 4 << 20
-LITTER = ("__pycache__", "__MACOSX")
+IGNORED_FILES = ("__pycache__", "__MACOSX")
 SCRIPTS = ("build", "run")
 HEADERS = (".h", ".hh", ".hpp", ".hxx")
 Fill = Callable[[bytes], bytes]
@@ -102,5 +102,7 @@ def is_data(name: str) -> bool:
 
 def _entries(place: Path) -> list[Path]:
     return [
-        path for path in sorted(place.iterdir()) if not path.name.startswith(".") and path.name not in LITTER
+        path
+        for path in sorted(place.iterdir())
+        if not path.name.startswith(".") and path.name not in IGNORED_FILES
     ]

@@ -28,21 +28,21 @@ class UserForm(UserRequest):
     password: Annotated[str, Field(min_length=LENGTH_MIN, max_length=LENGTH_MAX)] | None = None
 
 
-def add(desk: PageRouter, passwords: Passwords) -> None:
-    _add_users(desk, passwords)
-    _add_tokens(desk)
+def add(router: PageRouter, passwords: Passwords) -> None:
+    _add_users(router, passwords)
+    _add_tokens(router)
 
 
-def _add_users(desk: PageRouter, passwords: Passwords) -> None:
-    fp = desk.fp
+def _add_users(router: PageRouter, passwords: Passwords) -> None:
+    fp = router.fp
 
-    @desk.router.get(HOME)
+    @router.router.get(HOME)
     async def users(request: Request, after: str | None = None) -> Response:
         found = await fp.run(ACCOUNTS.users(after, PAGE_ROWS))
         further = found[-1].name if len(found) == PAGE_ROWS else None
-        return desk.show(request, "users.html", "Users", {"users": found, "further": further})
+        return router.show(request, "users.html", "Users", {"users": found, "further": further})
 
-    @desk.router.post(HOME)
+    @router.router.post(HOME)
     async def set_user(request: Request, who: Who) -> Response:
         """Creates or changes a user together with its password: both or neither."""
         wanted = filled(UserForm, await form_of(request))
@@ -51,25 +51,25 @@ def _add_users(desk: PageRouter, passwords: Passwords) -> None:
         )
         role = JudgeRole.named(wanted.role)
         await fp.run(ACCOUNTS.set_user(wanted.name, role, hashed, who.name, by_service=True))
-        return desk.done(request, f"{HOME}/{quoted(wanted.name)}", f"{wanted.name} is {wanted.role}.")
+        return router.done(request, f"{HOME}/{quoted(wanted.name)}", f"{wanted.name} is {wanted.role}.")
 
-    @desk.router.post(f"{HOME}/{{name}}/lock")
+    @router.router.post(f"{HOME}/{{name}}/lock")
     async def lock(request: Request, who: Who, name: str) -> Response:
         if who.is_user and name == who.name:
             raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
         await fp.run(ACCOUNTS.disable_user(name, who.name))
-        return desk.done(request, HOME, f"{name} is locked out.")
+        return router.done(request, HOME, f"{name} is locked out.")
 
 
-def _add_tokens(desk: PageRouter) -> None:
-    fp = desk.fp
+def _add_tokens(router: PageRouter) -> None:
+    fp = router.fp
 
-    @desk.router.get(f"{HOME}/{{name}}")
+    @router.router.get(f"{HOME}/{{name}}")
     async def one_user(request: Request, name: str) -> Response:
         facts = {"name": name, "tokens": await fp.run(ACCOUNTS.tokens(name))}
-        return desk.show(request, "user.html", f"Tokens of {name}", facts)
+        return router.show(request, "user.html", f"Tokens of {name}", facts)
 
-    @desk.router.post(f"{HOME}/{{name}}/tokens")
+    @router.router.post(f"{HOME}/{{name}}/tokens")
     async def new_token(request: Request, who: Who, name: str) -> Response:
         made = await make_token(fp, name, filled(TokenRequest, await form_of(request)), who.name)
         facts = {
@@ -77,9 +77,9 @@ def _add_tokens(desk: PageRouter) -> None:
             "secret": made.token,
             "back": f"{HOME}/{quoted(name)}",
         }
-        return desk.show(request, "secret.html", "Keep this", facts)
+        return router.show(request, "secret.html", "Keep this", facts)
 
-    @desk.router.post(f"{PAGES_ROOT}/tokens/{{token_id}}/revoke")
+    @router.router.post(f"{PAGES_ROOT}/tokens/{{token_id}}/revoke")
     async def revoke(request: Request, who: Who, token_id: Id) -> Response:
         await fp.run(ACCOUNTS.revoke_token(token_id, who.name))
-        return desk.done(request, HOME, f"Token {token_id} is revoked.")
+        return router.done(request, HOME, f"Token {token_id} is revoked.")

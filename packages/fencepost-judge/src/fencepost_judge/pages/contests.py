@@ -26,22 +26,22 @@ class Named(BaseModel):
     contest: Slug
 
 
-def add(desk: PageRouter) -> None:
-    _add_contests(desk)
-    _add_making(desk)
-    _add_clarifications(desk)
+def add(router: PageRouter) -> None:
+    _add_contests(router)
+    _add_making(router)
+    _add_clarifications(router)
 
 
-def _add_contests(desk: PageRouter) -> None:
-    fp = desk.fp
+def _add_contests(router: PageRouter) -> None:
+    fp = router.fp
 
-    @desk.router.get(HOME)
+    @router.router.get(HOME)
     async def all_contests(request: Request, after: str | None = None) -> Response:
         found = await fp.run(contests.contests(after=after, limit=PAGE_ROWS))
         further = found[-1].contest.slug if len(found) == PAGE_ROWS else None
-        return desk.show(request, "contests.html", "Contests", {"contests": found, "further": further})
+        return router.show(request, "contests.html", "Contests", {"contests": found, "further": further})
 
-    @desk.router.get(f"{HOME}/{{contest}}")
+    @router.router.get(f"{HOME}/{{contest}}")
     async def one_contest(request: Request, who: Who, contest: str) -> Response:
         seen = await visibility.contest(fp, contest)
         names = await fp.run(contests.entrants(contest))
@@ -54,14 +54,14 @@ def _add_contests(desk: PageRouter) -> None:
             "takes_part": author_of(who, None) in names,
             "contestants": len(names),
         }
-        return desk.show(request, "contest.html", seen.contest.title, facts)
+        return router.show(request, "contest.html", seen.contest.title, facts)
 
-    @desk.router.post(f"{HOME}/{{contest}}/join")
+    @router.router.post(f"{HOME}/{{contest}}/join")
     async def join(request: Request, who: Who, contest: str) -> Response:
         await fp.run(contests.join(contest, author_of(who, None)))
-        return desk.done(request, f"{HOME}/{contest}", "You take part.")
+        return router.done(request, f"{HOME}/{contest}", "You take part.")
 
-    @desk.router.get(f"{HOME}/{{contest}}/scoreboard")
+    @router.router.get(f"{HOME}/{{contest}}/scoreboard")
     async def scoreboard(request: Request, who: Who, contest: str) -> Response:
         board = await visibility.board(fp, who, contest)
         facts = {
@@ -70,24 +70,24 @@ def _add_contests(desk: PageRouter) -> None:
             "is_frozen": board.contest.hides(board.moment, board.moment),
             "own": author_of(who, None),
         }
-        return desk.show(request, "scoreboard.html", f"Scoreboard of {board.contest.title}", facts)
+        return router.show(request, "scoreboard.html", f"Scoreboard of {board.contest.title}", facts)
 
-    @desk.router.post(f"{HOME}/{{contest}}/unfreeze")
+    @router.router.post(f"{HOME}/{{contest}}/unfreeze")
     async def unfreeze(request: Request, who: Who, contest: str) -> Response:
         await fp.run(contests.unfreeze(contest, who.name))
-        return desk.done(request, f"{HOME}/{contest}/scoreboard", "Everybody sees everything now.")
+        return router.done(request, f"{HOME}/{contest}/scoreboard", "Everybody sees everything now.")
 
 
-def _add_making(desk: PageRouter) -> None:
-    fp = desk.fp
+def _add_making(router: PageRouter) -> None:
+    fp = router.fp
 
-    @desk.router.get(f"{PAGES_ROOT}/contest")
+    @router.router.get(f"{PAGES_ROOT}/contest")
     async def contest_form(request: Request, contest: Annotated[Slug | None, Query()] = None) -> Response:
         seen = None if contest is None else await visibility.contest(fp, contest)
         title = "A new contest" if seen is None else f"Change {seen.contest.title}"
-        return desk.show(request, "contest_form.html", title, {"contest": seen and seen.contest})
+        return router.show(request, "contest_form.html", title, {"contest": seen and seen.contest})
 
-    @desk.router.post(f"{PAGES_ROOT}/contest")
+    @router.router.post(f"{PAGES_ROOT}/contest")
     async def put_contest(request: Request, who: Who) -> Response:
         fields: dict[str, Any] = dict(await form_of(request))
         for name in ("starts_at", "freeze_at", "ends_at"):
@@ -96,39 +96,39 @@ def _add_making(desk: PageRouter) -> None:
         named = filled(Named, fields)
         wanted = filled(ContestRequest, fields)
         await fp.run(contests.put_contest(wanted.contest(named.contest), who.name))
-        return desk.done(request, f"{HOME}/{named.contest}", f"{wanted.title} is kept.")
+        return router.done(request, f"{HOME}/{named.contest}", f"{wanted.title} is kept.")
 
 
-def _add_clarifications(desk: PageRouter) -> None:
-    fp = desk.fp
+def _add_clarifications(router: PageRouter) -> None:
+    fp = router.fp
     place = f"{HOME}/{{contest}}/clarifications"
 
-    @desk.router.get(place)
+    @router.router.get(place)
     async def clarifications(request: Request, who: Who, contest: str) -> Response:
         seen = await visibility.contest(fp, contest)
         facts = {
             "contest": seen_contest(seen, who),
             "clarifications": list(reversed(await visibility.clarifications(fp, who, contest))),
         }
-        return desk.show(request, "clarifications.html", f"Questions about {seen.contest.title}", facts)
+        return router.show(request, "clarifications.html", f"Questions about {seen.contest.title}", facts)
 
-    @desk.router.post(place)
+    @router.router.post(place)
     async def ask(request: Request, who: Who, contest: str) -> Response:
-        await ask_as(who, desk.judging, contest, filled(Question, await form_of(request)))
-        return desk.done(request, f"{HOME}/{contest}/clarifications", "Your question is with the jury.")
+        await ask_as(who, router.judging, contest, filled(Question, await form_of(request)))
+        return router.done(request, f"{HOME}/{contest}/clarifications", "Your question is with the jury.")
 
-    @desk.router.post(f"{place}/{{clarification_id}}/answer")
+    @router.router.post(f"{place}/{{clarification_id}}/answer")
     async def answer(request: Request, who: Who, contest: str, clarification_id: Id) -> Response:
         reply = filled(Reply, await form_of(request))
         said = contests.answer(contest, clarification_id, reply.text, to_all=reply.to_all, actor=who.name)
         await fp.run(said)
-        return desk.done(request, f"{HOME}/{contest}/clarifications", "It is answered.")
+        return router.done(request, f"{HOME}/{contest}/clarifications", "It is answered.")
 
-    @desk.router.post(f"{HOME}/{{contest}}/announcements")
+    @router.router.post(f"{HOME}/{{contest}}/announcements")
     async def announce(request: Request, who: Who, contest: str) -> Response:
         said = filled(Question, await form_of(request))
         await fp.run(contests.announce(contest, said.label, said.text, who.name))
-        return desk.done(request, f"{HOME}/{contest}/clarifications", "Everybody is told.")
+        return router.done(request, f"{HOME}/{contest}/clarifications", "Everybody is told.")
 
 
 def _moment(name: str, text: str) -> datetime | None:

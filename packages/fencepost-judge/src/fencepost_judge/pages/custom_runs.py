@@ -20,33 +20,33 @@ from fencepost_server.web.forms import Id, filled
 from fencepost_server.web.templating import HEADERS
 
 
-def add(desk: PageRouter) -> None:
-    @desk.router.post(f"{PAGES_ROOT}/custom-runs")
+def add(router: PageRouter) -> None:
+    @router.router.post(f"{PAGES_ROOT}/custom-runs")
     async def try_out(request: Request, who: Who) -> Response:
         fields = sent(await form_of(request))
         slug, contest = fields.get("problem_id", ""), fields.get("contest") or None
         try:
             # An empty input is an input: a program that reads nothing is run too.
             wanted = filled(CustomRunRequest, fields).model_copy(update={"input": fields.get("input", "")})
-            job_id = await try_as(who, desk.judging, wanted)
+            job_id = await try_as(who, router.judging, wanted)
         except FencepostError as error:
             bench = {name: fields.get(name, "") for name in ("language", "code", "input")}
-            return await show_problem(desk, request, slug, {**bench, "contest": contest}, error)
+            return await show_problem(router, request, slug, {**bench, "contest": contest}, error)
         target = link(f"{PAGES_ROOT}/custom-runs/{job_id}", problem=slug, contest=contest)
         return RedirectResponse(target, 303, headers=dict(HEADERS))
 
-    @desk.router.get(f"{PAGES_ROOT}/custom-runs/{{job_id}}")
-    async def trial(
+    @router.router.get(f"{PAGES_ROOT}/custom-runs/{{job_id}}")
+    async def custom_run(
         request: Request, who: Who, job_id: Id, problem: Slug | None = None, contest: Slug | None = None
     ) -> Response:
-        found = await visibility.trial(desk.judging, who, job_id)
+        found = await visibility.custom_run(router.judging, who, job_id)
         bench = SubmitForm(
             problem=problem,
             contest=contest,
             language=found.language,
             code=only_source(found.sources),
             input=found.input or "",
-            languages=offered(desk.judging),
+            languages=offered(router.judging),
         )
         facts = {"trial": found, "outcome": found.outcome, "bench": bench}
-        return desk.show(request, "trial.html", "A trial", facts)
+        return router.show(request, "custom_run.html", "A custom run", facts)

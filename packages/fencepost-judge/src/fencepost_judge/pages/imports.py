@@ -28,20 +28,20 @@ class ImportForm(BaseModel):
     """In seconds; overrides the package's."""
 
 
-def add(desk: PageRouter) -> None:
+def add(router: PageRouter) -> None:
     most = WebSettings.load().body_max_bytes
 
-    @desk.router.get(f"{PAGES_ROOT}/import")
+    @router.router.get(f"{PAGES_ROOT}/import")
     async def import_form(request: Request) -> Response:
-        return desk.show(request, "import.html", "Import a problem", {"most_bytes": most})
+        return router.show(request, "import.html", "Import a problem", {"most_bytes": most})
 
-    @desk.router.post(f"{PAGES_ROOT}/import")
+    @router.router.post(f"{PAGES_ROOT}/import")
     async def import_package(request: Request) -> Response:
         wanted = filled(ImportForm, await form_of(request))
         package = (await request.form()).get("package")
         if not isinstance(package, UploadFile) or not package.filename:
             raise InvalidInput("Choose a zip.", field="package")
         slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
-        made = await import_zip(desk.judging, await package.read(), slug, wanted.time_limit)
+        made = await import_zip(router.judging, await package.read(), slug, wanted.time_limit)
         told = f"{made.title} ({made.slug}) is imported, version {made.version}."
-        return desk.done(request, f"{PAGES_ROOT}/problems/{made.slug}", told)
+        return router.done(request, f"{PAGES_ROOT}/problems/{made.slug}", told)

@@ -20,33 +20,33 @@ from fencepost_server.web.forms import local_path
 from fencepost_server.web.templating import HEADERS
 
 
-def add(desk: PageRouter, passwords: Passwords) -> None:
-    @desk.router.get(f"{PAGES_ROOT}/static/{{name}}")
+def add(router: PageRouter, passwords: Passwords) -> None:
+    @router.router.get(f"{PAGES_ROOT}/static/{{name}}")
     async def static(request: Request, name: str) -> Response:
-        return desk.file(request, name)
+        return router.file(request, name)
 
-    @desk.router.post(f"{PAGES_ROOT}/logout")
+    @router.router.post(f"{PAGES_ROOT}/logout")
     async def logout(request: Request) -> Response:
         response = RedirectResponse(LOGIN, 303, headers=dict(HEADERS))
-        await desk.page_sessions.end(request, response)
+        await router.page_sessions.end(request, response)
         return response
 
-    logins = PasswordLogin(desk.page_sessions, passwords, with_tokens=True)
-    _add_login(desk, logins)
-    _add_account(desk, logins, passwords)
+    logins = PasswordLogin(router.page_sessions, passwords, with_tokens=True)
+    _add_login(router, logins)
+    _add_account(router, logins, passwords)
 
 
-def _add_login(desk: PageRouter, logins: PasswordLogin[JudgeRole]) -> None:
+def _add_login(router: PageRouter, logins: PasswordLogin[JudgeRole]) -> None:
     def form(request: Request, wanted: str, user_error: str | None = None, status: int = 200) -> Response:
-        return desk.show(
+        return router.show(
             request, "login.html", "Log in", {"next": wanted, "complaint": user_error}, status=status
         )
 
-    @desk.router.get(LOGIN)
+    @router.router.get(LOGIN)
     async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
         return form(request, local_path(next, PAGES_ROOT))
 
-    @desk.router.post(LOGIN)
+    @router.router.post(LOGIN)
     async def login(request: Request) -> Response:
         fields = await form_of(request)
         wanted = local_path(fields.get("next"), PAGES_ROOT)
@@ -55,16 +55,16 @@ def _add_login(desk: PageRouter, logins: PasswordLogin[JudgeRole]) -> None:
         except LoginRefused as refused:
             return form(request, wanted, refused.reason, refused.status)
         response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
-        await desk.page_sessions.begin(request, response, name)
+        await router.page_sessions.begin(request, response, name)
         return response
 
 
-def _add_account(desk: PageRouter, logins: PasswordLogin[JudgeRole], passwords: Passwords) -> None:
-    @desk.router.get(f"{PAGES_ROOT}/account")
+def _add_account(router: PageRouter, logins: PasswordLogin[JudgeRole], passwords: Passwords) -> None:
+    @router.router.get(f"{PAGES_ROOT}/account")
     async def account(request: Request) -> Response:
-        return desk.show(request, "account.html", "Your account", {})
+        return router.show(request, "account.html", "Your account", {})
 
-    @desk.router.post(f"{PAGES_ROOT}/account/password")
+    @router.router.post(f"{PAGES_ROOT}/account/password")
     async def change_password(request: Request, who: Who) -> Response:
         """Requires the old password, so that an unattended browser is not enough to take over the account."""
         if not who.is_user:
@@ -79,9 +79,9 @@ def _add_account(desk: PageRouter, logins: PasswordLogin[JudgeRole], passwords: 
         hashed = await asyncio.to_thread(passwords.hashed, fields.get("password", ""))
         # A token opens the judge only; a password, every service in which the account has a role.
         by_service = proof is Proof.TOKEN
-        await desk.fp.run(ACCOUNTS.set_password(who.name, hashed, who.name, by_service=by_service))
-        response = desk.done(
+        await router.fp.run(ACCOUNTS.set_password(who.name, hashed, who.name, by_service=by_service))
+        response = router.done(
             request, f"{PAGES_ROOT}/account", "Your password is changed. Other sessions have ended."
         )
-        await desk.page_sessions.begin(request, response, who.name)
+        await router.page_sessions.begin(request, response, who.name)
         return response

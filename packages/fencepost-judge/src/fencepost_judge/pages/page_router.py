@@ -44,7 +44,7 @@ class PageRouter:
         paper = RenderedPage(
             home=PAGES_ROOT, name="Fencepost Judge", script="judge.js", sheets=("house.css", "judge.css")
         )
-        self._stationery = Templates(
+        self._templates = Templates(
             paper, Path(__file__).parent, filters={"verdict": verdict_of, "worth": worth}
         )
         self.router = APIRouter(route_class=self._page_route(), include_in_schema=False)
@@ -53,7 +53,7 @@ class PageRouter:
         self, request: Request, template: str, title: str, facts: Mapping[str, Any], *, status: int = 200
     ) -> Response:
         visitor: JudgeVisitor | None = request.state.visitor
-        response = self._stationery.page(
+        response = self._templates.page(
             request,
             template,
             {
@@ -84,10 +84,10 @@ class PageRouter:
         return self.show(request, "refused.html", title_of(status), {"message": message}, status=status)
 
     def file(self, request: Request, name: str) -> Response:
-        return self._stationery.file(name) or self.refuse(request, 404, "There is no such file.")
+        return self._templates.file(name) or self.refuse(request, 404, "There is no such file.")
 
     def _page_route(self) -> type[APIRoute]:
-        desk = self
+        router = self
 
         class PageRoute(APIRoute):
             def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -96,9 +96,9 @@ class PageRouter:
                 access = None if line in OPEN_PAGES else PAGES[line]
 
                 async def received(request: Request) -> Response:
-                    request = desk.page_sessions.admit(request, access)
+                    request = router.page_sessions.admit(request, access)
                     try:
-                        await desk.page_sessions.check_form(request, session_of(request), read=form_of)
+                        await router.page_sessions.check_form(request, session_of(request), read=form_of)
                         with reasons_withheld(request):
                             return await handle(request)
                     finally:
@@ -107,8 +107,8 @@ class PageRouter:
 
                 async def guarded(request: Request) -> Response:
                     with reasons_withheld(request):
-                        await desk.page_sessions.look_up(request)
-                    return await as_page(received, request, desk.refuse)
+                        await router.page_sessions.look_up(request)
+                    return await as_page(received, request, router.refuse)
 
                 return guarded
 

@@ -23,17 +23,17 @@ FIELDS_MAX = 20
 
 
 class PageSessions(Sessions[JudgeRole]):
-    def __init__(self, fp: Fencepost, doors: Authentication, settings: JudgeSettings) -> None:
+    def __init__(self, fp: Fencepost, auth: Authentication, settings: JudgeSettings) -> None:
         policy = SessionPolicy(
             settings.session_hours, settings.idle_minutes, COOKIE_PREFIX, settings.secure_cookies
         )
         super().__init__(fp, ACCOUNTS, policy)
-        self._doors = doors
+        self._auth = auth
 
     async def look_up(self, request: Request) -> None:
         """Identifies the visitor, if there is one."""
         await self.open()
-        request.state.visitor = visitor(await self.of_browser(request)) or await self._doors.unasked()
+        request.state.visitor = visitor(await self.of_browser(request)) or await self._auth.unasked()
 
     def admit(self, request: Request, access: Access | None) -> Request:
         """The request, if the visitor may make it; otherwise raises. Without an access the page is open to
@@ -42,7 +42,7 @@ class PageSessions(Sessions[JudgeRole]):
             return request
         if request.state.visitor is None:
             raise HTTPException(401, "Log in.")
-        return self._doors.admit(request, request.state.visitor, access)
+        return self._auth.admit(request, request.state.visitor, access)
 
 
 async def form_of(request: Request) -> dict[str, str]:

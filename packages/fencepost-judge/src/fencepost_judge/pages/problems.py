@@ -25,19 +25,19 @@ PAGE_ROWS = 100
 CONTESTS_MAX = 200
 
 
-def add(desk: PageRouter) -> None:
-    @desk.router.get(PAGES_ROOT)
+def add(router: PageRouter) -> None:
+    @router.router.get(PAGES_ROOT)
     async def problems(request: Request, who: Who, after: str | None = None) -> Response:
-        found, further = await visibility.problems(desk.judging, who, after, PAGE_ROWS)
+        found, further = await visibility.problems(router.judging, who, after, PAGE_ROWS)
         open_now = [
             seen_contest(one, who)
-            for one in await desk.fp.run(contests.contests(limit=CONTESTS_MAX))
+            for one in await router.fp.run(contests.contests(limit=CONTESTS_MAX))
             if one.has_begun and one.seen_at < one.contest.ends_at
         ]
         facts = {"problems": found, "further": further, "contests": open_now}
-        return desk.show(request, "problems.html", "Problems", facts)
+        return router.show(request, "problems.html", "Problems", facts)
 
-    @desk.router.get(f"{PAGES_ROOT}/problems/{{slug}}")
+    @router.router.get(f"{PAGES_ROOT}/problems/{{slug}}")
     async def problem(
         request: Request,
         who: Who,
@@ -46,23 +46,23 @@ def add(desk: PageRouter) -> None:
         origin: Annotated[Id | None, Query(alias="from")] = None,
     ) -> Response:
         """`from` is a submission whose program fills the form."""
-        begun = await _beginning(desk, who, origin)
-        return await show_problem(desk, request, slug, {"contest": contest, **begun})
+        begun = await _beginning(router, who, origin)
+        return await show_problem(router, request, slug, {"contest": contest, **begun})
 
-    @desk.router.get(f"{PAGES_ROOT}/problems/{{slug}}/attachments/{{name}}")
+    @router.router.get(f"{PAGES_ROOT}/problems/{{slug}}/attachments/{{name}}")
     async def attachment(who: Who, slug: str, name: str) -> Response:
-        return await visibility.attachment(desk.judging, who, slug, name)
+        return await visibility.attachment(router.judging, who, slug, name)
 
 
 async def show_problem(
-    desk: PageRouter,
+    router: PageRouter,
     request: Request,
     slug: str,
     bench: Mapping[str, Any],
     refused: FencepostError | None = None,
 ) -> Response:
     """The statement; after a refused form, with the reason and what was written."""
-    judging, who = desk.judging, _visitor(request)
+    judging, who = router.judging, _visitor(request)
     found = await visibility.problem(judging, who, slug)
     contest = bench.get("contest")
     facts = {
@@ -72,12 +72,12 @@ async def show_problem(
         "attachments": sorted(found.problem.attachments),
         "samples": await visibility.samples(judging, found),
         "tests": sum(1 for _ in found.problem.data.all_cases()),
-        "contest": None if contest is None else await visibility.contest(desk.fp, contest),
+        "contest": None if contest is None else await visibility.contest(router.fp, contest),
         "bench": SubmitForm(problem=slug, languages=offered(judging, found.problem.languages), **bench),
         "complaint": None if refused is None else str(told_to(who, refused)),
     }
     status = 200 if refused is None else status_of(refused)[0]
-    return desk.show(request, "problem.html", found.title, facts, status=status)
+    return router.show(request, "problem.html", found.title, facts, status=status)
 
 
 def _timing(problem: Problem, who: JudgeVisitor) -> Timing | None:
@@ -86,13 +86,13 @@ def _timing(problem: Problem, who: JudgeVisitor) -> Timing | None:
     return problem.timing if who.may(JudgeRole.JURY) and problem.timing.origin != "package" else None
 
 
-async def _beginning(desk: PageRouter, who: JudgeVisitor, origin: int | None) -> dict[str, str]:
+async def _beginning(router: PageRouter, who: JudgeVisitor, origin: int | None) -> dict[str, str]:
     """The program of an older submission; otherwise an empty one in the language used last."""
     if origin is None:
-        past = await desk.judging.history(author_of(who, None), None, 1)
+        past = await router.judging.history(author_of(who, None), None, 1)
         return {"language": past[0].language} if past else {}
-    found = await visibility.standing(desk.judging, who, origin)
-    task = (await desk.fp.run(judge_calls.get_task(origin)))[0]
+    found = await visibility.standing(router.judging, who, origin)
+    task = (await router.fp.run(judge_calls.get_task(origin)))[0]
     return {"language": found.language, "code": only_source(task.sources)}
 
 

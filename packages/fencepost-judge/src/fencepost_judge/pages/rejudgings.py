@@ -47,22 +47,22 @@ class RejudgeForm(BaseModel):
         return filled(RejudgeRequest, fields)
 
 
-def add(desk: PageRouter) -> None:
-    _add_choosing(desk)
-    _add_deciding(desk)
+def add(router: PageRouter) -> None:
+    _add_choosing(router)
+    _add_deciding(router)
 
 
-def _add_choosing(desk: PageRouter) -> None:
-    fp = desk.fp
+def _add_choosing(router: PageRouter) -> None:
+    fp = router.fp
 
-    @desk.router.get(HOME)
+    @router.router.get(HOME)
     async def rejudgings(request: Request, before: Id | None = None) -> Response:
         found = await fp.run(rejudging.generations(before=before, limit=PAGE_ROWS))
         further = found[-1].generation if len(found) == PAGE_ROWS else None
-        facts = {"generations": found, "further": further, "languages": desk.judging.languages}
-        return desk.show(request, "rejudgings.html", "Rejudgings", facts)
+        facts = {"generations": found, "further": further, "languages": router.judging.languages}
+        return router.show(request, "rejudgings.html", "Rejudgings", facts)
 
-    @desk.router.get(f"{PAGES_ROOT}/rejudge")
+    @router.router.get(f"{PAGES_ROOT}/rejudge")
     async def preview(request: Request, query: Annotated[RejudgeForm, Query()]) -> Response:
         """How many submissions are selected. Changes nothing."""
         wanted = query.wanted()
@@ -73,20 +73,20 @@ def _add_choosing(desk: PageRouter) -> None:
             )
         terms = query.model_dump(exclude_none=True)
         facts = {"count": len(meant), "first": meant[:20], "terms": terms, "reason": wanted.reason}
-        return desk.show(request, "rejudge.html", "Judge again?", facts)
+        return router.show(request, "rejudge.html", "Judge again?", facts)
 
-    @desk.router.post(HOME)
+    @router.router.post(HOME)
     async def rejudge(request: Request, who: Who) -> Response:
         wanted = filled(RejudgeForm, await form_of(request)).wanted()
-        opened = await desk.judging.rejudge(wanted.filter(), reason=wanted.reason, actor=who.name)
+        opened = await router.judging.rejudge(wanted.filter(), reason=wanted.reason, actor=who.name)
         told = f"{opened.submissions} submissions are judged again. Nothing changes until you apply it."
-        return desk.done(request, f"{HOME}/{opened.generation}", told)
+        return router.done(request, f"{HOME}/{opened.generation}", told)
 
 
-def _add_deciding(desk: PageRouter) -> None:
-    fp = desk.fp
+def _add_deciding(router: PageRouter) -> None:
+    fp = router.fp
 
-    @desk.router.get(f"{HOME}/{{generation}}")
+    @router.router.get(f"{HOME}/{{generation}}")
     async def generation_page(
         request: Request, generation: Id, everything: bool = False, after: Id | None = None
     ) -> Response:
@@ -99,14 +99,14 @@ def _add_deciding(desk: PageRouter) -> None:
             "everything": everything,
             "further": found[-1].submission_id if len(found) == CHANGES_MAX else None,
         }
-        return desk.show(request, "rejudging.html", f"Rejudging {generation}", facts)
+        return router.show(request, "rejudging.html", f"Rejudging {generation}", facts)
 
-    @desk.router.post(f"{HOME}/{{generation}}/apply")
+    @router.router.post(f"{HOME}/{{generation}}/apply")
     async def apply(request: Request, who: Who, generation: Id) -> Response:
         replaced = await fp.run(rejudging.apply(generation, who.name))
-        return desk.done(request, f"{HOME}/{generation}", f"It stands: {replaced} results were replaced.")
+        return router.done(request, f"{HOME}/{generation}", f"It stands: {replaced} results were replaced.")
 
-    @desk.router.post(f"{HOME}/{{generation}}/drop")
+    @router.router.post(f"{HOME}/{{generation}}/drop")
     async def drop(request: Request, who: Who, generation: Id) -> Response:
         await fp.run(rejudging.drop(generation, who.name))
-        return desk.done(request, f"{HOME}/{generation}", "It is dropped. What stood goes on standing.")
+        return router.done(request, f"{HOME}/{generation}", "It is dropped. What stood goes on standing.")

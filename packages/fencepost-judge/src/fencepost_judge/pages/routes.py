@@ -28,14 +28,12 @@ def make_pages(
     judging: Judging, *, app_token: str | None = None, passwords: Passwords | None = None
 ) -> APIRouter:
     """The pages in the access table, and those that are open to all."""
-    doors = Authentication(
-        judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes
-    )
-    desk = PageRouter(judging, PageSessions(judging.fp, doors, judging.settings))
+    auth = Authentication(judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes)
+    router = PageRouter(judging, PageSessions(judging.fp, auth, judging.settings))
     passwords = passwords or Passwords()
     for module in (problems, submissions, custom_runs, contests, rejudgings, imports, workers):
-        module.add(desk)
+        module.add(router)
     for module in (login, accounts):
-        module.add(desk, passwords)
-    assert entrances.lines_of(desk.router) == set(PAGES) | OPEN_PAGES, "a line of the table has no page"
-    return desk.router
+        module.add(router, passwords)
+    assert entrances.lines_of(router.router) == set(PAGES) | OPEN_PAGES, "a line of the table has no page"
+    return router.router

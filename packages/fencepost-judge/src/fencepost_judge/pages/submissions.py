@@ -31,50 +31,50 @@ STREAM_SECONDS = 300.0
 Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
 
 
-def add(desk: PageRouter) -> None:
-    _add_sending(desk)
-    _add_reading(desk)
+def add(router: PageRouter) -> None:
+    _add_sending(router)
+    _add_reading(router)
 
 
-def _add_sending(desk: PageRouter) -> None:
-    @desk.router.post(f"{PAGES_ROOT}/submissions")
+def _add_sending(router: PageRouter) -> None:
+    @router.router.post(f"{PAGES_ROOT}/submissions")
     async def submit(request: Request, who: Who) -> Response:
         """A refused form is shown again with the program, so that it is not lost."""
         fields = sent(await form_of(request))
         try:
             wanted = filled(SubmitRequest, fields)
-            job_id = await submit_as(who, desk.judging, wanted, _key(fields))
+            job_id = await submit_as(who, router.judging, wanted, _key(fields))
         except FencepostError as error:
             bench = {name: fields.get(name, "") for name in ("language", "code", "input")}
             contest = fields.get("contest") or None
             slug = fields.get("problem_id", "")
-            return await show_problem(desk, request, slug, {**bench, "contest": contest}, error)
+            return await show_problem(router, request, slug, {**bench, "contest": contest}, error)
         place = link(f"{PAGES_ROOT}/submissions/{job_id}", contest=wanted.contest)
-        return desk.done(request, place, f"Submission {job_id} is sent.")
+        return router.done(request, place, f"Submission {job_id} is sent.")
 
 
-def _add_reading(desk: PageRouter) -> None:
-    judging = desk.judging
+def _add_reading(router: PageRouter) -> None:
+    judging = router.judging
 
-    @desk.router.get(f"{PAGES_ROOT}/submissions")
+    @router.router.get(f"{PAGES_ROOT}/submissions")
     async def history(
         request: Request, who: Who, author: Author = None, before: Id | None = None
     ) -> Response:
         """The visitor's own submissions; a jury sees those of all authors, or of the one it names."""
         rows: list[Any]
         if who.may(JudgeRole.JURY) and not author:
-            rows = await desk.fp.run(judge_calls.get_recent(before, PAGE_ROWS))
+            rows = await router.fp.run(judge_calls.get_recent(before, PAGE_ROWS))
         else:
             author = author_of(who, author or None)
             rows = list(await visibility.history(judging, who, author, before, PAGE_ROWS))
         further = rows[-1].job_id if len(rows) == PAGE_ROWS else None
         facts = {"rows": rows, "further": further, "author": author}
-        return desk.show(request, "submissions.html", "Submissions", facts)
+        return router.show(request, "submissions.html", "Submissions", facts)
 
-    @desk.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}")
+    @router.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}")
     async def submission(request: Request, who: Who, job_id: Id, contest: Slug | None = None) -> Response:
         found = await visibility.standing(judging, who, job_id)
-        task = (await desk.fp.run(judge_calls.get_task(job_id)))[0]
+        task = (await router.fp.run(judge_calls.get_task(job_id)))[0]
         status = visibility.as_json(found, who)
         facts = {
             "standing": found,
@@ -84,9 +84,9 @@ def _add_reading(desk: PageRouter) -> None:
             "problem": task.problem,
             "contest": contest,
         }
-        return desk.show(request, "submission.html", f"Submission {job_id}", facts)
+        return router.show(request, "submission.html", f"Submission {job_id}", facts)
 
-    @desk.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}/events")
+    @router.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}/events")
     async def events(who: Who, job_id: Id) -> Response:
         await visibility.standing(judging, who, job_id)
         end = judging.streams.begin(who.name if who.is_user else "")

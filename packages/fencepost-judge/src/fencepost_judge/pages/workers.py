@@ -13,18 +13,18 @@ from fencepost_judge.pages.page_router import PageRouter
 from fencepost_judge.service import QUEUE
 
 
-def add(desk: PageRouter) -> None:
-    @desk.router.get(f"{PAGES_ROOT}/workers")
+def add(router: PageRouter) -> None:
+    @router.router.get(f"{PAGES_ROOT}/workers")
     async def workers(request: Request) -> Response:
         facts: dict[str, Any] = {
             "workers": (),
             "complaint": None,
-            "dead": await desk.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
+            "dead": await router.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
             "queue": QUEUE,
         }
         try:
-            facts["workers"] = await desk.judging.workers()
+            facts["workers"] = await router.judging.workers()
         except FencepostError as error:
             # If the directory is unavailable, only the list is missing.
             facts["complaint"] = str(error)
-        return desk.show(request, "workers.html", "Workers", facts)
+        return router.show(request, "workers.html", "Workers", facts)

@@ -33,7 +33,7 @@ class TransactionBody(Strict):
         return TransactionRequest(to, int(self.value), bytes.fromhex(self.data[2:]), self.gas)
 
 
-def make_transactions_router(intake: Acceptance) -> APIRouter:
+def make_transactions_router(acceptance: Acceptance) -> APIRouter:
     router = APIRouter(prefix="/transactions", tags=["transactions"])
 
     @router.post("", status_code=202)
@@ -46,10 +46,10 @@ def make_transactions_router(intake: Acceptance) -> APIRouter:
         if idempotency_key is None:
             raise InvalidInput("The header Idempotency-Key is missing.", field="Idempotency-Key")
         signer = Signer.of(body.chain_id, body.signer)
-        taken = await intake.submit(signer, idempotency_key, body.order(), webhook=body.webhook)
+        taken = await acceptance.submit(signer, idempotency_key, body.order(), webhook=body.webhook)
         if taken.repeated:
             response.status_code = 200
-        return await intake.show(taken.transaction_id)
+        return await acceptance.show(taken.transaction_id)
 
     @router.get("")
     async def newest(
@@ -57,15 +57,15 @@ def make_transactions_router(intake: Acceptance) -> APIRouter:
         below: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     ) -> list[dict[str, Any]]:
         """The newest transactions first; `below` selects the next page."""
-        return await intake.newest(limit, below)
+        return await acceptance.newest(limit, below)
 
     @router.get("/{transaction_id}")
     async def show(transaction_id: TransactionId) -> dict[str, Any]:
-        return await intake.show(transaction_id)
+        return await acceptance.show(transaction_id)
 
     @router.post("/{transaction_id}/cancel", status_code=202)
     async def cancel(transaction_id: TransactionId) -> dict[str, Any]:
         """Cancel it, or replace it with a no-op: whichever is mined decides."""
-        return await intake.cancel(transaction_id)
+        return await acceptance.cancel(transaction_id)
 
     return router

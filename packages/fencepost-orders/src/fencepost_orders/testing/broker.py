@@ -37,7 +37,7 @@ class HostileBroker:
         self,
         promise: Promise,
         *,
-        mood: BrokerFaults = FRIENDLY,
+        faults: BrokerFaults = FRIENDLY,
         dialect: Dialect | None = None,
         sight: LookupScope = LookupScope.ALL,
         window_seconds: float = 60.0,
@@ -47,7 +47,7 @@ class HostileBroker:
         retry_after_seconds: int = 1,
         seed: int = 1,
     ) -> None:
-        self.mood = mood
+        self.faults = faults
         self.dialect = dialect or Dialect()
         self.book = Book(promise, sight, window_seconds, chance=random.Random(seed))  # noqa: S311
         self.broker_faults: Counter[str] = Counter()
@@ -172,7 +172,7 @@ class HostileBroker:
     async def _place(
         self, request: dict[str, Any], headers: dict[str, str], writer: asyncio.StreamWriter
     ) -> bool:
-        broker_fault = self.mood.draw(self._chance)
+        broker_fault = self.faults.draw(self._chance)
         self.broker_faults[broker_fault] += 1
         act = getattr(self, f"_do_{broker_fault.value}")
         lives_on: bool = await act(request, headers.get(DEADLINE_HEADER), writer)

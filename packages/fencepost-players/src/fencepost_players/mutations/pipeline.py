@@ -105,8 +105,8 @@ class Pipeline(Generic[S, P]):
         self._metrics = metrics
         self._cache = cache
         self._batch_executor: BatchExecutor[P] | None = (
-            BatchExecutor(database, ledger, places=settings.ferry_places)
-            if isinstance(ledger, CarriesMany) and settings.ferry_places > 1
+            BatchExecutor(database, ledger, places=settings.batch_max)
+            if isinstance(ledger, CarriesMany) and settings.batch_max > 1
             else None
         )
         self._blocker_eviction = blocker_eviction

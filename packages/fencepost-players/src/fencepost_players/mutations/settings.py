@@ -29,9 +29,7 @@ class MutationSettings(LayeredSettings):
         float, Field(ge=0.005, le=10), From("MUTATION_CACHE_WAIT_SEC", "mutations.cache_wait_sec")
     ] = 0.1
     tries_max: Annotated[int, Field(ge=1, le=100), From("MUTATION_TRIES_MAX", "mutations.tries_max")] = 8
-    ferry_places: Annotated[
-        int, Field(ge=1, le=50), From("MUTATION_FERRY_PLACES", "mutations.ferry_places")
-    ] = 32
+    batch_max: Annotated[int, Field(ge=1, le=50), From("MUTATION_BATCH_MAX", "mutations.batch_max")] = 32
     ordered_ids: Annotated[bool, From("MUTATION_ORDERED_IDS", "mutations.ordered_ids")] = False
     gate_window_seconds: Annotated[
         float, Field(ge=1, le=31_536_000), From("MUTATION_GATE_WINDOW_SEC", "mutations.gate_window_sec")

@@ -127,20 +127,20 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     answer(f"{name} is locked out.")
 
 
-def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
+def announce(context: ServerAddresses, *, to_person: bool) -> dict[str, str]:
     """A link that logs the person in once who has just started everything."""
     from fencepost.errors import InvalidInput  # noqa: PLC0415
 
     if not to_person:
         return {}
     try:
-        return {"Log in, once": _ticket(place, LOCAL_NAME, "admin")}
+        return {"Log in, once": _ticket(context, LOCAL_NAME, "admin")}
     except InvalidInput as error:
         # Another service has an account of this name: it does not become the console's administrator.
-        return {"Log in": f"{place.endpoint_url or ''}/console. There is no link: {error}"}
+        return {"Log in": f"{context.endpoint_url or ''}/console. There is no link: {error}"}
 
 
-def _ticket(place: ServerAddresses, name: str, role: str) -> str:
+def _ticket(context: ServerAddresses, name: str, role: str) -> str:
     from fencepost.cli.database_reader import reading  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415
@@ -148,6 +148,6 @@ def _ticket(place: ServerAddresses, name: str, role: str) -> str:
 
     secret = new_secret()
     call = ACCOUNTS.make_ticket(secret, name, Role.named(role), lifetime_seconds=LINK_SECONDS)
-    with reading(place.service_url, remedy=place.remedy) as connection:
+    with reading(context.service_url, remedy=context.remedy) as connection:
         run(connection, call)
-    return f"{place.endpoint_url or ''}/console/enter?ticket={secret}"
+    return f"{context.endpoint_url or ''}/console/enter?ticket={secret}"

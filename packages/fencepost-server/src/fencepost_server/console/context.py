@@ -33,7 +33,7 @@ class ConsoleContext:
     """The router that registers pages, the pool that reads, the Fencepost that writes, the snapshot and the
     settings."""
 
-    desk: ConsoleRouter
+    router: ConsoleRouter
     reading: ReadPool
     fp: Fencepost
     live_snapshot: LiveSnapshot

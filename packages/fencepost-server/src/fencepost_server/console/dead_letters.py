@@ -43,16 +43,16 @@ class Settle(BaseModel):
     limit: Annotated[int, Field(ge=1, le=BATCH_MAX)] = BATCH_MAX
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/dead", "dead.html", "Dead letters")
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/dead", "dead.html", "Dead letters")
     async def dead(request: Request, query: Annotated[CauseQuery, Query()]) -> PageData:
         """Dead letters grouped by their cause of death."""
         queue, kind, cause = wanted(query.queue), wanted(query.kind), wanted(query.cause)
         if queue or kind or cause:
-            causes = await dead_causes(place.reading, queue, kind, cause)
+            causes = await dead_causes(context.reading, queue, kind, cause)
         else:
             # Every viewer asks this: one snapshot answers all of them.
-            causes = (await place.live_snapshot.newest()).causes
+            causes = (await context.live_snapshot.newest()).causes
         return PageData(
             {
                 "causes": causes,
@@ -62,15 +62,15 @@ def add_pages(place: ConsoleContext) -> None:
             rows="causes",
         )
 
-    @place.desk.page("/dead/preview", "dead_preview.html", "Run again?")
+    @context.router.page("/dead/preview", "dead_preview.html", "Run again?")
     async def preview(request: Request, query: Annotated[PreviewQuery, Query()]) -> PageData:
         """How many dead letters a filter matches now, and the first of them. Changes nothing."""
         # A replay that continues means what was dead when it began.
-        now: datetime = await place.fp.run(schedule.clock()) if query.before is None else query.before
+        now: datetime = await context.fp.run(schedule.clock()) if query.before is None else query.before
         meant = dead_letter.Filter(wanted(query.queue), wanted(query.kind), wanted(query.cause), now)
-        count = await place.fp.run(dead_letter.count(meant))
-        ids = await place.fp.run(dead_letter.page(meant, limit=SAMPLE_MAX))
-        sample = await place.reading.rows(
+        count = await context.fp.run(dead_letter.count(meant))
+        ids = await context.fp.run(dead_letter.page(meant, limit=SAMPLE_MAX))
+        sample = await context.reading.rows(
             "select job_id, queue, kind, cause, left(error, 300) as error, tries, finished_at"
             " from fencepost.dead_letters where job_id = any (%s) order by job_id",
             ids,
@@ -86,15 +86,15 @@ def add_pages(place: ConsoleContext) -> None:
             rows="sample",
         )
 
-    @place.desk.action("/dead/settle", "dead.settle")
+    @context.router.action("/dead/settle", "dead.settle")
     async def settle(request: Request, body: Settle) -> ActionDone:
         """Replay or discard what matches the filter, at most `limit` of them. Repeated, it takes none
         twice."""
         meant = dead_letter.Filter(wanted(body.queue), wanted(body.kind), wanted(body.cause), body.before)
-        ids = await place.fp.run(dead_letter.page(meant, limit=body.limit))
-        settled = await place.fp.run(dead_letter.settle(ids, body.how, visitor_of(request).actor))
-        remaining = await place.fp.run(dead_letter.count(meant))
-        place.live_snapshot.forget()
+        ids = await context.fp.run(dead_letter.page(meant, limit=body.limit))
+        settled = await context.fp.run(dead_letter.settle(ids, body.how, visitor_of(request).actor))
+        remaining = await context.fp.run(dead_letter.count(meant))
+        context.live_snapshot.forget()
         word = "replayed" if body.how == "replay" else "discarded"
         done = sum(one.outcome == word for one in settled)
         told = f"{done} {word}, {len(settled) - done} refused, {remaining} of these left."

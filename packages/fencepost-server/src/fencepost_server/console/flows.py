@@ -49,11 +49,11 @@ class Save(BaseModel):
     ] = 20
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/flows", "flows.html", "Flows")
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/flows", "flows.html", "Flows")
     async def flows(request: Request, query: Annotated[FlowQuery, Query()]) -> PageData:
         """Every flow that a worker has registered, and how many of its tasks fail."""
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select name, registered_at, registered_by, draining_at,"
             " jsonb_array_length(plan -> 'nodes') as nodes,"
             " (select count(*) from fencepost.flow_failing(name)) as failing"
@@ -63,10 +63,10 @@ def add_pages(place: ConsoleContext) -> None:
         )
         return PageData({"flows": rows, "next_after": following(rows, "name", query.limit)}, rows="flows")
 
-    @place.desk.page("/flows/{name}", "flow.html", "Flow")
+    @context.router.page("/flows/{name}", "flow.html", "Flow")
     async def flow(request: Request, name: FlowName, query: Annotated[OneFlowQuery, Query()]) -> PageData:
         """One flow: its graph, its tasks with their owners and frontiers, its savepoints."""
-        row = await place.reading.row(
+        row = await context.reading.row(
             "select name, plan, registered_at, registered_by, draining_at,"
             " (select count(*) from fencepost.flow_failing(name)) as failing from fencepost.flows"
             " where name = %s",
@@ -74,7 +74,7 @@ def add_pages(place: ConsoleContext) -> None:
         )
         if row is None:
             raise NotFound(f"No worker has registered a flow {name}.")
-        tasks = await place.reading.rows(
+        tasks = await context.reading.rows(
             "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
             " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error"
             " from fencepost.flow_frontiers(%s) f"
@@ -87,7 +87,7 @@ def add_pages(place: ConsoleContext) -> None:
             query.after or "",
             query.limit,
         )
-        savepoints = await place.reading.rows(
+        savepoints = await context.reading.rows(
             "select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints where flow = %s"
             " and (%s = '' or (made_at, savepoint) < (select o.made_at, o.savepoint"
             " from fencepost.flow_savepoints o where o.flow = %s and o.savepoint = %s))"
@@ -98,20 +98,20 @@ def add_pages(place: ConsoleContext) -> None:
             query.saved_before or "",
             query.limit,
         )
-        edges = await place.reading.rows(
+        edges = await context.reading.rows(
             "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s)", name
         )
         edges = [
             {**edge, "edge": f"{edge['parent']}-{edge['child']}", "words": edge_words(edge)} for edge in edges
         ]
-        dead = await place.reading.rows(
+        dead = await context.reading.rows(
             "select id, step, error, preview, died_at from fencepost.flow_dead_letters"
             " where flow = %s and replay is null and id > %s order by id limit %s",
             name,
             query.dead_after or 0,
             query.limit,
         )
-        late = await place.reading.rows(
+        late = await context.reading.rows(
             "select resource, records, last_at, samples from fencepost.flow_lates(%s) order by resource "
             "limit %s",
             name,
@@ -135,11 +135,11 @@ def add_pages(place: ConsoleContext) -> None:
         walks = {"dead": "dead_after", "savepoints": "saved_before"}
         return PageData(facts, "tasks", ("edges", "dead", "late", "savepoints"), walks)
 
-    @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")
+    @context.router.page("/checkpoints", "checkpoints.html", "Checkpoints")
     async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> PageData:
         """The newest checkpoint of each resource, or all of one resource."""
         if wanted(query.resource):
-            rows = await place.reading.rows(
+            rows = await context.reading.rows(
                 "select c.*, l.owner, l.held, l.expires_at from fencepost.checkpoints c"
                 " left join fencepost.lease_status l on l.resource = c.resource"
                 " where c.resource = %s and c.number < %s order by c.number desc limit %s",
@@ -148,7 +148,7 @@ def add_pages(place: ConsoleContext) -> None:
                 query.limit,
             )
         else:
-            rows = await place.reading.rows(
+            rows = await context.reading.rows(
                 "select c.*, l.owner, l.held, l.expires_at from"
                 " fencepost.console_checkpointed(%s::text, %s::integer) r"
                 " join fencepost.checkpoints c on c.resource = r.resource and c.number = r.number"
@@ -166,9 +166,9 @@ def add_pages(place: ConsoleContext) -> None:
         return PageData(facts, rows="checkpoints")
 
 
-def add_actions(place: ConsoleContext) -> None:
+def add_actions(context: ConsoleContext) -> None:
     async def drain(name: str, *, draining: bool) -> ActionDone:
-        await place.fp.run(
+        await context.fp.run(
             Call(
                 "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
             )
@@ -176,18 +176,18 @@ def add_actions(place: ConsoleContext) -> None:
         told = "drains: its workers commit and let go" if draining else "runs again"
         return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
-    @place.desk.action("/flows/{name}/drain", "flow.drain")
+    @context.router.action("/flows/{name}/drain", "flow.drain")
     async def begin_drain(request: Request, name: FlowName) -> ActionDone:
         """Workers commit, release everything and take nothing."""
         return await drain(name, draining=True)
 
-    @place.desk.action("/flows/{name}/resume", "flow.resume")
+    @context.router.action("/flows/{name}/resume", "flow.resume")
     async def end_drain(request: Request, name: FlowName) -> ActionDone:
         """Workers take tasks again."""
         return await drain(name, draining=False)
 
-    @place.desk.action("/flows/{name}/save", "flow.save")
+    @context.router.action("/flows/{name}/save", "flow.save")
     async def save(request: Request, name: FlowName, body: Save) -> ActionDone:
         """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
-        kept = await place.fp.flows.savepoint(name, body.savepoint, within=body.within_seconds)
+        kept = await context.fp.flows.savepoint(name, body.savepoint, within=body.within_seconds)
         return ActionDone(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")

@@ -48,11 +48,11 @@ def make_service(
     """`viewer_url` is a login of the read-only role; `loopback` says that only this machine can reach the
     server."""
     settings = settings or ConsoleSettings.load()
-    place = make_context(fp, viewer_url, settings)
+    context = make_context(fp, viewer_url, settings)
     return HttpService(
         "console",
-        make_router(place),
-        lambda: running(place, loopback=loopback),
+        make_router(context),
+        lambda: running(context, loopback=loopback),
         own_auth_paths=OWN_AUTH_PATHS,
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
     )
@@ -73,7 +73,7 @@ def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> C
     )
 
 
-def make_router(place: ConsoleContext) -> APIRouter:
+def make_router(context: ConsoleContext) -> APIRouter:
     for module in (
         overview,
         jobs,
@@ -85,14 +85,14 @@ def make_router(place: ConsoleContext) -> APIRouter:
         users,
         login,
     ):
-        module.add_pages(place)
+        module.add_pages(context)
     for module in (jobs, flows, users):
-        module.add_actions(place)
+        module.add_actions(context)
     for pages in plugin_pages().values():
-        pages.add(place)
+        pages.add(context)
     router = APIRouter()
-    router.include_router(place.desk.api)
-    router.include_router(place.desk.pages)
+    router.include_router(context.router.api)
+    router.include_router(context.router.pages)
     return router
 
 
@@ -103,25 +103,25 @@ class ConsoleMetrics(MetricSet):
 
 
 @asynccontextmanager
-async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
+async def running(context: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
     """Open everything that the console needs; raises an error that says what is missing."""
     for name in ("accounts", "console"):
-        require(place.fp.database_url, name)
-    vouched = place.settings.oidc_issuer is not None
-    if not loopback and not vouched and not await place.fp.run(ACCOUNTS.has_admin()):
+        require(context.fp.database_url, name)
+    vouched = context.settings.oidc_issuer is not None
+    if not loopback and not vouched and not await context.fp.run(ACCOUNTS.has_admin()):
         raise SettingsError(
             "HTTP_ADDRESS can be reached by others, and the console has no administrator yet. Make one with "
             "`fencepost console user NAME --role admin`, or listen on loopback."
         )
-    await place.desk.doors.open()
-    errors = ConsoleMetrics.on(place.fp.metrics).loop_errors
+    await context.router.auth.open()
+    errors = ConsoleMetrics.on(context.fp.metrics).loop_errors
 
     async def count() -> float:
-        return 0.2 if await place.fp.run(roll(MISSING_MINUTES)) else ROLL_SECONDS
+        return 0.2 if await context.fp.run(roll(MISSING_MINUTES)) else ROLL_SECONDS
 
     async with AsyncExitStack() as closing:
-        await closing.enter_async_context(place.reading.running())
-        for name, tick in (("console-pulse", place.live_snapshot.tick), ("console-roll", count)):
+        await closing.enter_async_context(context.reading.running())
+        for name, tick in (("console-pulse", context.live_snapshot.tick), ("console-roll", count)):
             loop = Loop(name, tick, errors)
             loop.start()
             closing.push_async_callback(loop.stop)

@@ -32,21 +32,21 @@ class ScheduleQuery(BaseModel):
     limit: Limit = 200
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/queues", "queues.html", "Queues")
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/queues", "queues.html", "Queues")
     async def queues(request: Request) -> PageData:
         """Every queue: what waits, runs and is dead; and the live workers, including idle ones."""
-        seen = await place.live_snapshot.newest()
-        workers = await place.reading.rows("select * from fencepost.console_workers()")
+        seen = await context.live_snapshot.newest()
+        workers = await context.reading.rows("select * from fencepost.console_workers()")
         return PageData({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
 
-    @place.desk.page("/jobs", "jobs.html", "Jobs")
+    @context.router.page("/jobs", "jobs.html", "Jobs")
     async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> PageData:
         """Jobs, newest first. A filter that finds little says how far it has searched."""
         if query.id is not None:
             ids, next_before = [query.id], None
         else:
-            ids, next_before = await place.reading.page(
+            ids, next_before = await context.reading.page(
                 "select ids, next_before from fencepost.console_job_page(%s::text, %s::text, %s::text,"
                 " %s::bigint, %s::integer, %s::integer)",
                 wanted(query.state),
@@ -54,9 +54,9 @@ def add_pages(place: ConsoleContext) -> None:
                 wanted(query.kind),
                 query.before,
                 query.limit,
-                place.settings.scan_max,
+                context.settings.scan_max,
             )
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select job_id, queue, kind, priority, state, final_status, tries, tries_max, submitted_at,"
             " run_at, claimed_at, finished_at, owner, left(error, 300) as error"
             " from fencepost.jobs where job_id = any (%s) order by job_id desc",
@@ -67,20 +67,20 @@ def add_pages(place: ConsoleContext) -> None:
             rows="jobs",
         )
 
-    @place.desk.page("/jobs/{job_id}", "job.html", "Job")
+    @context.router.page("/jobs/{job_id}", "job.html", "Job")
     async def job(request: Request, job_id: JobId) -> PageData:
         """One job's whole history: attempts, refusals with their reasons, payload and result."""
-        row = await place.reading.row("select * from fencepost.jobs where job_id = %s", job_id)
+        row = await context.reading.row("select * from fencepost.jobs where job_id = %s", job_id)
         if row is None:
             raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
         return PageData(
-            {"title": f"Job {job_id}", "job": row, "life": await life(place, f"job:{job_id}")}, rows="life"
+            {"title": f"Job {job_id}", "job": row, "life": await life(context, f"job:{job_id}")}, rows="life"
         )
 
-    @place.desk.page("/schedules", "schedules.html", "Schedules")
+    @context.router.page("/schedules", "schedules.html", "Schedules")
     async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> PageData:
         """The schedules that submit jobs."""
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select * from fencepost.schedules where name > %s order by name limit %s",
             query.after or "",
             query.limit,
@@ -93,74 +93,74 @@ def add_pages(place: ConsoleContext) -> None:
         return PageData(facts, rows="schedules")
 
 
-def add_actions(place: ConsoleContext) -> None:
-    @place.desk.action("/queues/{queue_name}/pause", "queue.pause")
+def add_actions(context: ConsoleContext) -> None:
+    @context.router.action("/queues/{queue_name}/pause", "queue.pause")
     async def pause(request: Request, queue_name: QueueName) -> ActionDone:
         """No job of the queue starts; running jobs continue."""
-        await place.fp.run(queue.pause(queue_name, visitor_of(request).actor))
-        place.live_snapshot.forget()
+        await context.fp.run(queue.pause(queue_name, visitor_of(request).actor))
+        context.live_snapshot.forget()
         return ActionDone(f"{queue_name} is paused. What runs goes on.", "/console/queues")
 
-    @place.desk.action("/queues/{queue_name}/resume", "queue.resume")
+    @context.router.action("/queues/{queue_name}/resume", "queue.resume")
     async def resume(request: Request, queue_name: QueueName) -> ActionDone:
         """The queue's jobs start again."""
-        await place.fp.run(queue.resume(queue_name, visitor_of(request).actor))
-        place.live_snapshot.forget()
+        await context.fp.run(queue.resume(queue_name, visitor_of(request).actor))
+        context.live_snapshot.forget()
         return ActionDone(f"{queue_name} goes on.", "/console/queues")
 
-    @place.desk.action("/jobs/{job_id}/cancel", "job.cancel")
+    @context.router.action("/jobs/{job_id}/cancel", "job.cancel")
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
-        answered = await place.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
+        answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
         told = "is cancelled" if answered == "cancelled" else "is asked to stop; it ends as cancelled"
-        return _done(place, f"Job {job_id} {told}.", job_id)
+        return _done(context, f"Job {job_id} {told}.", job_id)
 
-    @place.desk.action("/jobs/{job_id}/retry", "job.retry")
+    @context.router.action("/jobs/{job_id}/retry", "job.retry")
     async def retry(request: Request, job_id: JobId) -> ActionDone:
         """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
         actor = visitor_of(request).actor
-        seen = await place.fp.run(job_queries.look(job_id))
+        seen = await context.fp.run(job_queries.look(job_id))
         match None if seen is None else seen.state:
             case ("dead" | "cancelled") as state:
-                await place.fp.run(kernel_job.replay(job_id, actor, expected=state))
-                return _done(place, f"Job {job_id} runs again, its tries from the beginning.", job_id)
+                await context.fp.run(kernel_job.replay(job_id, actor, expected=state))
+                return _done(context, f"Job {job_id} runs again, its tries from the beginning.", job_id)
             case _:
-                await place.fp.run(job_queries.hurry(job_id, actor))
-                return _done(place, f"Job {job_id} is due now.", job_id)
+                await context.fp.run(job_queries.hurry(job_id, actor))
+                return _done(context, f"Job {job_id} is due now.", job_id)
 
-    @place.desk.action("/jobs/{job_id}/replay", "job.replay")
+    @context.router.action("/jobs/{job_id}/replay", "job.replay")
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead job again; its attempts are counted from the beginning."""
-        await place.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
-        return _done(place, f"Job {job_id} runs again.", job_id)
+        await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
+        return _done(context, f"Job {job_id} runs again.", job_id)
 
-    @place.desk.action("/jobs/{job_id}/discard", "job.discard")
+    @context.router.action("/jobs/{job_id}/discard", "job.discard")
     async def discard(request: Request, job_id: JobId) -> ActionDone:
         """Discard a dead job: it ends as cancelled."""
-        await place.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
-        return _done(place, f"Job {job_id} is given up.", job_id)
+        await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
+        return _done(context, f"Job {job_id} is given up.", job_id)
 
-    @place.desk.action("/schedules/{name}/pause", "schedule.pause")
+    @context.router.action("/schedules/{name}/pause", "schedule.pause")
     async def pause_schedule(request: Request, name: QueueName) -> ActionDone:
         """Skip the schedule's ticks while it is paused."""
-        await place.fp.run(schedule.pause(name, visitor_of(request).actor))
+        await context.fp.run(schedule.pause(name, visitor_of(request).actor))
         return ActionDone(f"{name} is paused.", "/console/schedules")
 
-    @place.desk.action("/schedules/{name}/resume", "schedule.resume")
+    @context.router.action("/schedules/{name}/resume", "schedule.resume")
     async def resume_schedule(request: Request, name: QueueName) -> ActionDone:
         """Resume the schedule."""
-        await place.fp.run(schedule.resume(name, visitor_of(request).actor))
+        await context.fp.run(schedule.resume(name, visitor_of(request).actor))
         return ActionDone(f"{name} fires again.", "/console/schedules")
 
 
-async def life(place: ConsoleContext, subject: str) -> list[dict[str, Any]]:
+async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
     """Every transition and every refusal of one subject, with the reason's meaning and what to do."""
-    moments = await place.reading.rows(
+    moments = await context.reading.rows(
         "select at, event, actor, token, detail from fencepost.explain(%s)", subject
     )
     reasons = {
         one["reason"]: one
-        for one in await place.reading.rows("select reason, meaning, remedy from fencepost.refusal_status")
+        for one in await context.reading.rows("select reason, meaning, remedy from fencepost.refusal_status")
     }
     told: list[dict[str, Any]] = []
     for moment in moments:
@@ -178,6 +178,6 @@ async def life(place: ConsoleContext, subject: str) -> list[dict[str, Any]]:
     return told
 
 
-def _done(place: ConsoleContext, message: str, job_id: int) -> ActionDone:
-    place.live_snapshot.forget()
+def _done(context: ConsoleContext, message: str, job_id: int) -> ActionDone:
+    context.live_snapshot.forget()
     return ActionDone(message, f"/console/jobs/{job_id}", {"job_id": job_id})

@@ -36,12 +36,12 @@ class RefusalQuery(Paged):
     pass
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/leases", "leases.html", "Leases")
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/leases", "leases.html", "Leases")
     async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> PageData:
         """The owner and the expiry of each lease, in order of name; and the newest takeovers."""
         prefix = wanted(query.prefix) or ""
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select resource, owner, token, acquired_at, renewed_at, expires_at, held"
             " from fencepost.lease_status where resource > %s and resource >= %s and resource < %s"
             " order by resource limit %s",
@@ -50,7 +50,7 @@ def add_pages(place: ConsoleContext) -> None:
             prefix + LAST_LETTER,
             query.limit,
         )
-        takeovers = await place.reading.rows(
+        takeovers = await context.reading.rows(
             "select event_id, at, resource, owner, token, detail"
             " from fencepost.console_takeover_page(%s::bigint, %s::integer)",
             query.taken_before,
@@ -69,10 +69,10 @@ def add_pages(place: ConsoleContext) -> None:
             {"takeovers": "taken_before"},
         )
 
-    @place.desk.page("/leases/{resource:path}", "lease.html", "Lease")
+    @context.router.page("/leases/{resource:path}", "lease.html", "Lease")
     async def lease(request: Request, resource: Resource) -> PageData:
         """One lease: its owner, and every token that was issued and is still recorded."""
-        row = await place.reading.row(
+        row = await context.reading.row(
             "select resource, owner, token, ttl, acquired_at, renewed_at, expires_at, held"
             " from fencepost.lease_status where resource = %s",
             resource,
@@ -80,14 +80,14 @@ def add_pages(place: ConsoleContext) -> None:
         if row is None:
             raise NotFound(f"Nobody ever held {resource}.")
         return PageData(
-            {"title": resource, "lease": row, "life": await life(place, f"lease:{resource}")}, rows="life"
+            {"title": resource, "lease": row, "life": await life(context, f"lease:{resource}")}, rows="life"
         )
 
-    @place.desk.page("/refusals", "refusals.html", "Refusals")
+    @context.router.page("/refusals", "refusals.html", "Refusals")
     async def refusals(request: Request, query: Annotated[RefusalQuery, Query()]) -> PageData:
         """What the database refused: counts by reason, and the recorded ones, newest first."""
-        seen = await place.live_snapshot.newest()
-        rows = await place.reading.rows(
+        seen = await context.live_snapshot.newest()
+        rows = await context.reading.rows(
             "select refusal_id, at, reason, noun, subject, actor, attempted, seen from fencepost.refusals"
             " where refusal_id < %s order by refusal_id desc limit %s",
             query.before if query.before is not None else LAST_ID,

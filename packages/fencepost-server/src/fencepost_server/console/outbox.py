@@ -34,12 +34,12 @@ class Resolve(BaseModel):
     note: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/outbox", "outbox.html", "Outbox")
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/outbox", "outbox.html", "Outbox")
     async def outbox(request: Request, query: Annotated[MessageQuery, Query()]) -> PageData:
         """Lag by channel, blocked keys, and the messages, newest first."""
-        seen = await place.live_snapshot.newest()
-        ids, next_before = await place.reading.page(
+        seen = await context.live_snapshot.newest()
+        ids, next_before = await context.reading.page(
             "select ids, next_before from fencepost.console_outbox_page(%s::text, %s::text, %s::text,"
             " %s::bigint, %s::integer, %s::integer)",
             wanted(query.channel),
@@ -47,9 +47,9 @@ def add_pages(place: ConsoleContext) -> None:
             wanted(query.key),
             query.before,
             query.limit,
-            place.settings.scan_max,
+            context.settings.scan_max,
         )
-        rows = await place.reading.rows(
+        rows = await context.reading.rows(
             "select id, channel, key, state, ready, created_at, not_before, attempts, owner, settled_at,"
             " left(last_error, 300) as last_error"
             " from fencepost.outbox_messages where id = any (%s) order by id desc",
@@ -68,19 +68,19 @@ def add_pages(place: ConsoleContext) -> None:
             ("channels", "held_keys"),
         )
 
-    @place.desk.page("/outbox/{message_id}", "message.html", "Message")
+    @context.router.page("/outbox/{message_id}", "message.html", "Message")
     async def message(request: Request, message_id: MessageId) -> PageData:
         """One message: payload, result, and its history."""
-        row = await place.reading.row("select * from fencepost.outbox_messages where id = %s", message_id)
+        row = await context.reading.row("select * from fencepost.outbox_messages where id = %s", message_id)
         if row is None:
             raise NotFound(f"There is no message {message_id}: it never existed, or it was pruned.")
-        moments = await life(place, f"outbox:{message_id}")
+        moments = await life(context, f"outbox:{message_id}")
         return PageData({"title": f"Message {message_id}", "message": row, "life": moments}, rows="life")
 
-    @place.desk.action("/outbox/{message_id}/resolve", "outbox.resolve")
+    @context.router.action("/outbox/{message_id}/resolve", "outbox.resolve")
     async def resolve(request: Request, message_id: MessageId, body: Resolve) -> ActionDone:
         """Decide about a message that waits for an operator."""
         actor = visitor_of(request).actor
-        await place.fp.run(kernel_outbox.resolve(message_id, body.expected, body.outcome, actor, body.note))
-        place.live_snapshot.forget()
+        await context.fp.run(kernel_outbox.resolve(message_id, body.expected, body.outcome, actor, body.note))
+        context.live_snapshot.forget()
         return ActionDone(f"Message {message_id} is {body.outcome}.", f"/console/outbox/{message_id}")

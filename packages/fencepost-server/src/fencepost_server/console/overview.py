@@ -28,14 +28,14 @@ class OverviewQuery(BaseModel):
     span: Span = "hour"
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/overview", "overview.html", "Overview")
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/overview", "overview.html", "Overview")
     async def overview(request: Request, query: Annotated[OverviewQuery, Query()]) -> PageData:
         """The whole system: current figures, and the last hour or day."""
-        seen = await place.live_snapshot.newest()
+        seen = await context.live_snapshot.newest()
         since, step = _window(query.span)
         rows = filled(
-            await place.reading.rows(
+            await context.reading.rows(
                 "select * from fencepost.console_series(%s::timestamptz, %s::interval)", since, step
             ),
             since,
@@ -56,12 +56,12 @@ def add_pages(place: ConsoleContext) -> None:
 
     async def events(request: Request) -> EventStream:
         """Figures as they change: server-sent events named `look`."""
-        seen = await place.live_snapshot.newest()
+        seen = await context.live_snapshot.newest()
         return EventStream(
-            place.live_snapshot, event("look", {**seen.figures, "needs": seen.needs, "queues": seen.queues})
+            context.live_snapshot, event("look", {**seen.figures, "needs": seen.needs, "queues": seen.queues})
         )
 
-    place.desk.raw("/api/events", events, needs=Role.VIEWER, kind="text/event-stream")
+    context.router.raw("/api/events", events, needs=Role.VIEWER, kind="text/event-stream")
 
 
 def _window(span: Span, now: datetime | None = None) -> tuple[datetime, timedelta]:

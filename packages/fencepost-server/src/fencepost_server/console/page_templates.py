@@ -55,8 +55,8 @@ def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str
 def all_pages() -> tuple[tuple[str, str, Role], ...]:
     """The navigation, including the first page of each plugin."""
     brought = [(pages.address, pages.title, Role.VIEWER) for pages in plugin_pages().values()]
-    place = [address for address, _, _ in NAVIGATION].index(PLUGINS_AFTER) + 1
-    return (*NAVIGATION[:place], *brought, *NAVIGATION[place:])
+    context = [address for address, _, _ in NAVIGATION].index(PLUGINS_AFTER) + 1
+    return (*NAVIGATION[:context], *brought, *NAVIGATION[context:])
 
 
 def document(value: Any) -> str:

@@ -44,10 +44,10 @@ PAGE_HEADERS: Mapping[str, str] = {
 }
 
 
-def add_pages(place: ConsoleContext) -> None:
-    folder = place.fp.settings.data_directory
+def add_pages(context: ConsoleContext) -> None:
+    folder = context.fp.settings.data_directory
 
-    @place.desk.page("/reports", "reports.html", "Reports")
+    @context.router.page("/reports", "reports.html", "Reports")
     async def reports(request: Request) -> PageData:
         """The last runs: figures, goals, and whether they were met."""
         found = await asyncio.to_thread(read_reports, folder)
@@ -64,7 +64,7 @@ def add_pages(place: ConsoleContext) -> None:
             raise HTTPException(404, "No run of the torture has left a page of that name.")
         return Response(page, media_type="text/html; charset=utf-8", headers=dict(PAGE_HEADERS))
 
-    place.desk.raw("/api/reports/{name}", report_page, needs=Role.VIEWER, kind="text/html")
+    context.router.raw("/api/reports/{name}", report_page, needs=Role.VIEWER, kind="text/html")
 
 
 def read_reports(folder: Path) -> list[dict[str, Any]]:

@@ -59,10 +59,10 @@ _DONE = {
 class ConsoleRouter:
     """Makes the routes. `router` has them all."""
 
-    def __init__(self, fp: Fencepost, doors: ConsoleAuth, stationery: Templates) -> None:
+    def __init__(self, fp: Fencepost, auth: ConsoleAuth, templates: Templates) -> None:
         self.fp = fp
-        self.doors = doors
-        self.stationery = stationery
+        self.auth = auth
+        self.templates = templates
         self.api = APIRouter(tags=["console"])
         self.pages = APIRouter(route_class=self._page_route(), include_in_schema=False)
         self.roles: dict[tuple[str, str], Role] = {}
@@ -74,13 +74,13 @@ class ConsoleRouter:
         def register(read: PageFunction) -> PageFunction:
             async def show(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
-                sheet = await read(**arguments)
+                page_data = await read(**arguments)
                 home = {
-                    "tables": sheet.tables,
+                    "tables": page_data.tables,
                     "api": link_of(API + path, request),
-                    "download": link_of(API + path, request, without=_places(arguments, sheet)),
+                    "download": link_of(API + path, request, without=_places(arguments, page_data)),
                 }
-                return self.show(request, template, {"title": title, **home, **sheet.facts})
+                return self.show(request, template, {"title": title, **home, **page_data.facts})
 
             async def answer(
                 format: Format = "json",  # noqa: A002
@@ -124,7 +124,7 @@ class ConsoleRouter:
                     }
                     return self.show(request, "secret.html", facts)
                 response = RedirectResponse(done.back, 303, headers=dict(HEADERS))
-                self.doors.cookies.leave_notice(request, response, done.message)
+                self.auth.cookies.leave_notice(request, response, done.message)
                 return response
 
             async def answer(**arguments: Any) -> Response:
@@ -150,7 +150,7 @@ class ConsoleRouter:
     ) -> Response:
         visitor: Visitor | None = getattr(request.state, "visitor", None)
         session = visitor.session if visitor else ""
-        response = self.stationery.page(
+        response = self.templates.page(
             request,
             template,
             {
@@ -160,13 +160,13 @@ class ConsoleRouter:
             },
             visitor=visitor,
             navigation=navigation(request, visitor),
-            form_token=self.doors.form_token(request, session),
-            notice=self.doors.cookies.notice(request),
+            form_token=self.auth.form_token(request, session),
+            notice=self.auth.cookies.notice(request),
             status=status,
         )
         if not session:
-            self.doors.leave_visit(request, response)
-        self.doors.cookies.take_notice(request, response)
+            self.auth.leave_visit(request, response)
+        self.auth.cookies.take_notice(request, response)
         return response
 
     def _add(
@@ -187,7 +187,7 @@ class ConsoleRouter:
             # Otherwise FastAPI would describe an answer as JSON that is not.
             response_class=Response,
             responses={200: {"content": content or {}}},
-            dependencies=[Depends(self.doors.needs(needs))],
+            dependencies=[Depends(self.auth.needs(needs))],
             operation_id=f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '')}",
         )
 
@@ -217,14 +217,14 @@ class ConsoleRouter:
     def _page_route(self) -> type[APIRoute]:
         """Routes whose errors are pages: an anonymous visitor is sent to the login, a refusal states its
         reason."""
-        desk = self
+        router = self
 
         class PageRoute(APIRoute):
             def get_route_handler(self) -> Callable[[Request], Any]:
                 handle = super().get_route_handler()
 
                 async def guarded(request: Request) -> Response:
-                    return await as_page(handle, request, desk.refuse)
+                    return await as_page(handle, request, router.refuse)
 
                 return guarded
 
@@ -288,22 +288,22 @@ async def _downloaded(
 async def _lines(
     read: Callable[..., Awaitable[PageData]], arguments: Mapping[str, Any], first: PageData, name: str
 ) -> AsyncGenerator[str]:
-    table, sheet, told = Table(), first, 0
+    table, page_data, told = Table(), first, 0
     for _ in range(DOWNLOAD_STEPS_MAX):
-        rows = (sheet.facts.get(name) or ())[: DOWNLOAD_ROWS_MAX - told]
+        rows = (page_data.facts.get(name) or ())[: DOWNLOAD_ROWS_MAX - told]
         told += len(rows)
         yield table.lines(rows)
-        onward = sheet.onward(name)
+        onward = page_data.onward(name)
         if onward is None or told == DOWNLOAD_ROWS_MAX:
             return
-        sheet = await read(**_longest(arguments, onward))
+        page_data = await read(**_longest(arguments, onward))
 
 
-def _places(arguments: Mapping[str, Any], sheet: PageData) -> frozenset[str]:
+def _places(arguments: Mapping[str, Any], page_data: PageData) -> frozenset[str]:
     """The parameters for the position in a list and the page length: a file has the whole list."""
     if not _is_paged(arguments):
         return frozenset()
-    return frozenset({"before", "after", "chain", "limit", *sheet.walks.values()})
+    return frozenset({"before", "after", "chain", "limit", *page_data.walks.values()})
 
 
 def _is_paged(arguments: Mapping[str, Any]) -> bool:

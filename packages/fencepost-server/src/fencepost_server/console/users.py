@@ -51,11 +51,11 @@ class AuditQuery(Paged):
     actor: Name | None = None
 
 
-def add_pages(place: ConsoleContext) -> None:
-    @place.desk.page("/users", "users.html", "Users", needs=Role.ADMIN)
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/users", "users.html", "Users", needs=Role.ADMIN)
     async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> PageData:
         """All users, in order of name."""
-        rows = await place.fp.run(ACCOUNTS.users(wanted(query.after), query.limit))
+        rows = await context.fp.run(ACCOUNTS.users(wanted(query.after), query.limit))
         facts = {
             "users": rows,
             "next_after": rows[-1].name if len(rows) == query.limit else None,
@@ -63,58 +63,58 @@ def add_pages(place: ConsoleContext) -> None:
         }
         return PageData(facts, rows="users")
 
-    @place.desk.page("/account", "account.html", "Your account")
+    @context.router.page("/account", "account.html", "Your account")
     async def account(request: Request) -> PageData:
         """Your role and your tokens."""
         visitor = visitor_of(request)
-        tokens = await place.fp.run(ACCOUNTS.tokens(visitor.name))
+        tokens = await context.fp.run(ACCOUNTS.tokens(visitor.name))
         roles = [role.word for role in Role if visitor.may(role)]
         facts = {"name": visitor.name, "role": visitor.role.word, "roles": roles}
         return PageData({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
 
-    @place.desk.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
+    @context.router.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
     async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> PageData:
         """The audit, newest first."""
-        rows = await place.fp.run(
+        rows = await context.fp.run(
             audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
         )
         after = rows[-1].audit_id if len(rows) == query.limit else None
         return PageData({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
 
 
-def add_actions(place: ConsoleContext) -> None:
+def add_actions(context: ConsoleContext) -> None:
     passwords = Passwords()
 
     async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
         hashed = None
         if wanted_user.password is not None:
             hashed = await asyncio.to_thread(passwords.hashed, wanted_user.password)
-        await place.fp.run(
+        await context.fp.run(
             ACCOUNTS.set_user(name, Role.named(wanted_user.role), hashed, actor, by_service=True)
         )
 
-    @place.desk.action("/users", "user.make", needs=Role.ADMIN)
+    @context.router.action("/users", "user.make", needs=Role.ADMIN)
     async def make_user(request: Request, body: NewUser) -> ActionDone:
         """Create a user, or enable a disabled one again."""
         await keep(body.name, body, visitor_of(request).name)
         return ActionDone(f"{body.name} is {body.role}.", "/console/users")
 
-    @place.desk.action("/users/{name}", "user.set", needs=Role.ADMIN)
+    @context.router.action("/users/{name}", "user.set", needs=Role.ADMIN)
     async def set_user(request: Request, name: UserName, body: SetUser) -> ActionDone:
         """Change the role or the password. It ends the user's sessions."""
         await keep(name, body, visitor_of(request).name)
         return ActionDone(f"{name} is {body.role}.", "/console/users")
 
-    @place.desk.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
+    @context.router.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
     async def disable(request: Request, name: UserName) -> ActionDone:
         """Disable the account: it can no longer log in."""
         visitor = visitor_of(request)
         if visitor.name == name:
             raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
-        await place.fp.run(ACCOUNTS.disable_user(name, visitor.name))
+        await context.fp.run(ACCOUNTS.disable_user(name, visitor.name))
         return ActionDone(f"{name} is locked out.", "/console/users")
 
-    @place.desk.action("/account/tokens", "token.make", needs=Role.VIEWER)
+    @context.router.action("/account/tokens", "token.make", needs=Role.VIEWER)
     async def make_token(request: Request, body: NewToken) -> ActionDone:
         """Create a token for a program, with at most your own role. Its secret is shown once."""
         visitor, secret = visitor_of(request), ACCOUNTS.token_prefix + new_secret()
@@ -123,7 +123,7 @@ def add_actions(place: ConsoleContext) -> None:
             raise HTTPException(403, "A token makes no tokens: log in.")
         role = min(Role.named(body.role), visitor.role)
         lifetime_seconds = body.days * DAY_SECONDS
-        token_id = await place.fp.run(
+        token_id = await context.fp.run(
             ACCOUNTS.make_token(
                 secret,
                 visitor.name,
@@ -137,11 +137,11 @@ def add_actions(place: ConsoleContext) -> None:
             f"Token {token_id} ({role.word}) is made.", "/console/account", {"token_id": token_id}, secret
         )
 
-    @place.desk.action("/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER)
+    @context.router.action("/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER)
     async def revoke(
         request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
     ) -> ActionDone:
         """Revoke the token at once."""
         visitor = visitor_of(request)
-        await place.fp.run(ACCOUNTS.revoke_token(token_id, visitor.name, owner=visitor.name))
+        await context.fp.run(ACCOUNTS.revoke_token(token_id, visitor.name, owner=visitor.name))
         return ActionDone(f"Token {token_id} is revoked.", "/console/account")

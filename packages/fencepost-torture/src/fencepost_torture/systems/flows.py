@@ -90,24 +90,24 @@ class Flows:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = RowCounter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(env, SCHEMA)
         yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_work(errand, self.size))
+        asyncio.run(_work(task, self.size))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        stage.insist(lambda: _arrive(stage, turn, self.size))
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
+        env.insist(lambda: _arrive(env, turn, self.size))
         self._asked += self.size.helping
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        return Account(self._asked, self._meter.read(stage))
+    def account(self, env: SystemEnvironment) -> Account:
+        return Account(self._asked, self._meter.read(env))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        with stage.database.connect_admin() as admin:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
+        with env.database.connect_admin() as admin:
             admin.execute("select set_config('work_mem', %s, false)", (WORK_MEM,))
             admin.execute("analyze arrival, effect")
             asked = {"asked": self._asked, "keys": self.size.keys}
@@ -118,8 +118,8 @@ class Flows:
         for key, number, before in backwards:
             yield Breach("order of a key", key, f"{number} came after {before}")
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        return stage.entries_left(channels_of("torture"))
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        return env.entries_left(channels_of("torture"))
 
 
 class BulkFlows(Flows):
@@ -159,9 +159,9 @@ def undisturbed(keys: Iterable[str]) -> list[str]:
     return values
 
 
-async def _work(errand: ProcessTask, size: FlowSize) -> None:
+async def _work(task: ProcessTask, size: FlowSize) -> None:
     stop = told_to_end()
-    async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT) as fp:
+    async with Fencepost(task.database_url, redis_url=task.redis_url, settings=PATIENT) as fp:
         flow = (
             Flow("torture")
             .source(PostgresTable("arrival"))
@@ -170,13 +170,13 @@ async def _work(errand: ProcessTask, size: FlowSize) -> None:
             .sink(PostgresRows("effect", ["value", "arrival"]))
         )
         settings = FlowSettings(
-            lease_seconds=errand.lease_seconds,
-            heartbeat_seconds=errand.lease_seconds / 5,
+            lease_seconds=task.lease_seconds,
+            heartbeat_seconds=task.lease_seconds / 5,
             balance_seconds=0.2,
             drain_seconds=3,
             **size.settings,
         )
-        await FlowWorker(fp, flow, redis_url=errand.redis_url, settings=settings).run(stop)
+        await FlowWorker(fp, flow, redis_url=task.redis_url, settings=settings).run(stop)
 
 
 def _count(state: int | None, row: Any) -> tuple[int, list[tuple[str, int]]]:
@@ -184,9 +184,9 @@ def _count(state: int | None, row: Any) -> tuple[int, list[tuple[str, int]]]:
     return count, [(f"{row['key']}-{count}", row["id"])]
 
 
-def _arrive(stage: SystemEnvironment, turn: int, size: FlowSize) -> None:
+def _arrive(env: SystemEnvironment, turn: int, size: FlowSize) -> None:
     first = turn * size.helping + 1
-    with stage.connect() as connection:
+    with env.connect() as connection:
         connection.execute(ARRIVE, {"keys": size.keys, "first": first, "last": first + size.helping - 1})
 
 

@@ -85,52 +85,52 @@ class Jobs:
         import_module("fencepost.jobs.worker")
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        with env.database.connect_admin() as admin:
             admin.execute(SCHEMA)
         self._asked: list[str] = []
         yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_work(errand))
+        asyncio.run(_work(task))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        kind = KINDS[stage.chance.randrange(len(KINDS))]
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
+        kind = KINDS[env.chance.randrange(len(KINDS))]
         keys = [f"{kind}-{turn}-{n}" for n in range(HELPING)]
-        fail = int(stage.chance.random() < 0.15)
-        linger = stage.chance.choice(LINGER_LEASES) * stage.lease_seconds
-        stage.insist(lambda: submit(stage, kind, keys, fail, linger))
+        fail = int(env.chance.random() < 0.15)
+        linger = env.chance.choice(LINGER_LEASES) * env.lease_seconds
+        env.insist(lambda: submit(env, kind, keys, fail, linger))
         self._asked += keys
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        asked = int(stage.value("select count(*) from asked")) if stage.restored else len(self._asked)
-        return Account(asked, int(stage.value("select count(*) from finishing")))
+    def account(self, env: SystemEnvironment) -> Account:
+        asked = int(env.value("select count(*) from asked")) if env.restored else len(self._asked)
+        return Account(asked, int(env.value("select count(*) from finishing")))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        done = [key for key, _ in stage.rows(DONE)]
-        yield from exactly_once(self._wanted(stage, done), done)
-        for key, finishes in stage.rows(OTHERWISE):
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
+        done = [key for key, _ in env.rows(DONE)]
+        yield from exactly_once(self._wanted(env, done), done)
+        for key, finishes in env.rows(OTHERWISE):
             yield Breach("one finishing write", key, f"was finished {finishes} times")
-        for key, effect, finish in stage.rows(OTHER_ATTEMPT):
+        for key, effect, finish in env.rows(OTHER_ATTEMPT):
             yield Breach("one attempt", key, f"took effect by {effect} and was finished by {finish}")
-        yield from in_order("tokens grow", stage.rows("select key, attempt from effect order by id"))
+        yield from in_order("tokens grow", env.rows("select key, attempt from effect order by id"))
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        return stage.entries_left(self.stream_key)
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        return env.entries_left(self.stream_key)
 
-    def _wanted(self, stage: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
+    def _wanted(self, env: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
         """What must have taken effect; nothing else may have."""
         # What the load generator was told is certain. The database may have lost it together with the effect
         # only through a restored backup.
-        return [key for (key,) in stage.rows("select key from asked")] if stage.restored else self._asked
+        return [key for (key,) in env.rows("select key from asked")] if env.restored else self._asked
 
 
-async def _work(errand: ProcessTask) -> None:
-    fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
-    declare(fp, errand.lease_seconds)
+async def _work(task: ProcessTask) -> None:
+    fp = Fencepost(task.database_url, redis_url=task.redis_url, settings=PATIENT)
+    declare(fp, task.lease_seconds)
     async with fp:
-        worker = fp.jobs.worker(settings_of(errand))
+        worker = fp.jobs.worker(settings_of(task))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
 
@@ -159,10 +159,10 @@ def declare(fp: Fencepost, lease_seconds: float) -> None:
             tx.execute(EFFECT, (key, job.id, job.attempt))
 
 
-def settings_of(errand: ProcessTask) -> JobSettings:
+def settings_of(task: ProcessTask) -> JobSettings:
     return JobSettings(
-        lease_seconds=errand.lease_seconds,
-        heartbeat_seconds=errand.lease_seconds / 5,
+        lease_seconds=task.lease_seconds,
+        heartbeat_seconds=task.lease_seconds / 5,
         poll_seconds=0.2,
         sweep_interval_seconds=0.3,
         reclaim_interval_seconds=0.3,
@@ -171,7 +171,7 @@ def settings_of(errand: ProcessTask) -> JobSettings:
         concurrency=10,
         # A worker that is delivered half a batch claims straight from PostgreSQL: with a small batch some
         # workers do, beside others that only read Redis.
-        batch=10 if errand.place % 2 else 50,
+        batch=10 if task.place % 2 else 50,
     )
 
 
@@ -184,9 +184,9 @@ def _stumble(job: Job, fail: int) -> None:
         raise RuntimeError(f"try {job.tries} fails, as planned")
 
 
-def submit(stage: SystemEnvironment, kind: str, keys: list[str], fail: int, linger: float) -> None:
+def submit(env: SystemEnvironment, kind: str, keys: list[str], fail: int, linger: float) -> None:
     """Submit the jobs. A commit whose reply was lost shows at the repeat: the keys are there already."""
-    with contextlib.suppress(psycopg.errors.UniqueViolation), stage.asking() as connection:
+    with contextlib.suppress(psycopg.errors.UniqueViolation), env.asking() as connection:
         with connection.cursor() as cursor:
             cursor.executemany("insert into asked values (%s)", [(key,) for key in keys])
         run(
@@ -195,7 +195,7 @@ def submit(stage: SystemEnvironment, kind: str, keys: list[str], fail: int, ling
                 "default",
                 kind,
                 [{"key": key, "fail": fail, "linger": linger} for key in keys],
-                kernel_job.SubmitOptions(tries=1000, lease_seconds=stage.lease_seconds),
+                kernel_job.SubmitOptions(tries=1000, lease_seconds=env.lease_seconds),
             ),
         )
 

@@ -96,49 +96,49 @@ class JudgeSystem:
         component("judge")
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         _require_sandbox()
-        with stage.database.connect_admin() as admin:
+        with env.database.connect_admin() as admin:
             admin.execute(SCHEMA)
             admin.execute(NOTES)
         self._asked: list[Exam] = []
-        self._leftovers = LeftoverScan(stage.directory)
-        (stage.directory / "tmp").mkdir()
-        yield {"folder": str(stage.directory)}
+        self._leftovers = LeftoverScan(env.directory)
+        (env.directory / "tmp").mkdir()
+        yield {"folder": str(env.directory)}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         # Of custom runs too: unclaimed entries of a dead worker are taken over after the longest lease.
-        service.LEASE_SECONDS = custom_runs.LEASE_SECONDS = errand.lease_seconds
+        service.LEASE_SECONDS = custom_runs.LEASE_SECONDS = task.lease_seconds
         service.TRIES = TRIES
-        tempfile.tempdir = str(Path(errand.more["folder"]) / "tmp")
-        asyncio.run(_serve(errand))
+        tempfile.tempdir = str(Path(task.more["folder"]) / "tmp")
+        asyncio.run(_serve(task))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         first = turn * self.processes
         exams = [Exam(number) for number in range(first, first + self.processes)]
         for exam in exams:
-            exam.write(stage.directory)
-        stage.insist(lambda: self._request(stage, exams))
+            exam.write(env.directory)
+        env.insist(lambda: self._request(env, exams))
         self._asked += exams
 
-    def _request(self, stage: SystemEnvironment, exams: list[Exam]) -> None:
-        with stage.asking() as connection:
+    def _request(self, env: SystemEnvironment, exams: list[Exam]) -> None:
+        with env.asking() as connection:
             facts = {"first": exams[0].number, "last": exams[-1].number, "places": self.processes}
             connection.execute(ASK, facts)
 
-    def account(self, stage: SystemEnvironment) -> Account:
+    def account(self, env: SystemEnvironment) -> Account:
         judgings = 2 * sum(len(exam.programs) for exam in self._asked)
-        return Account(judgings, int(stage.value(DONE)))
+        return Account(judgings, int(env.value(DONE)))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        yield from JudgeChecker(stage, self._asked).judge()
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
+        yield from JudgeChecker(env, self._asked).judge()
         yield from self._leftovers.of_everybody()
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        if jobs := stage.value(OPEN):
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        if jobs := env.value(OPEN):
             yield Breach("left behind", "submissions", f"{jobs} are not judged")
-        yield from stage.entries_left(STREAM)
+        yield from env.entries_left(STREAM)
         yield from self._leftovers.of_the_dead()
 
 
@@ -151,16 +151,16 @@ def _require_sandbox() -> None:
         raise BinaryMissingError("There is no C compiler for the programs of the exams. Install one: gcc.")
 
 
-async def _serve(errand: ProcessTask) -> None:
+async def _serve(task: ProcessTask) -> None:
     stop = told_to_end()
-    folder = Path(errand.more["folder"])
+    folder = Path(task.more["folder"])
     # With a database URL it is a deployment of its own, which gets no sample problems.
-    settings = PATIENT.model_copy(update={"database_url": errand.database_url})
+    settings = PATIENT.model_copy(update={"database_url": task.database_url})
     fp = Fencepost(
-        errand.database_url,
-        redis_url=errand.redis_url,
+        task.database_url,
+        redis_url=task.redis_url,
         settings=settings,
-        job_settings=_job_settings(errand.lease_seconds),
+        job_settings=_job_settings(task.lease_seconds),
     )
     judging = service.Judging(
         fp,
@@ -174,7 +174,7 @@ async def _serve(errand: ProcessTask) -> None:
         ),
     )
     async with fp:
-        caller = JudgeCaller(judging, errand, stop)
+        caller = JudgeCaller(judging, task, stop)
         async with asyncio.TaskGroup() as group:
             # The caller does not wait until a judge runs.
             group.create_task(caller.work())
@@ -200,12 +200,12 @@ def _job_settings(lease_seconds: float) -> JobSettings:
 class JudgeCaller:
     """Sets the exams of its place, one by one, and repeats each step until it is told that it is done."""
 
-    def __init__(self, judging: service.Judging, errand: ProcessTask, stop: asyncio.Event) -> None:
+    def __init__(self, judging: service.Judging, task: ProcessTask, stop: asyncio.Event) -> None:
         self._judging = judging
         self._fp = judging.fp
-        self._errand = errand
+        self._task = task
         self._stop = stop
-        self._operation_log = OperationLog(Path(errand.operation_log), f"caller-{errand.boot}")
+        self._operation_log = OperationLog(Path(task.operation_log), f"caller-{task.boot}")
         self._orders = 0
 
     async def work(self) -> None:
@@ -222,7 +222,7 @@ class JudgeCaller:
 
     async def _next(self, last: int) -> Exam | None:
         async with self._fp.transaction() as tx:
-            row = await (await tx.execute(NEXT, (self._errand.place, last))).fetchone()
+            row = await (await tx.execute(NEXT, (self._task.place, last))).fetchone()
         return row and Exam(row[0])
 
     async def _hold(self, exam: Exam) -> None:
@@ -244,7 +244,7 @@ class JudgeCaller:
 
     async def _import(self, exam: Exam) -> int:
         operation = self._operation_log.begin("import", exam.slug)
-        place = exam.place(Path(self._errand.more["folder"]))
+        place = exam.place(Path(self._task.more["folder"]))
         imported = await self._judging.import_problem(place, slug=exam.slug)
         self._operation_log.end(operation, imported.version)
         return imported.version
@@ -260,7 +260,7 @@ class JudgeCaller:
     async def _rejudge(self, exam: Exam, submissions: list[int]) -> int:
         """A rejudge order has no idempotency key: each is a new one, identified by its reason."""
         self._orders += 1
-        reason = f"{exam.slug} by {self._errand.boot}.{self._orders}"
+        reason = f"{exam.slug} by {self._task.boot}.{self._orders}"
         operation = self._operation_log.begin("rejudge", reason, exam=exam.number, submissions=submissions)
         chosen = Filter(submissions=submissions)
         opened = await self._judging.rejudge(chosen, reason=reason, actor="torture")

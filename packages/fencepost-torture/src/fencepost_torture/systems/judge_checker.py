@@ -117,14 +117,14 @@ class Exam:
 class JudgeChecker:
     """Checks a run that is over. `asked` is what the run knows that it asked for."""
 
-    def __init__(self, stage: SystemEnvironment, asked: Sequence[Exam]) -> None:
-        self._stage = stage
+    def __init__(self, env: SystemEnvironment, asked: Sequence[Exam]) -> None:
+        self._env = env
         self._asked = asked
 
     def judge(self) -> Iterator[Breach]:
-        operations = self._stage.operation_log.operations()
-        submitted = self._stage.rows(SUBMISSIONS)
-        rejudged = self._stage.rows(REJUDGED)
+        operations = self._env.operation_log.operations()
+        submitted = self._env.rows(SUBMISSIONS)
+        rejudged = self._env.rows(REJUDGED)
         yield from self._imported()
         yield from self._submitted(submitted, operations)
         yield from self._ordered(rejudged, [each for each in operations if each.what == "rejudge"])
@@ -134,10 +134,10 @@ class JudgeChecker:
 
     def _imported(self) -> Iterator[Breach]:
         """A problem has one version, however often it was imported, and its data is there."""
-        found = self._stage.rows(PROBLEMS)
+        found = self._env.rows(PROBLEMS)
         yield from exactly_once((exam.slug for exam in self._asked), (slug for slug, _ in found))
         exams = {exam.slug: exam for exam in self._asked}
-        store = self._stage.directory / "store"
+        store = self._env.directory / "store"
         for slug, spec in found:
             if slug in exams and not _has_data(spec, exams[slug], store):
                 yield Breach("whole problems", slug, "is without its data")
@@ -159,7 +159,7 @@ class JudgeChecker:
 
     def _ordered(self, rejudged: Sequence[tuple[Any, ...]], orders: Sequence[Operation]) -> Iterator[Breach]:
         """An order is carried out once, or at most once if no caller was told of it; and completely."""
-        generations = self._stage.rows(GENERATIONS)
+        generations = self._env.rows(GENERATIONS)
         by_reason = {reason: generation for generation, reason in generations}
         times = Counter(reason for _, reason in generations)
         # An order that was never answered may be there or not.
@@ -183,14 +183,14 @@ class JudgeChecker:
         """One job for each submission and each rejudging, with one correct verdict by its own attempt."""
         jobs = [str(job_id) for job_id in of_jobs]
         for table in ("job_made", "finishing", "verdict"):
-            rows = self._stage.rows(_JOBS_OF[table])
+            rows = self._env.rows(_JOBS_OF[table])
             for breach in exactly_once(jobs, (str(job_id) for (job_id,) in rows)):
                 yield Breach(breach.rule, f"{table} of job {breach.key}", breach.what)
-        for job_id, verdict in self._stage.rows("select job_id, verdict from verdict"):
+        for job_id, verdict in self._env.rows("select job_id, verdict from verdict"):
             deserved = PROGRAMS[of_jobs[job_id].partition("/")[2]].verdict if job_id in of_jobs else verdict
             if verdict != deserved:
                 yield Breach("the right verdict", f"job {job_id}", f"got {verdict} and deserves {deserved}")
-        for job_id, verdict, finish in self._stage.rows(OTHER_ATTEMPT):
+        for job_id, verdict, finish in self._env.rows(OTHER_ATTEMPT):
             yield Breach("one attempt", f"job {job_id}", f"was judged by {verdict} and finished by {finish}")
 
 

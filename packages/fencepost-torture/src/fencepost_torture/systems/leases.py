@@ -66,43 +66,43 @@ class Leases:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        with env.database.connect_admin() as admin:
             admin.execute(SCHEMA)
         self._asked: list[int] = []
         yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         ending = until_told_to_end()
-        operation_log = OperationLog(Path(errand.operation_log), f"holder-{errand.boot}")
-        with Fencepost(errand.database_url, settings=PATIENT).sync() as fp:
-            holder = LeaseHolder(fp, operation_log, errand)
+        operation_log = OperationLog(Path(task.operation_log), f"holder-{task.boot}")
+        with Fencepost(task.database_url, settings=PATIENT).sync() as fp:
+            holder = LeaseHolder(fp, operation_log, task)
             while not ending.is_set():
                 holder.take_a_turn(ending)
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        resource = f"printer-{stage.chance.randrange(RESOURCES)}"
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
+        resource = f"printer-{env.chance.randrange(RESOURCES)}"
         ids = list(range(turn * HELPING + 1, (turn + 1) * HELPING + 1))
-        stage.insist(lambda: _wish(stage, resource, ids))
+        env.insist(lambda: _wish(env, resource, ids))
         self._asked += ids
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        asked = int(stage.value("select count(*) from wish")) if stage.restored else len(self._asked)
-        return Account(asked, int(stage.value("select count(*) from effect")))
+    def account(self, env: SystemEnvironment) -> Account:
+        asked = int(env.value("select count(*) from wish")) if env.restored else len(self._asked)
+        return Account(asked, int(env.value("select count(*) from effect")))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         # What the load generator was told is certain. Only a restored backup may have lost it.
-        asked = [wish for (wish,) in stage.rows("select id from wish")] if stage.restored else self._asked
-        done = stage.rows("select wish, resource, token from effect order by id")
+        asked = [wish for (wish,) in env.rows("select id from wish")] if env.restored else self._asked
+        done = env.rows("select wish, resource, token from effect order by id")
         yield from exactly_once(map(str, asked), [str(wish) for wish, _, _ in done])
         yield from in_order("tokens grow", [(resource, token) for _, resource, token in done])
         yield from in_order("order of a key", [(resource, wish) for wish, resource, _ in done])
-        operations = list(stage.operation_log.operations())
-        yield from tokens_are_new(operations, stage.restored)
-        if not stage.restored:
+        operations = list(env.operation_log.operations())
+        yield from tokens_are_new(operations, env.restored)
+        if not env.restored:
             yield from histories_hold(operations)
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
 
@@ -136,10 +136,10 @@ def histories_hold(operations: Iterable[Operation]) -> Iterable[Breach]:
 class LeaseHolder:
     """One process that holds one resource after another."""
 
-    def __init__(self, fp: SyncFencepost, operation_log: OperationLog, errand: ProcessTask) -> None:
+    def __init__(self, fp: SyncFencepost, operation_log: OperationLog, task: ProcessTask) -> None:
         self._fp = fp
         self._operation_log = operation_log
-        self._errand = errand
+        self._task = task
         self._turns = count(1)
 
     def take_a_turn(self, ending: threading.Event) -> None:
@@ -149,9 +149,9 @@ class LeaseHolder:
         COMMIT is still in flight.
         """
         turn = next(self._turns)
-        resource = f"printer-{(turn + self._errand.place) % RESOURCES}"
+        resource = f"printer-{(turn + self._task.place) % RESOURCES}"
         # A new name each time, as after a restart.
-        lease = self._acquire(resource, f"holder-{self._errand.boot}-{turn}")
+        lease = self._acquire(resource, f"holder-{self._task.boot}-{turn}")
         if lease is None:
             ending.wait(IDLE_SECONDS)
             return
@@ -165,7 +165,7 @@ class LeaseHolder:
     def _acquire(self, resource: str, owner: str) -> Lease | None:
         operation = self._operation_log.begin("acquire", resource, owner=owner)
         try:
-            lease = self._fp.run(kernel_lease.acquire(resource, owner, self._errand.lease_seconds))
+            lease = self._fp.run(kernel_lease.acquire(resource, owner, self._task.lease_seconds))
         except (FencepostError, psycopg.Error) as error:
             self._not_done(operation, error)
             return None
@@ -214,9 +214,9 @@ class LeaseHolder:
             self._operation_log.end(operation, NOTHING)
 
 
-def _wish(stage: SystemEnvironment, resource: str, ids: list[int]) -> None:
+def _wish(env: SystemEnvironment, resource: str, ids: list[int]) -> None:
     """Insert them by their numbers: what a try that looked lost has written is not written again."""
-    with stage.asking() as connection:
+    with env.asking() as connection:
         connection.execute(
             "insert into wish select unnest(%s::bigint[]), %s on conflict do nothing", (ids, resource)
         )

@@ -70,37 +70,37 @@ class Nonces:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = RowCounter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(env, SCHEMA)
         yield {}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_serve(errand, self.signers, self.size))
+        asyncio.run(_serve(task, self.signers, self.size))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
-        stage.insist(lambda: self._request(stage, turn))
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
+        env.insist(lambda: self._request(env, turn))
         self._asked += self.helping
 
-    def _request(self, stage: SystemEnvironment, turn: int) -> None:
+    def _request(self, env: SystemEnvironment, turn: int) -> None:
         first = turn * self.helping
         facts = {"signers": self.signers, "places": self.processes}
-        with stage.connect() as connection:
+        with env.connect() as connection:
             connection.execute(ASK, {"first": first, "last": first + self.helping - 1, **facts})
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        return Account(self._asked * self.size, self._meter.read(stage) * self.size)
+    def account(self, env: SystemEnvironment) -> Account:
+        return Account(self._asked * self.size, self._meter.read(env) * self.size)
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        operations = stage.operation_log.operations()
-        yield from NonceChecker(stage, self._asked, self.signers, self.size).judge(operations)
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
+        operations = env.operation_log.operations()
+        yield from NonceChecker(env, self._asked, self.signers, self.size).judge(operations)
         known = [doubted(operation) for operation in operations]
         for signer in sorted({operation.subject for operation in operations}):
             history = settled([operation for operation in known if operation.subject == signer])
             yield from linearizable(signer, history, NonceModel())
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
 
@@ -115,21 +115,21 @@ class BulkNonces(Nonces):
     open_max = 24_000
 
 
-async def _serve(errand: ProcessTask, signers: int, size: int) -> None:
+async def _serve(task: ProcessTask, signers: int, size: int) -> None:
     stop = told_to_end()
     settings = NoncesSettings(
-        node_address=f"http://node-{errand.place}",
-        lease_seconds=errand.lease_seconds,
+        node_address=f"http://node-{task.place}",
+        lease_seconds=task.lease_seconds,
         idle_seconds=0.5,
         wait_seconds=1.0,
         turn_seconds=0.02,
         hold_seconds=HOLD_SECONDS,
     )
-    async with Fencepost(errand.database_url, settings=PATIENT) as fp:
+    async with Fencepost(task.database_url, settings=PATIENT) as fp:
         node = Node(fp, settings)
         await node.start()
-        operation_log = OperationLog(Path(errand.operation_log), f"caller-{errand.boot}")
-        caller = NonceCaller(fp, node, operation_log, errand.place, size, stop)
+        operation_log = OperationLog(Path(task.operation_log), f"caller-{task.boot}")
+        caller = NonceCaller(fp, node, operation_log, task.place, size, stop)
         try:
             await asyncio.gather(*(caller.work(Signer.of(CHAIN, f"s{n}")) for n in range(signers)))
         finally:

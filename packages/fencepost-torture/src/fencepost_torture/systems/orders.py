@@ -35,7 +35,7 @@ VALID_SECONDS = 1.0
 MARGIN_SECONDS = 0.3
 RETRY_MAX = 60
 BROKERS = {"forever": Promise.FOREVER, "while-open": Promise.WHILE_OPEN}
-STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+LIMITS = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 ENDED: LiteralString = "select count(*) from fencepost.outbox_orders where settled_at is not null"
 STATUSES: LiteralString = "select broker, idempotency_key, status from fencepost.outbox_orders"
 
@@ -62,15 +62,15 @@ class OrdersSystem:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
         with ExitStack() as stack:
             self._brokers = {
                 name: stack.enter_context(
                     HostileBroker(
                         promise,
-                        mood=FOUL,
-                        seed=stage.chance.randrange(1 << 30),
+                        faults=FOUL,
+                        seed=env.chance.randrange(1 << 30),
                         retry_after_seconds=0,
                         late_seconds=0.3,
                         slow_seconds=0.1,
@@ -78,24 +78,24 @@ class OrdersSystem:
                 )
                 for name, promise in BROKERS.items()
             }
-            with stage.database.connect() as connection:
+            with env.database.connect() as connection:
                 for name in self._brokers:
-                    run(connection, operator_calls.declare_broker(name, STRENGTH))
+                    run(connection, operator_calls.declare_broker(name, LIMITS))
             yield {name: broker.url for name, broker in self._brokers.items()}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_trade(errand))
+        asyncio.run(_trade(task))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         for number in range(turn * HELPING, (turn + 1) * HELPING):
-            stage.insist(partial(_place, stage, number))
+            env.insist(partial(_place, env, number))
         self._asked += HELPING
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        return Account(self._asked, int(stage.value(ENDED)))
+    def account(self, env: SystemEnvironment) -> Account:
+        return Account(self._asked, int(env.value(ENDED)))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         for broker in self._brokers.values():
             broker.quiet()
         books = {name: broker.client_ids() for name, broker in self._brokers.items()}
@@ -104,7 +104,7 @@ class OrdersSystem:
             accepted = [(order.request["symbol"], _number(order.client_id)) for order in broker.orders]
             yield from in_order("order of a key", accepted)
         seen = Counter[str]()
-        for name, key, status in stage.rows(STATUSES):
+        for name, key, status in env.rows(STATUSES):
             seen[key] += 1
             if status == "sent" and key not in books[name]:
                 yield Breach(LOST, key, f"is sent, and {name} has no such order")
@@ -115,8 +115,8 @@ class OrdersSystem:
         for key in sorted({_key(number) for number in range(self._asked)} - seen.keys()):
             yield Breach(LOST, key, "was accepted, and is not there")
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        for status, count in stage.rows(
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        for status, count in env.rows(
             "select status, count(*) from fencepost.outbox_orders where settled_at is null group by status"
         ):
             yield Breach("left behind", "orders", f"{count} are {status}")
@@ -134,7 +134,7 @@ def _number(key: str) -> int:
     return int(key.rpartition(":")[2])
 
 
-def _place(stage: SystemEnvironment, number: int) -> None:
+def _place(env: SystemEnvironment, number: int) -> None:
     """Place by key: a repeat of an accepted order returns its answer, and is not accepted again."""
     asked = OrderRequest.of(
         {
@@ -145,21 +145,21 @@ def _place(stage: SystemEnvironment, number: int) -> None:
             "qty": str(number + 1),
         }
     )
-    with stage.asking() as connection:
+    with env.asking() as connection:
         run(connection, order_calls.accept(asked, by_account_and_symbol(asked)))
 
 
-async def _trade(errand: ProcessTask) -> None:
+async def _trade(task: ProcessTask) -> None:
     stop = told_to_end()
-    async with Fencepost(errand.database_url, settings=PATIENT) as fp:
+    async with Fencepost(task.database_url, settings=PATIENT) as fp:
         orders = OrdersService(
             fp,
-            {name: Broker(_adapter(url, BROKERS[name]), STRENGTH) for name, url in errand.more.items()},
-            OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=errand.lease_seconds),
+            {name: Broker(_adapter(url, BROKERS[name]), LIMITS) for name, url in task.more.items()},
+            OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=task.lease_seconds),
             OutboxSettings(
                 backoff_base_seconds=0.02,
                 idle_seconds=0.05,
-                stuck_seconds=errand.lease_seconds,
+                stuck_seconds=task.lease_seconds,
                 retry_max=RETRY_MAX,
             ),
         )

@@ -102,69 +102,69 @@ class PlayersSystem:
 
     def load(self) -> None:
         """Makes the routes, which takes longer than all else that a node does before its first answer."""
-        _house()
+        _app()
         for protocol in ("uvicorn.lifespan.on", "uvicorn.protocols.http.h11_impl"):
             import_module(protocol)
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._begun = 0
         self._asked: list[str] = []
         self._differing: list[str] = []
         self._hearing = threading.Lock()
         self._failure: BaseException | None = None
         self._model: dict[str, Counter[str]] = {f"p{n}": Counter(gold=1_000_000) for n in range(CROWD)}
-        self._folder = stage.directory
-        with stage.database.connect() as connection:
+        self._folder = env.directory
+        with env.database.connect() as connection:
             run(connection, queries.define("resource", "gold", catalog.Resource()))
             run(connection, queries.define("resource", "gem", catalog.Resource()))
             connection.execute(CREATE, (CROWD,))
         self._is_over = False
         with ThreadPoolExecutor(CROWD * COPIES_MAX, "torture-crowd") as self._crowd:
             try:
-                yield {"folder": str(stage.directory)}
+                yield {"folder": str(env.directory)}
             finally:
                 # After an interrupted run no node answers: a caller that still waits would wait for a minute.
                 self._is_over = True
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         ending = until_told_to_end()
-        fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
-        app, whoever = _house()
+        fp = Fencepost(task.database_url, redis_url=task.redis_url, settings=PATIENT)
+        app, whoever = _app()
         # Short, because the callers wait for a dead node's announcement to expire.
         whoever.service = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
         server = WebServer(app, address="127.0.0.1", port=0)
         server.start()
-        address = Path(errand.more["folder"]) / f"node-{errand.place}"
-        draft = address.with_suffix(f".{errand.boot}")
+        address = Path(task.more["folder"]) / f"node-{task.place}"
+        draft = address.with_suffix(f".{task.boot}")
         draft.write_text(server.url)
         draft.replace(address)
         ending.wait()
         server.stop()
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         """A request of every player; each copy goes to one node after another, until one answers.
 
         It does not wait for the slowest of them: the load generator bounds how much is open.
         """
         for n in range(CROWD):
-            wish = make_wish(stage.chance, f"p{n}", f"w{turn}")
-            answers = Answers(wish, copies=stage.chance.randrange(1, COPIES_MAX + 1))
+            wish = make_wish(env.chance, f"p{n}", f"w{turn}")
+            answers = Answers(wish, copies=env.chance.randrange(1, COPIES_MAX + 1))
             self._begun += 1
             for copy in range(answers.copies):
-                sent = self._crowd.submit(self._send, stage, wish, first_node=turn + copy)
+                sent = self._crowd.submit(self._send, env, wish, first_node=turn + copy)
                 sent.add_done_callback(partial(self._hear, answers))
 
-    def account(self, stage: SystemEnvironment) -> Account:
+    def account(self, env: SystemEnvironment) -> Account:
         if self._failure is not None:
             raise self._failure
         return Account(self._begun, len(self._asked))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        yield from exactly_once(self._asked, [name for (name,) in stage.rows(RECORDS)])
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
+        yield from exactly_once(self._asked, [name for (name,) in env.rows(RECORDS)])
         yield from (Breach("one answer", name, "was answered in two ways") for name in self._differing)
-        with stage.database.connect() as connection:
+        with env.database.connect() as connection:
             for player, model in self._model.items():
                 found = run(connection, queries.state(player))
                 held = Counter[str](found.state["resources"]) if found else Counter[str]()
@@ -173,7 +173,7 @@ class PlayersSystem:
                 for discrepancy in run(connection, queries.audit_check(player)):
                     yield Breach("audit", player, str(discrepancy))
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
     def _hear(self, answers: Answers, sent: Future[Any]) -> None:
@@ -192,13 +192,13 @@ class PlayersSystem:
             self._believe(answers.wish)
             self._asked.append(answers.wish.name)
 
-    def _send(self, stage: SystemEnvironment, wish: PlayerRequestCopy, *, first_node: int) -> Any:
+    def _send(self, env: SystemEnvironment, wish: PlayerRequestCopy, *, first_node: int) -> Any:
         """Send one copy to one node after another, until one of them answers."""
         clock = CpuTime()
         for turn in itertools.count(first_node):
             node = turn % self.processes
             began = time.monotonic()
-            operation = stage.operation_log.begin("request", wish.name)
+            operation = env.operation_log.begin("request", wish.name)
             try:
                 status, answer = _post(
                     (self._folder / f"node-{node}").read_text(),
@@ -210,7 +210,7 @@ class PlayersSystem:
             except (OSError, http.client.HTTPException, ValueError):
                 status, answer = UNKNOWN, None
             if status != UNKNOWN:
-                stage.operation_log.end(operation, answer if status == 200 else status)
+                env.operation_log.end(operation, answer if status == 200 else status)
             if status == 200:
                 return answer
             assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
@@ -245,7 +245,7 @@ class PlayerCaller:
 
 
 @cache
-def _house() -> tuple[FastAPI, PlayerCaller]:
+def _app() -> tuple[FastAPI, PlayerCaller]:
     """Made once, before there are processes: it has no connection, no event loop and no thread."""
     whoever = PlayerCaller()
     part = HttpService("players", make_router(cast("PlayersService", whoever)), whoever.run_service)

@@ -68,56 +68,56 @@ class ScheduledJobs(Jobs):
     )
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
-        with super().open(stage) as more:
-            with stage.database.connect_admin() as admin:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        with super().open(env) as more:
+            with env.database.connect_admin() as admin:
                 admin.execute(SCHEMA)
             self._strays = StrayEntries(self.stream_key)
             self._since: int | None = None
             self._until: int | None = None
             yield more
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_work(errand))
+        asyncio.run(_work(task))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         farewell = f"farewell-{turn}"
-        stage.insist(lambda: submit(stage, "farewell", [farewell], 0, 0.0))
+        env.insist(lambda: submit(env, "farewell", [farewell], 0, 0.0))
         self._asked.append(farewell)
-        super().ask(stage, turn)
+        super().ask(env, turn)
         for number in range(STRAYS):
-            self._strays.write(stage, f"stray-{turn}-{number}", INVALID if number % 2 else MISSING)
+            self._strays.write(env, f"stray-{turn}-{number}", INVALID if number % 2 else MISSING)
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        finished, owed = int(stage.value(FINISHED)), self._strays.owed(stage)
+    def account(self, env: SystemEnvironment) -> Account:
+        finished, owed = int(env.value(FINISHED)), self._strays.owed(env)
         if finished and self._since is None:
             # A worker runs, and so has declared the schedules: from here on every tick is owed.
-            self._since = microseconds(stage.value(NOW))
+            self._since = microseconds(env.value(NOW))
         done = finished + self._strays.found
         return Account(len(self._asked) + self._strays.found + owed, done)
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        yield from super().judge(stage)
-        yield from self._strays.judge(stage)
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
+        yield from super().judge(env)
+        yield from self._strays.judge(env)
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        yield from super().remains(stage)
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        yield from super().remains(env)
         if self._until is None:
             # Every process still runs, so each tick up to now must be done by one of them.
-            self._until = microseconds(stage.value(NOW))
-        ticked = [key for (key,) in stage.rows(TICKED)]
+            self._until = microseconds(env.value(NOW))
+        ticked = [key for (key,) in env.rows(TICKED)]
         late = self._due(ticked) - set(ticked)
         latest = [] if self._since is None else list(LATEST.between(self._since, self._until)[-1:])
         if LATEST.among(ticked)[-1:] < latest:
             late.add(LATEST.key(*latest))
         yield from (Breach("left behind", key, "has come, and its job is not done") for key in sorted(late))
 
-    def _wanted(self, stage: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
+    def _wanted(self, env: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
         """Includes ticks that were done but not required: those before and after the time that counts, and
         those of the schedule that runs only the latest."""
         ticked = {ticks.key(tick) for ticks in (*EACH, LATEST) for tick in ticks.among(done)}
-        return [*super()._wanted(stage, done), *(self._due(done) | ticked)]
+        return [*super()._wanted(env, done), *(self._due(done) | ticked)]
 
     def _due(self, done: Sequence[str]) -> set[str]:
         since, until = self._since, self._until
@@ -150,20 +150,20 @@ class Rota:
         self.relieve()
 
 
-async def _work(errand: ProcessTask) -> None:
-    fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
-    rota = Rota(fp, _settings(errand))
-    declare(fp, errand.lease_seconds)
-    _declare_odd(fp, errand.lease_seconds, rota.relieve)
+async def _work(task: ProcessTask) -> None:
+    fp = Fencepost(task.database_url, redis_url=task.redis_url, settings=PATIENT)
+    rota = Rota(fp, _settings(task))
+    declare(fp, task.lease_seconds)
+    _declare_odd(fp, task.lease_seconds, rota.relieve)
     async with fp:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, rota.end)
         await rota.run()
 
 
-def _settings(errand: ProcessTask) -> JobSettings:
+def _settings(task: ProcessTask) -> JobSettings:
     """A batch is smaller than the free slots: the next entries are on their way while jobs begin."""
     own = {"stream_key": ScheduledJobs.stream_key, "concurrency": 12, "batch": 4}
-    return settings_of(errand).model_copy(update=own)
+    return settings_of(task).model_copy(update=own)
 
 
 def _declare_odd(fp: Fencepost, lease_seconds: float, relieve: Callable[[], None]) -> None:

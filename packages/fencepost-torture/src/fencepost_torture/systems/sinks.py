@@ -111,41 +111,41 @@ class Sinks:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = RowCounter.on(stage, SCHEMA)
-        yield {"flows": self.processes, "files": str(_files(stage))}
+        self._meter = RowCounter.on(env, SCHEMA)
+        yield {"flows": self.processes, "files": str(_files(env))}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_work(errand))
+        asyncio.run(_work(task))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         helping = HELPING_EACH * self.processes
         first = turn * helping + 1
         what = {"keys": self._keys, "first": first, "last": first + helping - 1}
-        stage.insist(lambda: _arrive(stage, what))
+        env.insist(lambda: _arrive(env, what))
         self._asked += helping
 
-    def account(self, stage: SystemEnvironment) -> Account:
+    def account(self, env: SystemEnvironment) -> Account:
         """By the sink that is last: what it has, the other one has already."""
-        return Account(self._asked, self._meter.read(stage))
+        return Account(self._asked, self._meter.read(env))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         everything = undisturbed(self._asked, self._keys)
         in_files = {arrival: value for arrival, value in everything.items() if self._is_in_files(arrival)}
         in_rows = {arrival: value for arrival, value in everything.items() if arrival not in in_files}
-        yield from compared("files", in_files, _lines(_files(stage)))
-        yield from compared("prepared rows", in_rows, _pairs(stage, EFFECTS))
-        yield from compared("rows elsewhere", everything, _pairs(stage, RESULTS))
-        yield from compared("deliveries elsewhere", everything, _pairs(stage, DELIVERIES))
+        yield from compared("files", in_files, _lines(_files(env)))
+        yield from compared("prepared rows", in_rows, _pairs(env, EFFECTS))
+        yield from compared("rows elsewhere", everything, _pairs(env, RESULTS))
+        yield from compared("deliveries elsewhere", everything, _pairs(env, DELIVERIES))
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        for what, how in stage.rows(OPEN):
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        for what, how in env.rows(OPEN):
             yield Breach("left behind", what, how)
-        yield from stage.entries_left(channels_of("sinks-*"))
-        for path in _files(stage).rglob("*"):
-            if path.is_file() and path.parent != _files(stage):
+        yield from env.entries_left(channels_of("sinks-*"))
+        for path in _files(env).rglob("*"):
+            if path.is_file() and path.parent != _files(env):
                 yield Breach("left behind", path.name, "is staged")
 
     @property
@@ -173,42 +173,42 @@ class SinkFaults:
         """Called with each commit."""
         self._now = self._coming.popleft() if self._coming else None
 
-    def fail_if(self, mood: str) -> None:
-        if self._now == mood:
+    def fail_if(self, faults: str) -> None:
+        if self._now == faults:
             self._now = None
-            raise OSError(f"The sink fails while {mood}.")
+            raise OSError(f"The sink fails while {faults}.")
 
 
 class FlakySink(TwoPhaseCommitSink[Any, Any]):
     """Wraps a sink: it fails where `mood` says."""
 
-    mood: SinkFaults
+    faults: SinkFaults
 
     async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
         prepared = await super().prepare(checkpoint, handle, values)
-        self.mood.change()
-        self.mood.fail_if("preparing")
+        self.faults.change()
+        self.faults.fail_if("preparing")
         return prepared
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
-        self.mood.fail_if("finishing")
+        self.faults.fail_if("finishing")
         return await super().finish(checkpoint, handle, values)
 
 
 class FlakyFiles(FlakySink, JsonLines):
     """Files on a disk that fails so."""
 
-    def __init__(self, directory: str, mood: SinkFaults) -> None:
+    def __init__(self, directory: str, faults: SinkFaults) -> None:
         super().__init__(directory)
-        self.mood = mood
+        self.faults = faults
 
 
 class FlakyRows(FlakySink, TwoPhasePostgres):
     """Rows in a database that fails so."""
 
-    def __init__(self, url: str, mood: SinkFaults) -> None:
+    def __init__(self, url: str, faults: SinkFaults) -> None:
         super().__init__(url, "effect", ["arrival", "value"])
-        self.mood = mood
+        self.faults = faults
 
 
 def undisturbed(asked: int, keys: int) -> Mapping[int, str]:
@@ -244,12 +244,12 @@ def _numbered(sink: str, value: str) -> tuple[str, int]:
     return f"{key} in the {sink}", int(number)
 
 
-def _files(stage: SystemEnvironment) -> Path:
-    return stage.directory / "files"
+def _files(env: SystemEnvironment) -> Path:
+    return env.directory / "files"
 
 
-def _pairs(stage: SystemEnvironment, query: LiteralString) -> Found:
-    return [(arrival, value) for arrival, value in stage.rows(query)]
+def _pairs(env: SystemEnvironment, query: LiteralString) -> Found:
+    return [(arrival, value) for arrival, value in env.rows(query)]
 
 
 def _lines(directory: Path) -> Found:
@@ -261,22 +261,22 @@ def _lines(directory: Path) -> Found:
     ]
 
 
-async def _work(errand: ProcessTask) -> None:
+async def _work(task: ProcessTask) -> None:
     stop = told_to_end()
     settings = FlowSettings(
-        lease_seconds=errand.lease_seconds,
-        heartbeat_seconds=errand.lease_seconds / 5,
+        lease_seconds=task.lease_seconds,
+        heartbeat_seconds=task.lease_seconds / 5,
         drain_seconds=3,
         **SETTINGS,
     )
-    async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT) as fp:
-        await FlowWorker(fp, _flow(errand), redis_url=errand.redis_url, settings=settings).run(stop)
+    async with Fencepost(task.database_url, redis_url=task.redis_url, settings=PATIENT) as fp:
+        await FlowWorker(fp, _flow(task), redis_url=task.redis_url, settings=settings).run(stop)
 
 
-def _flow(errand: ProcessTask) -> Flow:
+def _flow(task: ProcessTask) -> Flow:
     """The last sink gets its rows when the first has its own."""
-    number, flows = errand.place, errand.more["flows"]
-    name, url, mood = f"sinks-{number}", errand.database_url, SinkFaults(errand.boot)
+    number, flows = task.place, task.more["flows"]
+    name, url, faults = f"sinks-{number}", task.database_url, SinkFaults(task.boot)
     counted = (
         Flow(name)
         .source(PostgresTable("arrival"))
@@ -285,7 +285,7 @@ def _flow(errand: ProcessTask) -> Flow:
         .stateful(_count)
     )
     return Flow(name).also(
-        counted.sink(FlakyRows(url, mood) if number % 2 else FlakyFiles(errand.more["files"], mood)),
+        counted.sink(FlakyRows(url, faults) if number % 2 else FlakyFiles(task.more["files"], faults)),
         counted.sink(ExternalPostgres(url, "result", ["arrival"], ["value"])),
     )
 
@@ -295,8 +295,8 @@ def _count(state: int | None, row: Any) -> tuple[int, list[tuple[int, str]]]:
     return count, [(row["id"], f"{row['key']}-{count}")]
 
 
-def _arrive(stage: SystemEnvironment, what: Mapping[str, int]) -> None:
-    with stage.connect() as connection:
+def _arrive(env: SystemEnvironment, what: Mapping[str, int]) -> None:
+    with env.connect() as connection:
         connection.execute(ARRIVE, what)
 
 

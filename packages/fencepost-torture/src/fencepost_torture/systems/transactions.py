@@ -104,9 +104,9 @@ class Transactions:
         asyncio.run(_keys().sign(_signer_of(0).name, FIRST))
 
     @contextmanager
-    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+    def open(self, env: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = RowCounter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(env, SCHEMA)
         home = Settings.load().data_directory / "npm"
         options = ("--block-time", BLOCK_SECONDS, "--prune-history", str(STATES_KEPT))
         with running_anvil(*options, home=home) as self._chain:
@@ -114,33 +114,33 @@ class Transactions:
                 self._chain.fund(_signer_of(number).name, FUNDS)
             yield {"chain": self._chain.url}
 
-    def serve(self, errand: ProcessTask) -> None:
+    def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_send(errand))
+        asyncio.run(_send(task))
 
-    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+    def ask(self, env: SystemEnvironment, turn: int) -> None:
         numbers = range(turn * HELPING, (turn + 1) * HELPING)
-        stage.insist(lambda: _submit(stage, numbers))
+        env.insist(lambda: _submit(env, numbers))
         self._asked += HELPING
 
-    def account(self, stage: SystemEnvironment) -> Account:
-        return Account(self._asked, self._meter.read(stage))
+    def account(self, env: SystemEnvironment) -> Account:
+        return Account(self._asked, self._meter.read(env))
 
-    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+    def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         yield from chain_breaches(self._asked, self._chain.transactions())
         for to, expected in sorted(_owed(self._asked).items()):
             if (balance := self._chain.balance(to)) != expected:
                 yield Breach("balances", to, f"has {balance}, and was to get {expected}")
 
-        ends = Counter(key for (key,) in stage.rows("select key from effect"))
-        settled = {key for (key,) in stage.rows(SETTLED)}
+        ends = Counter(key for (key,) in env.rows("select key from effect"))
+        settled = {key for (key,) in env.rows(SETTLED)}
         for key in map(_key, range(self._asked)):
             if ends[key] != 1 or key not in settled:
                 now = "settled" if key in settled else "open"
                 yield Breach("settled once", key, f"is {now}, and was settled {ends[key]} times")
 
-    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
-        for signer, nonce, status in stage.rows(OPEN_NONCES):
+    def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
+        for signer, nonce, status in env.rows(OPEN_NONCES):
             yield Breach("left behind", f"nonce {nonce} of {signer}", f"is {status}")
         if pooled := self._chain.pooled():
             yield Breach("left behind", "pool", f"has {pooled} transactions that are in no block")
@@ -193,31 +193,31 @@ def _keys() -> Keystore:
     return Keystore({account.address.lower(): account for account in owned})
 
 
-def _submit(stage: SystemEnvironment, numbers: Iterable[int]) -> None:
+def _submit(env: SystemEnvironment, numbers: Iterable[int]) -> None:
     """Submit by key: a repeat of an accepted one returns its answer, and is not accepted again."""
-    with stage.asking() as connection:
+    with env.asking() as connection:
         for number in numbers:
             _, to, value = payment(number)
             order = TransactionRequest(to, value, b"", GAS)
             run(connection, tx_calls.submit(_signer_of(number % SIGNERS), _key(number), order))
 
 
-async def _send(errand: ProcessTask) -> None:
+async def _send(task: ProcessTask) -> None:
     stop = told_to_end()
     settings = NoncesSettings(
         # Each signer has a home node: in basic mode the first node would hold them all, and die with all of
         # them.
         mode="queue",
-        node_address=f"http://node-{errand.place}",
-        chains=f"{CHAIN_ID}={errand.more['chain']}",
-        lease_seconds=errand.lease_seconds,
+        node_address=f"http://node-{task.place}",
+        chains=f"{CHAIN_ID}={task.more['chain']}",
+        lease_seconds=task.lease_seconds,
         wait_seconds=1.0,
         confirmations=CONFIRMATIONS,
         stuck_seconds=STUCK_SECONDS,
         poll_seconds=0.1,
     )
     chains = Chains(dict(settings.endpoints))
-    async with Fencepost(errand.database_url, settings=PATIENT) as fp:
+    async with Fencepost(task.database_url, settings=PATIENT) as fp:
         metrics = NonceMetrics.on(fp.metrics)
         node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
         sender = TransactionSender(fp, node, chains, _keys(), metrics)

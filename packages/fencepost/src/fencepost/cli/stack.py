@@ -32,28 +32,28 @@ class Stack:
 
 
 @contextmanager
-def open_house(settings: Settings, application: str | None = None) -> Generator[Stack]:
+def open_stack(settings: Settings, application: str | None = None) -> Generator[Stack]:
     """Start everything for the duration of the block, and stop it afterwards."""
-    elsewhere = server_addresses.of_settings(settings)
+    external = server_addresses.of_settings(settings)
     opened = (
-        _house_elsewhere(settings, elsewhere, application)
-        if elsewhere
-        else _embedded_house(settings, application)
+        _external_stack(settings, external, application)
+        if external
+        else _embedded_stack(settings, application)
     )
-    with opened as house:
-        yield house
+    with opened as stack:
+        yield stack
 
 
 @contextmanager
-def _house_elsewhere(settings: Settings, place: ServerAddresses, application: str | None) -> Generator[Stack]:
+def _external_stack(settings: Settings, place: ServerAddresses, application: str | None) -> Generator[Stack]:
     """The system on external servers, which are neither started nor restarted here."""
-    _migrate_elsewhere(settings, place)
+    _migrate_external(settings, place)
     with _services(settings, place, application) as urls:
         yield Stack(_with_endpoint(place, urls), urls, keep_alive=lambda: None)
 
 
 @contextmanager
-def _embedded_house(settings: Settings, application: str | None) -> Generator[Stack]:
+def _embedded_stack(settings: Settings, application: str | None) -> Generator[Stack]:
     with _embedded_pair(settings) as pair:
         place = _addresses_of(pair, settings)
         with _services(settings, place, application) as urls:
@@ -86,7 +86,7 @@ def _addresses_of(pair: Pair, settings: Settings) -> ServerAddresses:
     )
 
 
-def _migrate_elsewhere(settings: Settings, place: ServerAddresses) -> None:
+def _migrate_external(settings: Settings, place: ServerAddresses) -> None:
     """Skip a complete schema without a migration URL: the services' role may not renew it, and need not."""
     if settings.migration_database_url is None and schema.compare(place.migration_url).is_complete:
         return

@@ -113,17 +113,17 @@ def lead(arguments: Sequence[str], target: str, count: int, *, as_json: bool) ->
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     ending = Shutdown()
     with ending.listening():
-        crew = Supervisor(
+        supervisor = Supervisor(
             arguments, count, os.environ, drain_seconds=fp.job_settings.drain_seconds + FAREWELL_SECONDS
         )
         try:
             if as_json:
-                answer_json({"pid": os.getpid(), "processes": crew.pids}, indent=None)
+                answer_json({"pid": os.getpid(), "processes": supervisor.pids}, indent=None)
             else:
-                answer(f"{count} worker processes: {', '.join(map(str, crew.pids))}")
+                answer(f"{count} worker processes: {', '.join(map(str, supervisor.pids))}")
             while not ending.wait(LOOK_SECONDS):
-                crew.keep_alive()
+                supervisor.keep_alive()
             remark("Draining.")
         finally:
-            crew.stop()
+            supervisor.stop()
     remark("Stopped. No process is left.")

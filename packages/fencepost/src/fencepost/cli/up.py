@@ -61,7 +61,7 @@ def up(
     /readyz. The link beside it signs you in to the console once, within an hour.
     Exits with 7 when another process uses the directory.
     """
-    from fencepost.cli.stack import open_house  # noqa: PLC0415 - Loads everything, not needed by --help.
+    from fencepost.cli.stack import open_stack  # noqa: PLC0415 - Loads everything, not needed by --help.
     from fencepost.logs import configure_logging  # noqa: PLC0415
     from fencepost.tracing import export_traces  # noqa: PLC0415
 
@@ -69,10 +69,10 @@ def up(
     configure_logging(level=settings.log_level, form=settings.log_format)
     export_traces("up")
     with ending.listening():
-        with open_house(settings, application) as house:
-            _announce(house, json_output=json_output)
+        with open_stack(settings, application) as stack:
+            _announce(stack, json_output=json_output)
             while not ending.wait(_LOOK_SECONDS):
-                house.keep_alive()
+                stack.keep_alive()
             remark("Stopping.")
         remark("Stopped. Nothing is left running.")
 
@@ -86,10 +86,10 @@ def _settings(directory: Path | None, port: int | None) -> Settings:
     return Settings.load()
 
 
-def _announce(house: Stack, *, json_output: bool) -> None:
+def _announce(stack: Stack, *, json_output: bool) -> None:
     from fencepost.plugin import load, plugins  # noqa: PLC0415 - As above.
 
-    place = house.server_addresses
+    place = stack.server_addresses
     announced: dict[str, str] = {}
     for plugin in plugins().values():
         if plugin.announce is not None and place.endpoint_url is not None:
@@ -99,7 +99,7 @@ def _announce(house: Stack, *, json_output: bool) -> None:
             "database": redact_text(place.service_url),
             "redis": place.redis_url and redact_text(place.redis_url),
         }
-        told = {"url": place.endpoint_url, "services": house.urls, "announced": announced, **addresses}
+        told = {"url": place.endpoint_url, "services": stack.urls, "announced": announced, **addresses}
         answer_json({**told, "pid": os.getpid()}, indent=None)
         return
     answer(f"Fencepost is up: {place.endpoint_url or place.service_url}")

@@ -19,7 +19,7 @@ class WorkerService:
         self._application = application
         self._place = place
         self._stopping = threading.Event()
-        self._crew: Supervisor | None = None
+        self._supervisor: Supervisor | None = None
         self._thread = threading.Thread(target=self._keep, name="fencepost-crew", daemon=True)
 
     def start(self) -> None:
@@ -31,15 +31,15 @@ class WorkerService:
             "METRICS_PORT": "",
         }
         drain_seconds = JobSettings.load().drain_seconds + FAREWELL_SECONDS
-        self._crew = Supervisor([self._application], 1, environment, drain_seconds=drain_seconds)
+        self._supervisor = Supervisor([self._application], 1, environment, drain_seconds=drain_seconds)
         self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
-        if self._crew is not None:
-            self._crew.stop()
+        if self._supervisor is not None:
+            self._supervisor.stop()
 
     def _keep(self) -> None:
-        while self._crew is not None and not self._stopping.wait(LOOK_SECONDS):
-            self._crew.keep_alive()
+        while self._supervisor is not None and not self._stopping.wait(LOOK_SECONDS):
+            self._supervisor.keep_alive()

@@ -71,9 +71,9 @@ def create(
     # The directory is locked, so an unfinished one belongs to a process that was killed.
     for abandoned in data.parent.glob("new-*"):
         shutil.rmtree(abandoned, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="new-", dir=data.parent) as workshop:
-        identity.own(Path(workshop))
-        unfinished = Path(workshop) / "data"
+    with tempfile.TemporaryDirectory(prefix="new-", dir=data.parent) as work_dir:
+        identity.own(Path(work_dir))
+        unfinished = Path(work_dir) / "data"
         template = cache and _template(cache, binary, identity, log)
         if template:
             shutil.copytree(template, unfinished, copy_function=shutil.copy)
@@ -95,10 +95,10 @@ def _template(cache: Path, binary: FoundBinaries, identity: Identity, log: Path)
         return template
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        workshop = tempfile.TemporaryDirectory(prefix="new-", dir=cache)
+        work_dir = tempfile.TemporaryDirectory(prefix="new-", dir=cache)
     except OSError:
         return None
-    with workshop as directory:
+    with work_dir as directory:
         identity.own(Path(directory))
         unfinished = Path(directory) / "data"
         _initdb(unfinished, binary, identity.reaching(cache), log, *INITDB_OPTIONS, "--no-sync")

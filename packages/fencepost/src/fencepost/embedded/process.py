@@ -39,7 +39,7 @@ class KeptProcess:
     """A running server and its reaper."""
 
     def __init__(self, plan: StartPlan) -> None:
-        errand = reaper.SpawnSpec(
+        task = reaper.SpawnSpec(
             command=[str(argument) for argument in plan.command],
             parent=os.getpid(),
             disguise=plan.identity.disguise,
@@ -50,8 +50,8 @@ class KeptProcess:
         )
         self._plan = plan
         with plan.log.open("ab") as log:
-            self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", reaper.__file__, json.dumps(errand._asdict())],
+            self._reaper = subprocess.Popen(
+                [sys.executable, "-I", "-S", reaper.__file__, json.dumps(task._asdict())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -61,8 +61,8 @@ class KeptProcess:
                 # A Ctrl-C in our terminal is for us; we stop the server after its users have finished.
                 start_new_session=True,
             )
-        assert self._keeper.stdout is not None
-        with self._keeper.stdout as report:
+        assert self._reaper.stdout is not None
+        with self._reaper.stdout as report:
             line = report.readline()
         if not line:
             self.wait(reaper.GRACE_SECONDS)
@@ -71,16 +71,16 @@ class KeptProcess:
 
     def is_alive(self) -> bool:
         """Whether the server, or any process that it left, still runs."""
-        return self._keeper.poll() is None
+        return self._reaper.poll() is None
 
     def wait(self, seconds: float) -> int | None:
         """The exit code once no process of the server is left; None if that takes longer."""
         try:
-            code = self._keeper.wait(seconds)
+            code = self._reaper.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
+        assert self._reaper.stdin is not None
+        self._reaper.stdin.close()
         return code
 
     def signal(self, signum: signal.Signals) -> None:
@@ -94,7 +94,7 @@ class KeptProcess:
 
     def pids(self) -> list[int]:
         """The server's processes, the server first."""
-        return reaper.descendants(self._keeper.pid)
+        return reaper.descendants(self._reaper.pid)
 
     def pause(self) -> None:
         """Stop every process, as if the machine had frozen; return when all are stopped."""

@@ -135,17 +135,17 @@ class ProcessTree:
 
 
 def main() -> int:
-    errand = SpawnSpec(**json.loads(sys.argv[1]))
+    task = SpawnSpec(**json.loads(sys.argv[1]))
     wake = _hear_signals()
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    parent_watches = [0, *_open_parent(errand.parent)]
-    process_tree = ProcessTree(_spawn(errand), wake)
+    parent_watches = [0, *_open_parent(task.parent)]
+    process_tree = ProcessTree(_spawn(task), wake)
     os.write(1, b"%d\n" % process_tree.server)
     os.close(1)
     is_orphaned = _watch(process_tree, parent_watches, wake)
-    _see_out(process_tree, errand.farewell)
-    if is_orphaned or os.getppid() != errand.parent:
-        for directory in errand.sweep:
+    _see_out(process_tree, task.farewell)
+    if is_orphaned or os.getppid() != task.parent:
+        for directory in task.sweep:
             shutil.rmtree(directory, ignore_errors=True)
     # The shell's convention: 128 plus the signal's number for a server that a signal ended.
     code = process_tree.exit_code or 0
@@ -211,19 +211,19 @@ def _open_parent(parent: int) -> list[int]:
     return [descriptor] if descriptor >= 0 else []
 
 
-def _spawn(errand: SpawnSpec) -> int:
+def _spawn(task: SpawnSpec) -> int:
     keeper = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            _become(errand, keeper)
+            _become(task, keeper)
         except BaseException as error:
-            os.write(2, f"{errand.command[0]} was not started: {error}\n".encode())
+            os.write(2, f"{task.command[0]} was not started: {error}\n".encode())
             os._exit(REFUSED)
     return pid
 
 
-def _become(errand: SpawnSpec, keeper: int) -> NoReturn:
+def _become(task: SpawnSpec, keeper: int) -> NoReturn:
     os.umask(0o077)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
@@ -231,12 +231,12 @@ def _become(errand: SpawnSpec, keeper: int) -> NoReturn:
     # Python ignores these two, and an ignored signal stays ignored in the server.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    DISGUISES[errand.disguise](errand.uid, errand.gid)
+    DISGUISES[task.disguise](task.uid, task.gid)
     # Only now: the kernel clears the signal when the credentials change.
-    _prctl(PR_SET_PDEATHSIG, errand.farewell[0])
+    _prctl(PR_SET_PDEATHSIG, task.farewell[0])
     if os.getppid() != keeper:
         os._exit(REFUSED)
-    os.execv(errand.command[0], errand.command)  # noqa: S606 (a list of arguments without a shell)
+    os.execv(task.command[0], task.command)  # noqa: S606 (a list of arguments without a shell)
 
 
 def _stay(_uid: int, _gid: int) -> None:

@@ -24,7 +24,7 @@ REPORT_SECONDS = 2.0
 
 
 class Working(Protocol):
-    async def traffic(self) -> EdgeStats: ...
+    async def edge_stats(self) -> EdgeStats: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,16 @@ class Reporter:
         lag, lag_seconds = 0, 0.0
         waiting, self._waiting = self._waiting, {}
         for sight in self._look():
-            now, traffic = time.monotonic(), await sight.work.traffic()
-            self._before[sight.work] = (now, traffic)
+            now, edge_stats = time.monotonic(), await sight.work.edge_stats()
+            self._before[sight.work] = (now, edge_stats)
             reads = [] if sight.unit.kind == "group" else [s.source_name for s in sight.unit.senders]
-            for sender, taken in traffic.taken.items():
-                behind = traffic.lags.get(sender) or 0
+            for sender, taken in edge_stats.taken.items():
+                behind = edge_stats.lags.get(sender) or 0
                 look = self._waiting[sight.work, sender] = waiting.get((sight.work, sender)) or SourceLag()
                 lag, lag_seconds = lag + behind, max(lag_seconds, look.seconds(now, taken, behind))
             if sight.work in before:
                 then, earlier = before[sight.work]
-                news = activity(earlier, traffic, max(0.001, now - then), reads=reads)
+                news = activity(earlier, edge_stats, max(0.001, now - then), reads=reads)
                 told.append((sight.lease.resource, sight.lease.token, {**news, **sight.story}))
         self._metrics.lag.labels(flow=self._flow).set(lag)
         self._metrics.lag_seconds.labels(flow=self._flow).set(lag_seconds)

@@ -73,7 +73,7 @@ class ShuffleSender:
                 self._metrics.rewinds.labels(flow=self._program.flow.name).inc()
                 announce("flows.rewound")
 
-    async def traffic(self) -> EdgeStats:
+    async def edge_stats(self) -> EdgeStats:
         """What it has sent so far, for the console."""
         reader, head = self.reader, self.head
         taken, sender = self._count, self._sender.name

@@ -169,7 +169,7 @@ class Task:
         program: FlowPlan,
         body: KeyedStage,
         committer: Committer,
-        intake: RecordInput,
+        flow_input: RecordInput,
         watermarks: dict[str, float | None],
         frontier: Frontier,
         settings: FlowSettings,
@@ -179,7 +179,7 @@ class Task:
         self._flow = program.flow.name
         self._body = body
         self._committer = committer
-        self._intake = intake
+        self._input = flow_input
         self._watermarks = watermarks
         self._frontier = frontier
         self._reached = frontier.reached
@@ -188,21 +188,21 @@ class Task:
         self._settings = settings
         self._metrics = metrics
         self._uncommitted = 0
-        self._trail = CommitTrace(self._flow, committer.resource)
+        self._commit_trace = CommitTrace(self._flow, committer.resource)
         self._late_log = LateLog(self._flow, committer.resource)
         self._moved = False
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
         self._clock = UnitClock()
 
-    async def traffic(self) -> EdgeStats:
+    async def edge_stats(self) -> EdgeStats:
         """What it has done so far, for the console."""
         edges = counted(self._program, self._body.steps)
-        for head in self._intake.heads:
+        for head in self._input.heads:
             for edge, count in counted(self._program, head.steps).items():
                 edges[edge] = edges.get(edge, 0) + count
-        taken = self._intake.taken()
-        return EdgeStats(edges, await self._intake.lags(), self._clock.idle_seconds, taken=taken)
+        taken = self._input.taken()
+        return EdgeStats(edges, await self._input.lags(), self._clock.idle_seconds, taken=taken)
 
     def ask_to_commit(self) -> None:
         """Commit now, whether a commit is due or not."""
@@ -249,7 +249,7 @@ class Task:
 
     def _read(self) -> asyncio.Task[list[Arrival]]:
         settings = self._settings
-        return asyncio.create_task(self._intake.read(settings.batch, settings.interval_seconds, self._only()))
+        return asyncio.create_task(self._input.read(settings.batch, settings.interval_seconds, self._only()))
 
     def _only(self) -> frozenset[str] | None:
         """While too many records wait in the merge, read only the senders that they wait for: this bounds
@@ -273,7 +273,7 @@ class Task:
             self._frontier[arrival.sender] = arrival.mark
             self._watermarks[arrival.sender] = arrival.watermark
             self._uncommitted += arrival.count
-            self._trail.saw(arrival.traces)
+            self._commit_trace.saw(arrival.traces)
             self._moved = True
         if arrivals:
             watermark = least(list(self._watermarks.values()))
@@ -302,7 +302,7 @@ class Task:
         await self._body.flush()
         outputs, late = self._body.take(), self._body.take_late()
         try:
-            with self._trail.commit(self._uncommitted):
+            with self._commit_trace.commit(self._uncommitted):
                 size = await self._committer.commit(self._body, outputs, self._frontier, late)
         except Exception as error:
             blame(error, **self._uncommitted_places())
@@ -314,7 +314,7 @@ class Task:
         records, self._uncommitted, self._moved = self._uncommitted, 0, False
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")
-        await self._intake.acknowledge(self._frontier)
+        await self._input.acknowledge(self._frontier)
         crash_point("flows.ack.after")
         seconds = self._last_commit - began
         self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)

@@ -89,5 +89,5 @@ def plan(program: FlowPlan) -> Json:
     }
 
 
-def seat(flow: str, number: int) -> str:
+def slot(flow: str, number: int) -> str:
     return f"flow:{flow}/seat/{number:04}"

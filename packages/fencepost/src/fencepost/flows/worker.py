@@ -131,7 +131,7 @@ class FlowWorker:
         self._layout = Layout()
         self._posts: dict[str, Assignment] = {}
         self._done: set[str] = set()
-        self._seat: str | None = None
+        self._slot: str | None = None
         self._redis: Any = None
         self._reads: SharedReads | None = None
         self._client = BoundedClient(fp, fp.settings.pool_max)
@@ -300,10 +300,10 @@ class FlowWorker:
             return
         await self._sit_down()
         holders = await self._fp.run(flow_store.holders(flow))
-        seats = sum(1 for holder in holders if "/seat/" in holder.resource and holder.held)
+        slots = sum(1 for holder in holders if "/seat/" in holder.resource and holder.held)
         taken = {holder.resource for holder in holders if holder.held}
         wanted = [resource for resource in self._units if resource not in self._done]
-        share = math.ceil(len(wanted) / max(1, seats))
+        share = math.ceil(len(wanted) / max(1, slots))
         for resource in list(self._posts)[share:]:
             await self._give_up(resource)
         for resource in wanted:
@@ -321,12 +321,12 @@ class FlowWorker:
     async def _sit_down(self) -> None:
         assert self._leasing is not None, "a worker sits down when it is open"
         number = 0
-        while self._seat is None and number < self.settings.workers_max:
-            seat = units.seat(self.program.flow.name, number)
-            if await self._leasing.acquire(seat) is not None:
-                self._seat = seat
+        while self._slot is None and number < self.settings.workers_max:
+            slot = units.slot(self.program.flow.name, number)
+            if await self._leasing.acquire(slot) is not None:
+                self._slot = slot
             number += 1
-        if self._seat is None:
+        if self._slot is None:
             raise StartRefused(
                 f"All {self.settings.workers_max} seats of {self.program.flow.name} are taken. Raise "
                 "FLOW_WORKERS_MAX, or run fewer workers."
@@ -352,8 +352,8 @@ class FlowWorker:
         await self._leasing.release(resource)
 
     def _lose(self, resource: str) -> None:
-        if resource == self._seat:
-            self._seat = None
+        if resource == self._slot:
+            self._slot = None
         post = self._posts.get(resource)
         if post is not None:
             post.lost = True
@@ -452,24 +452,24 @@ class FlowWorker:
         frontier = await committer.restore(body)
         frontier.update({sender.name: opened(frontier.of(sender.name), sender) for sender in unit.senders})
         announce("flows.restored")
-        intake: SourceInput | ChannelReceiver
+        flow_input: SourceInput | ChannelReceiver
         if unit.kind == "group":
             assert self._reads is not None, "key groups have an exchange"
-            intake = ChannelReceiver(
+            flow_input = ChannelReceiver(
                 self._redis, self._reads, self.program, unit.senders, unit.group, self._edition
             )
-            intake.open(frontier)
+            flow_input.open(frontier)
         else:
             place = replace(self._place, lease=post.lease)
-            intake = SourceInput(self.program, unit.senders, place)
-            await intake.open(frontier)
+            flow_input = SourceInput(self.program, unit.senders, place)
+            await flow_input.open(frontier)
         try:
             post.work = task = Task(
                 self.program,
                 body,
                 committer,
-                intake,
-                intake.watermarks(),
+                flow_input,
+                flow_input.watermarks(),
                 frontier,
                 self.settings,
                 self._metrics,
@@ -478,4 +478,4 @@ class FlowWorker:
             post.ended = task.ended
         finally:
             post.work = None
-            await intake.close()
+            await flow_input.close()

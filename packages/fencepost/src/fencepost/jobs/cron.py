@@ -54,7 +54,7 @@ def every(seconds: float) -> str:
     return f"{_EVERY}{f'{seconds:.6f}'.rstrip('0').rstrip('.')}s"
 
 
-def read_timetable(expression: str, zone: str) -> Schedulable:
+def parse_cron(expression: str, zone: str) -> Schedulable:
     """The timetable of an expression. Raises InvalidInput for one that never matches."""
     try:
         known = ZoneInfo(zone)
@@ -81,7 +81,7 @@ class TickPlan:
     next_tick: datetime
 
 
-def plan(due: Due, timetable: Schedulable, *, ticks_max: int) -> TickPlan:
+def plan(due: Due, schedule: Schedulable, *, ticks_max: int) -> TickPlan:
     """Which of the ticks that are due are taken.
 
     once   only the latest: a report of this morning need not be made five times
@@ -89,33 +89,33 @@ def plan(due: Due, timetable: Schedulable, *, ticks_max: int) -> TickPlan:
     skip   those that are not older than the grace: a late tick is of no use
     """
     if due.missed == "all":
-        ticks = _at_most(ticks_max, due.next_tick, due.now, timetable)
-        return TickPlan(ticks, timetable.after(ticks[-1]))
+        ticks = _at_most(ticks_max, due.next_tick, due.now, schedule)
+        return TickPlan(ticks, schedule.after(ticks[-1]))
     if due.missed == "once":
-        return TickPlan((_latest(due, timetable),), timetable.after(due.now))
+        return TickPlan((_latest(due, schedule),), schedule.after(due.now))
     oldest = due.now - due.grace
-    first = due.next_tick if due.next_tick >= oldest else timetable.after(oldest - timedelta(microseconds=1))
-    return TickPlan(_at_most(ticks_max, first, due.now, timetable), timetable.after(due.now))
+    first = due.next_tick if due.next_tick >= oldest else schedule.after(oldest - timedelta(microseconds=1))
+    return TickPlan(_at_most(ticks_max, first, due.now, schedule), schedule.after(due.now))
 
 
-def _latest(due: Due, timetable: Schedulable) -> datetime:
+def _latest(due: Due, schedule: Schedulable) -> datetime:
     """The last tick that is due. Searches near the present first: years of minutes take long to enumerate."""
     for reach in _NEARER_AND_NEARER:
         if due.now - reach <= due.next_tick:
             break
-        ticks = tuple(_walk(timetable.after(due.now - reach), due.now, timetable))
+        ticks = tuple(_walk(schedule.after(due.now - reach), due.now, schedule))
         if ticks:
             return ticks[-1]
-    *_, last = _walk(due.next_tick, due.now, timetable)
+    *_, last = _walk(due.next_tick, due.now, schedule)
     return last
 
 
-def _at_most(count: int, first: datetime, until: datetime, timetable: Schedulable) -> tuple[datetime, ...]:
-    return tuple(tick for tick, _ in zip(_walk(first, until, timetable), range(count), strict=False))
+def _at_most(count: int, first: datetime, until: datetime, schedule: Schedulable) -> tuple[datetime, ...]:
+    return tuple(tick for tick, _ in zip(_walk(first, until, schedule), range(count), strict=False))
 
 
-def _walk(first: datetime, until: datetime, timetable: Schedulable) -> Iterator[datetime]:
+def _walk(first: datetime, until: datetime, schedule: Schedulable) -> Iterator[datetime]:
     tick = first
     while tick <= until:
         yield tick
-        tick = timetable.after(tick)
+        tick = schedule.after(tick)

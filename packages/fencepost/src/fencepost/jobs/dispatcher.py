@@ -74,7 +74,7 @@ class Dispatcher:
             self._invited_at = time.monotonic()
             if not await self._has_fellows(streams):
                 return INVITATION_SECONDS
-        if await self._drive_some(streams) >= self._settings.batch // 2:
+        if await self._dispatch_some(streams) >= self._settings.batch // 2:
             self._on_backlog()
             await self._stay_awake()
             return 0
@@ -93,9 +93,9 @@ class Dispatcher:
             self._redis.failed(error)
             return False
 
-    async def _drive_some(self, streams: Streams) -> int:
+    async def _dispatch_some(self, streams: Streams) -> int:
         """Dispatches one batch, or several concurrently under load, because each mostly waits for replies."""
-        driving = [asyncio.create_task(self._drive(streams)) for _ in range(self._at_once)]
+        driving = [asyncio.create_task(self._dispatch(streams)) for _ in range(self._at_once)]
         try:
             # All of them end before anything is raised: a batch that is not awaited may hold rows.
             await asyncio.wait(driving)
@@ -108,7 +108,7 @@ class Dispatcher:
     def _at_once(self) -> int:
         return 1 if self._asleep_until or self._draws() else BUSY_AT_ONCE
 
-    async def _drive(self, streams: Streams) -> int:
+    async def _dispatch(self, streams: Streams) -> int:
         """Dispatches a batch of every priority that has jobs: lock, write and record entries in one
         transaction."""
         began = time.monotonic()

@@ -103,10 +103,10 @@ class _Child:
         # Now only the child has that end, so reading our end detects its death.
         theirs.close()
 
-    async def ask(self, errand: HandlerCall, seconds: float | None) -> Mapping[str, Any]:
+    async def ask(self, call: HandlerCall, seconds: float | None) -> Mapping[str, Any]:
         """The answer to the call. Its time runs from the start of the handler, not while Python starts."""
         try:
-            self._pipe.send_bytes(json.dumps(errand.as_json()).encode())
+            self._pipe.send_bytes(json.dumps(call.as_json()).encode())
             told = await self._hear(BEGIN_SECONDS, "begun")
             if BEGUN in told:
                 told = await self._hear(seconds, "ended")

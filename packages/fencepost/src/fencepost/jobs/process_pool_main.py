@@ -99,10 +99,10 @@ def serve(pipe: Connection[Any, Any], database_url: str, settings: Settings) -> 
     database = _Database(database_url, settings)
     while True:
         try:
-            errand = HandlerCall(**json.loads(pipe.recv_bytes()))
+            call = HandlerCall(**json.loads(pipe.recv_bytes()))
         except (EOFError, OSError):
             return
-        answer = _answer(errand, database, lambda: _tell(pipe, {BEGUN: True}))
+        answer = _answer(call, database, lambda: _tell(pipe, {BEGUN: True}))
         _tell(pipe, answer)
 
 
@@ -110,9 +110,9 @@ def _tell(pipe: Connection[Any, Any], message: Mapping[str, Any]) -> None:
     pipe.send_bytes(json.dumps(message).encode())
 
 
-def _answer(errand: HandlerCall, database: _Database, begin: Callable[[], None]) -> dict[str, Any]:
-    running = errand.claimed()
-    job = Job(running, errand.owner, _no_loop, database.open)
+def _answer(call: HandlerCall, database: _Database, begin: Callable[[], None]) -> dict[str, Any]:
+    running = call.claimed()
+    job = Job(running, call.owner, _no_loop, database.open)
     context = {
         "job_id": running.job_id,
         "attempt": running.attempt,
@@ -120,7 +120,7 @@ def _answer(errand: HandlerCall, database: _Database, begin: Callable[[], None])
     }
     with structlog.contextvars.bound_contextvars(**context):
         try:
-            handler = errand.handler()
+            handler = call.handler()
         except Exception as error:
             return {"finished": False, "error": f"{type(error).__name__}: {error}", "retry_seconds": None}
         begin()

@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
-from fencepost.jobs.cron import plan, read_timetable
+from fencepost.jobs.cron import parse_cron, plan
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
@@ -62,7 +62,7 @@ class Schedules:
                 f"There is a schedule {schedule.name} already; give this one another name.", field="name"
             )
         # A schedule that cannot fire fails now, not at its first tick.
-        read_timetable(schedule.expression, schedule.zone)
+        parse_cron(schedule.expression, schedule.zone)
         schedule.declaration()
         self._by_name[schedule.name] = schedule
 
@@ -87,7 +87,7 @@ async def declare(database: CallRunner, handlers: Handlers, schedules: Schedules
     mine = schedules.of(kinds)
     now = await database.run(kernel_schedule.clock())
     for schedule in mine:
-        next_tick = read_timetable(schedule.expression, schedule.zone).after(now)
+        next_tick = parse_cron(schedule.expression, schedule.zone).after(now)
         await database.run(kernel_schedule.declare(schedule.declaration(), next_tick))
     names = [schedule.name for schedule in mine]
     for name in await database.run(kernel_schedule.retire(kinds, names, actor)):
@@ -116,7 +116,7 @@ class Scheduler:
 
     async def _fire(self, due: kernel_schedule.Due) -> bool:
         try:
-            planned = plan(due, read_timetable(due.expression, due.zone), ticks_max=TICKS_MAX)
+            planned = plan(due, parse_cron(due.expression, due.zone), ticks_max=TICKS_MAX)
             crash_point("jobs.schedule.before_fire")
             fired = await self._database.run(
                 kernel_schedule.fire(due.name, due.next_tick, planned.ticks, planned.next_tick)

@@ -30,19 +30,19 @@ class ChildTask(NamedTuple):
 
 
 def main() -> None:
-    errand = ChildTask(**json.loads(sys.argv[1]))
-    die_with(errand.parent)
-    if errand.function is None:
-        sys.argv[1:] = errand.arguments
-        runpy.run_module(errand.place, run_name="__main__", alter_sys=True)
+    task = ChildTask(**json.loads(sys.argv[1]))
+    die_with(task.parent)
+    if task.function is None:
+        sys.argv[1:] = task.arguments
+        runpy.run_module(task.place, run_name="__main__", alter_sys=True)
         return
-    perform(errand)
+    perform(task)
 
 
-def perform(errand: ChildTask) -> None:
+def perform(task: ChildTask) -> None:
     """Call the function of a file."""
-    assert errand.function is not None
-    result = _load(errand.place, errand.function)(*errand.arguments)
+    assert task.function is not None
+    result = _load(task.place, task.function)(*task.arguments)
     if inspect.iscoroutine(result):
         asyncio.run(result)
 

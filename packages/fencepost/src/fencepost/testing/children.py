@@ -46,10 +46,10 @@ class Child:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         crashpoints.ordered({crashpoints.VARIABLE: crash})  # A malformed order fails here, not in the child.
-        self.name, errand = _errand(target, arguments)
+        self.name, task = _task(target, arguments)
         self._process = _start(
             target,
-            errand,
+            task,
             {
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(sys.path),
@@ -192,9 +192,9 @@ class _Lines:
 class _Fresh(subprocess.Popen[str]):
     """A child in a new interpreter."""
 
-    def __init__(self, errand: child_main.ChildTask, environment: Mapping[str, str]) -> None:
+    def __init__(self, task: child_main.ChildTask, environment: Mapping[str, str]) -> None:
         super().__init__(
-            [sys.executable, "-P", child_main.__file__, json.dumps(errand._asdict())],
+            [sys.executable, "-P", child_main.__file__, json.dumps(task._asdict())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -210,20 +210,20 @@ class _Fresh(subprocess.Popen[str]):
 
 
 def _start(
-    target: Callable[..., object] | str, errand: child_main.ChildTask, environment: Mapping[str, str]
+    target: Callable[..., object] | str, task: child_main.ChildTask, environment: Mapping[str, str]
 ) -> "ForkedChild | _Fresh":
     """Starts the child: a module runs as a program in a new interpreter, a function in a fork."""
     home = None if isinstance(target, str) else inspect.getmodule(target)
     if home is None or not fork_server.IS_POSSIBLE:
-        return _Fresh(errand, environment)
-    return _INCUBATOR.hatch(errand, environment, home)
+        return _Fresh(task, environment)
+    return _FORK_SERVER.fork(task, environment, home)
 
 
 # One per process: a second one would load the same modules again.
-_INCUBATOR = ForkServer()
+_FORK_SERVER = ForkServer()
 
 
-def _errand(
+def _task(
     target: Callable[..., object] | str, arguments: tuple[Any, ...]
 ) -> tuple[str, child_main.ChildTask]:
     if isinstance(target, str):

@@ -88,15 +88,15 @@ class ForkServer:
         self._owner = 0
         self._ordering = threading.Lock()
 
-    def hatch(
-        self, errand: child_main.ChildTask, environment: Mapping[str, str], home: ModuleType
+    def fork(
+        self, task: child_main.ChildTask, environment: Mapping[str, str], home: ModuleType
     ) -> ForkedChild:
         """A process for this task, whose function is in the module `home`."""
         pipes = [os.pipe() for _ in range(3)]
         (their_in, our_in), (our_out, their_out), (our_err, their_err) = pipes
         report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = {
-            "errand": errand._asdict(),
+            "errand": task._asdict(),
             "environment": dict(environment),
             "directory": str(Path.cwd()),
             "path": sys.path,

@@ -22,7 +22,7 @@ from fencepost import crashpoints, signals
 from fencepost.testing.child_main import ChildTask, perform
 from fencepost.testing.forker import Forker
 
-ERRAND_BYTES_MAX = 2**20
+TASK_BYTES_MAX = 2**20
 # Modules that nearly every child needs.
 CORE = ("fencepost.client", "fencepost.jobs.worker", "fencepost.testing")
 
@@ -38,10 +38,10 @@ class ForkServerProcess:
 
     def run(self) -> None:
         """Runs until the process that started it has ended, or closes the socket."""
-        self._forker.run(self._orders.fileno(), self._hatch, self._ended, until=[self._parent])
+        self._forker.run(self._orders.fileno(), self._fork, self._ended, until=[self._parent])
 
-    def _hatch(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._orders, ERRAND_BYTES_MAX, 4)
+    def _fork(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._orders, TASK_BYTES_MAX, 4)
         if not data:
             return False
         order = json.loads(data)

@@ -20,13 +20,13 @@ class ProxiedConnection:
         client: Stream,
         server: Stream,
         splitters: tuple[Splitter, Splitter],
-        weather: FaultState,
+        fault_state: FaultState,
         turns: Iterator[int],
     ) -> None:
         self._client_reader, self._client_writer = client
         self._server_reader, self._server_writer = server
         self._requests, self._replies = splitters
-        self._weather = weather
+        self._fault_state = fault_state
         self._turns = turns
         # A side that has missed a message is out of step with the protocol, and stays silent.
         self._silent = False
@@ -51,22 +51,22 @@ class ProxiedConnection:
 
     async def _pump_requests(self) -> None:
         while data := await self._client_reader.read(CHUNK_BYTES):
-            if self._weather.reorder_seconds:
-                await asyncio.sleep(self._weather.held_up_seconds(next(self._turns)))
-            passed = b"".join(self._passing(self._requests.feed(data), self._weather.on_requests))
+            if self._fault_state.reorder_seconds:
+                await asyncio.sleep(self._fault_state.held_up_seconds(next(self._turns)))
+            passed = b"".join(self._passing(self._requests.feed(data), self._fault_state.on_requests))
             self._server_writer.write(passed)
             await self._server_writer.drain()
 
     async def _pump_replies(self) -> None:
         while data := await self._server_reader.read(CHUNK_BYTES):
-            await asyncio.sleep(self._weather.delay_seconds)
-            passed = b"".join(self._passing(self._replies.feed(data), self._weather.on_replies))
+            await asyncio.sleep(self._fault_state.delay_seconds)
+            passed = b"".join(self._passing(self._replies.feed(data), self._fault_state.on_replies))
             self._client_writer.write(passed)
             await self._client_writer.drain()
 
     def _passing(self, messages: Iterable[bytes], ambushes: list[DropRule]) -> Iterator[bytes]:
         for message in messages:
-            self._silent = self._silent or self._weather.swallows
+            self._silent = self._silent or self._fault_state.swallows
             drop_rule = None if self._silent else next((a for a in ambushes if a.catches(message)), None)
             if drop_rule is not None and not drop_rule.half_open:
                 self.cut()

@@ -41,7 +41,7 @@ class Proxy:
         self._splitters = splitters
         self._directory = Path(tempfile.mkdtemp(prefix="fencepost-proxy-"))
         self.url = url(self._socket)
-        self._weather = FaultState()
+        self._fault_state = FaultState()
         self._turns = count(1)
         self._arriving: set[asyncio.Task[Any]] = set()
         """Clients whose connection to the server is not established yet."""
@@ -76,12 +76,12 @@ class Proxy:
 
     def delay(self, seconds: float) -> None:
         """Delay every reply by this time."""
-        self._weather.delay_seconds = seconds
+        self._fault_state.delay_seconds = seconds
 
     def reorder(self, seconds: float) -> None:
         """Let requests of different connections overtake each other: each request waits up to this time, and
         none as long as the one before it. The order within one connection does not change."""
-        self._weather.reorder_seconds = seconds
+        self._fault_state.reorder_seconds = seconds
 
     def cut(self) -> None:
         """Close every connection now, on both sides. New ones are accepted."""
@@ -89,39 +89,41 @@ class Proxy:
 
     def swallow(self) -> None:
         """Half-open: connections stay open, new ones too, and everything sent is discarded."""
-        self._weather.swallows = True
+        self._fault_state.swallows = True
 
     def refuse(self) -> None:
         """Accept no new connection. Open ones stay."""
-        self._do(self._close_door())
+        self._do(self._close_listener())
 
     def lose_commit_reply(self, *, nth: int = 1, half_open: bool = False) -> DropRule:
         """The nth COMMIT from now happens, and its reply is lost: the connection ends, or falls silent."""
-        return self._lay(self._weather.on_replies, DropRule(postgres_protocol.says_committed, nth, half_open))
+        return self._lay(
+            self._fault_state.on_replies, DropRule(postgres_protocol.says_committed, nth, half_open)
+        )
 
     def lose_commit(self, *, nth: int = 1, half_open: bool = False) -> DropRule:
         """The nth COMMIT from now never reaches the server: the connection ends, or falls silent."""
         return self._lay(
-            self._weather.on_requests, DropRule(postgres_protocol.asks_to_commit, nth, half_open)
+            self._fault_state.on_requests, DropRule(postgres_protocol.asks_to_commit, nth, half_open)
         )
 
     def lose_reply(self, *, nth: int = 1, half_open: bool = False) -> DropRule:
         """The nth reply from now is lost, whatever it contains: with Redis, the answer to a command."""
-        return self._lay(self._weather.on_replies, DropRule(lambda _: True, nth, half_open))
+        return self._lay(self._fault_state.on_replies, DropRule(lambda _: True, nth, half_open))
 
     def heal(self) -> None:
         """Ends all faults. Open connections are closed: some have lost bytes."""
-        self._weather.clear()
+        self._fault_state.clear()
         self.cut()
-        self._do(self._open_door())
+        self._do(self._open_listener())
 
     def start(self) -> Self:
         self._thread.start()
-        self._do(self._open_door())
+        self._do(self._open_listener())
         return self
 
     def stop(self) -> None:
-        self._do(self._close_door())
+        self._do(self._close_listener())
         self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -147,12 +149,12 @@ class Proxy:
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_SECONDS_MAX)
 
-    async def _open_door(self) -> None:
+    async def _open_listener(self) -> None:
         if self._server is None:
             self._socket.unlink(missing_ok=True)
             self._server = await asyncio.start_unix_server(self._serve, str(self._socket))
 
-    async def _close_door(self) -> None:
+    async def _close_listener(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             await close_door(server)
@@ -185,7 +187,7 @@ class Proxy:
             return
         finally:
             self._arriving.discard(task)
-        link = ProxiedConnection((reader, writer), server, self._splitters(), self._weather, self._turns)
+        link = ProxiedConnection((reader, writer), server, self._splitters(), self._fault_state, self._turns)
         self._links.add(link)
         try:
             await link.run()

@@ -5,7 +5,7 @@ import { tryOut } from "./trial.js";
 
 const OPENS = /[{([:]\s*$/;
 
-export function openWorkbench(form) {
+export function openSubmitForm(form) {
   const area = form.querySelector("textarea[name=code]");
   const shade = form.querySelector(".shade");
   const language = form.elements.language;

@@ -26,10 +26,10 @@ LOUD = "import sys\nprint(int(input()) * 2)\nprint('oh', file=sys.stderr)\n"
 
 async def tried(judging: Judging, source: str, given: str | None, language: str = "python") -> dict[str, Any]:
     name = "main.py" if language == "python" else "main.c"
-    job_id = await judging.trials.submit(language, {name: source}, given, author="ann")
+    job_id = await judging.custom_runs.submit(language, {name: source}, given, author="ann")
 
     async def look() -> dict[str, Any]:
-        return dict((await judging.trials.get(job_id)).outcome or {})
+        return dict((await judging.custom_runs.get(job_id)).outcome or {})
 
     return await found(f"trial {job_id} is over", look, bool)
 
@@ -65,15 +65,15 @@ async def test_a_trial_is_gone_when_its_time_is_over(
 ) -> None:
     async with Fencepost(database.url) as fp:
         judging = judging_of(fp, tmp_path, "one")
-        job_id = await judging.trials.submit("python", {"main.py": "1"}, "secret", author="ann")
-        clock.advance(judging.settings.trial_keep_seconds - 10)
-        kept = await judging.trials.get(job_id)
+        job_id = await judging.custom_runs.submit("python", {"main.py": "1"}, "secret", author="ann")
+        clock.advance(judging.settings.custom_run_keep_seconds - 10)
+        kept = await judging.custom_runs.get(job_id)
         clock.advance(10)
         with pytest.raises(NotFound):
-            await judging.trials.get(job_id)
+            await judging.custom_runs.get(job_id)
         with psycopg.connect(database.admin_url) as connection:
             before = connection.execute("select count(*) from fencepost.judge_trial").fetchone()
-            await judging.trials.prune()
+            await judging.custom_runs.prune()
             after = connection.execute("select count(*) from fencepost.judge_trial").fetchone()
 
     assert (kept.input, before, after) == ("secret", (1,), (0,))
@@ -84,8 +84,8 @@ async def test_the_outcome_needs_the_jobs_fence_and_its_time_begins_with_it(
 ) -> None:
     async with Fencepost(database.url) as fp:
         judging = judging_of(fp, tmp_path, "one")
-        keep_seconds = judging.settings.trial_keep_seconds
-        job_id = await judging.trials.submit("python", {"main.py": "1"}, "", author="ann")
+        keep_seconds = judging.settings.custom_run_keep_seconds
+        job_id = await judging.custom_runs.submit("python", {"main.py": "1"}, "", author="ann")
         clock.advance(keep_seconds - 10)
         with database.connect() as connection:
             for owner in ("old", "new"):
@@ -96,7 +96,7 @@ async def test_the_outcome_needs_the_jobs_fence_and_its_time_begins_with_it(
             await fp.run(custom_runs.done(job_id, 1, "old", CustomRunOutcome(verdict="RE")))
         await fp.run(custom_runs.done(job_id, 2, "new", CustomRunOutcome(verdict="OK")))
         clock.advance(keep_seconds - 10)
-        kept = await judging.trials.get(job_id)
+        kept = await judging.custom_runs.get(job_id)
 
     assert kept.outcome["verdict"] == "OK"
 
