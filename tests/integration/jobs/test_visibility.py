@@ -34,7 +34,7 @@ PROMISED = {
 
 
 async def test_every_promised_metric_is_there_and_none_carries_an_id(harness: JobHarness) -> None:
-    @harness.fp.job("default", kind="good", lease=5)
+    @harness.fp.job("default", kind="good", lease=60)
     async def good(job: Job) -> None:
         async with job.finish() as tx:
             await tx.execute("insert into effect (job_id) values (%s)", (job.id,))

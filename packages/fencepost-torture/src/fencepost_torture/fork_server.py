@@ -3,7 +3,7 @@
 It reads orders as JSON lines and answers with events. Only it signals its children: until it has reaped a
 child, the pid cannot belong to another process.
 
-    {"do": "start", "number": 7, "errand": {...}}
+    {"do": "start", "number": 7, "task": {...}}
     {"do": "signal", "number": 7, "signal": 9}
     {"do": "await", "number": 7, "point": "jobs.ack.before", "signal": 9, "nth": 2}
 
@@ -144,7 +144,7 @@ class ForkServer:
                 self._slots[pid].order(f"{point} {order['signal']} {order['nth']}" if point else "")
 
     def _start(self, order: dict[str, Any]) -> None:
-        task, slot = ProcessTask(**order["errand"]), Slot()
+        task, slot = ProcessTask(**order["task"]), Slot()
         pid = self._forker.fork(lambda: _live(task, slot))
         self._numbers[pid] = order["number"]
         self._slots[pid] = slot

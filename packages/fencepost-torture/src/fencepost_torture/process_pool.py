@@ -130,7 +130,7 @@ class ProcessPool:
         with self._lock:
             self._living[process.number] = process
             self.places[task.system, task.place] = process
-        self._say({"do": "start", "number": process.number, "errand": asdict(task)})
+        self._say({"do": "start", "number": process.number, "task": asdict(task)})
         return process
 
     def kill(self, process: SystemProcess) -> bool:

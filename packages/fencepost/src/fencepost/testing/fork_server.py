@@ -96,7 +96,7 @@ class ForkServer:
         (their_in, our_in), (our_out, their_out), (our_err, their_err) = pipes
         report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = {
-            "errand": task._asdict(),
+            "task": task._asdict(),
             "environment": dict(environment),
             "directory": str(Path.cwd()),
             "path": sys.path,

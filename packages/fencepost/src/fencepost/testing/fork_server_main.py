@@ -96,7 +96,7 @@ def _live(order: dict[str, Any], streams: list[int]) -> NoReturn:
         stack.enter_context(crashpoints.watching(watcher))
     for listener in signals.ordered(os.environ):
         stack.enter_context(signals.listening(listener))
-    perform(ChildTask(**order["errand"]))
+    perform(ChildTask(**order["task"]))
     sys.exit()
 
 
