@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.errors import Duplicate, InFlight, NotFound
+from fencepost.errors import Duplicate, InFlight, InvalidInput, NotFound
 from fencepost.flows import Flow, flow_store
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.plan import FlowPlan
@@ -66,6 +67,23 @@ async def test_a_savepoint_brings_a_flow_back(harness: FlowHarness, command: Com
         await asyncio.to_thread(command, "flows", "drain", "totals", "--undo")
 
         await harness.until(lambda: counted(harness) == 60)
+
+
+async def test_the_client_keeps_and_restores_drains_and_resumes(harness: FlowHarness) -> None:
+    send(harness, 6)
+    flows = harness.fp.flows
+    async with harness.running(harness.worker(totals())):
+        await harness.until(lambda: counted(harness) == 6)
+        assert await flows.savepoint("totals", "early", within=timedelta(seconds=60)) == 1
+        await flows.drain("totals")
+    assert harness.rows("select draining_at is not null from fencepost.flows") == [(True,)]
+    assert await flows.restore("totals", "early") >= 1
+    await flows.resume("totals")
+    assert harness.rows("select draining_at is not null from fencepost.flows") == [(False,)]
+    with pytest.raises(NotFound):
+        await flows.restore("totals", "late")
+    with pytest.raises(InvalidInput, match="within is -1"):
+        await flows.savepoint("totals", "late", within=-1)
 
 
 async def test_a_savepoint_of_key_groups(harness: FlowHarness) -> None:

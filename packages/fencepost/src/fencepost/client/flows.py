@@ -57,7 +57,7 @@ class Flows:
         return await savepoint_request.save(self._fp, flow, name, within_seconds=seconds)
 
     async def restore(self, flow: str, name: str) -> int:
-        """Put a flow that no worker holds back to a savepoint; answers the number of tasks."""
+        """Put a flow that no worker holds back to a savepoint; answers the number of checkpoints restored."""
         from fencepost.flows import flow_store  # noqa: PLC0415
 
         return await self._fp.run(flow_store.restore(flow, name))
