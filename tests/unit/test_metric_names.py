@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import fencepost_server.web_service  # noqa: F401 - Declares the server's metrics.
+import fencepost_server.web_service as server
 from fencepost.cli.status_metrics import StatusCollector
 from fencepost.cli.status_snapshot import StatusSnapshot
 from fencepost.flows.metrics import FlowMetrics
