@@ -132,7 +132,11 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     base = kernel()
     monkeypatch.setattr(migrations, "plugins", lambda: found)
-    monkeypatch.setattr(migrations, "component", lambda name: replace(base, name=name))
+
+    def named(name: str) -> Component:
+        return replace(base, name=name)
+
+    monkeypatch.setattr(migrations, "component", named)
 
 
 @pytest.mark.usefixtures("strangers")
