@@ -14,13 +14,16 @@ PROJECTS := $(wildcard packages/*/pyproject.toml)
 PRODUCT := $(addprefix -e packages/,fencepost fencepost-server fencepost-orders fencepost-players fencepost-nonces fencepost-judge)
 OURS := $(addprefix --no-emit-package ,$(notdir $(wildcard packages/*)))
 PYTEST_ARGS ?=
+# What `make quick` leaves out of the unit tests and the kernel: fuzzing, models, migrations, and tests that start processes.
+QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/unit/,fuzz bench embedded torture testing) \
+	$(addprefix --ignore-glob=tests/integration/kernel/test_,migrate* *_model.py array_literal.py)
 
 # The tests start Python by the hundred: what one process has compiled, the others need not compile again. `make up`
 # starts few, and compiles what it imports; a pip inside the environment, which nothing uses, would take as long again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-matrix mutants coverage specs check bench torture sbom lock clean setup
+.PHONY: help up quick test test-matrix mutants coverage specs check bench torture sbom lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -43,7 +46,10 @@ $(READY): $(RUNS) requirements-dev.lock pyproject.toml
 up: $(RUNS) ## the whole system on an embedded PostgreSQL and Valkey; Ctrl-C stops it
 	@exec $(BIN)/fencepost up
 
-test: $(READY) ## the tests; FULL=1 adds the long ones and fails on any skip
+quick: $(READY) ## unit tests and the kernel on a real PostgreSQL, while you write: 120 s of CPU time
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q $(QUICK_TESTS) $(PYTEST_ARGS)
+
+test: $(READY) ## everything that a change needs before it is submitted; FULL=1 adds the long tests and fails on any skip
 	@$(BIN)/python -m pytest -n 4 --dist worksteal $(if $(FULL),--full,) $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## the kernel and job suites on every server version that this machine has
