@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from fencepost.jobs.worker import Worker
     from fencepost.kernel.drivers import AsyncConnection, SyncConnection
     from fencepost.transaction import SyncTransaction, Transaction
+    from fencepost.workflows.events import Events
+    from fencepost.workflows.handler import WorkflowDecorator, WorkflowRuntime
 
 P = ParamSpec("P")
 
@@ -146,6 +148,73 @@ class Fencepost(client.KernelClient):
             return handler
 
         return declare_handler
+
+    def workflow(
+        self,
+        queue: str,
+        *,
+        kind: str | None = None,
+        version: int = 1,
+        accepts: Collection[int] | None = None,
+        attempts: int = 5,
+        lease: float | None = None,
+        timeout: float | None = None,
+        priority: Lane | int = "normal",
+        retry: RetryPolicy | None = None,
+        unique: Key | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int = 1,
+        rate: Rate | None = None,
+    ) -> WorkflowDecorator:
+        """Declare a workflow: a job that remembers its steps. A worker runs those of the versions that it
+        `accepts`, and sees no others; new ones are started with `version`.
+
+        @fp.workflow("orders", version=3, accepts={2, 3})
+        async def fulfil(wf: Workflow, order_id: int) -> Receipt: ...
+        """
+        # Most programs have no workflow.
+        from fencepost.workflows.handler import declare_workflow  # noqa: PLC0415
+
+        def declare_part(part: str, versioned_kind: str, function: Callable[..., Any]) -> Handler[...]:
+            return self.job(
+                part,
+                kind=versioned_kind,
+                attempts=attempts,
+                lease=lease,
+                timeout=timeout,
+                lane=priority,
+                retry=retry,
+                unique=unique,
+                concurrency_key=concurrency_key,
+                concurrency_limit=concurrency_limit,
+                rate=rate,
+            )(function)
+
+        def declare_function(function: Callable[..., Any]) -> Any:
+            return declare_workflow(
+                self._workflow_runtime,
+                declare_part,
+                function,
+                queue,
+                name=kind,
+                version=version,
+                accepts=accepts,
+            )
+
+        return cast("WorkflowDecorator", declare_function)
+
+    @cached_property
+    def events(self) -> Events:
+        """Emits the events that workflows wait for."""
+        from fencepost.workflows.events import Events  # noqa: PLC0415
+
+        return Events()
+
+    @cached_property
+    def _workflow_runtime(self) -> WorkflowRuntime:
+        from fencepost.workflows.handler import WorkflowRuntime  # noqa: PLC0415
+
+        return WorkflowRuntime(self, self._sync_facade)
 
     def cron(
         self,

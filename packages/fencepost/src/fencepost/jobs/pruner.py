@@ -7,7 +7,7 @@ import random
 
 from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.settings import JobSettings
-from fencepost.kernel import batch, job_queries, rate, schedule
+from fencepost.kernel import batch, event, job_queries, rate, schedule
 from fencepost.retention import BATCH, until_short
 from fencepost.signals import announce
 
@@ -15,7 +15,8 @@ WAITERS_KEEP_SECONDS = 86_400.0
 
 
 class Pruner:
-    """Prunes finished jobs past a count, ticks, complete batches, full buckets, and waiters that are gone."""
+    """Prunes finished jobs past a count, ticks, complete batches, old events, full buckets, and waiters that
+    are gone."""
 
     def __init__(self, database: AsyncDatabase, settings: JobSettings) -> None:
         self._database = database
@@ -31,6 +32,7 @@ class Pruner:
         if self._settings.keep_finished_seconds is not None:
             await until_short(self._database, schedule.prune(self._settings.keep_finished_seconds, BATCH))
             await until_short(self._database, batch.prune(self._settings.keep_finished_seconds, BATCH))
+            await until_short(self._database, event.prune(self._settings.keep_finished_seconds, BATCH))
         announce("jobs.pruned")
         # Jittered, so that many workers do not prune at once.
         return self._settings.prune_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311

@@ -1,7 +1,8 @@
 -- What follows when jobs have ended, in the transaction that ended them.
 
--- Count the batches that wait for the jobs, and wake the sessions that wait for their results. Both are rare,
--- so both are checked for first: two lookups for each finishing statement, however many jobs it finished.
+-- Count the batches that wait for the jobs, wake the sessions that wait for their results, and undo the steps
+-- of workflows that ended badly. All are rare, so they are checked for first: four lookups for each finishing
+-- statement, however many jobs it finished.
 create or replace function fencepost._job_ended(p_ids bigint[], p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -11,6 +12,12 @@ begin
   end if;
   if exists (select 1 from fencepost.sleeper s where s.topic >= 'result:' and s.topic < 'result;') then
     perform fencepost._result_tell(p_ids);
+  end if;
+  if exists (select 1 from fencepost.workflow_undo u where u.next_job_id is not null and not u.called_next) then
+    perform fencepost._workflow_undo_next(p_ids, p_now);
+  end if;
+  if exists (select 1 from fencepost.workflow_step s where s.undo is not null and s.undone_by is null) then
+    perform fencepost._workflow_undo(p_ids, p_now);
   end if;
 end $$;
 

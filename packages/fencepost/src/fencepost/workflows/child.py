@@ -1,0 +1,88 @@
+"""Children of a workflow: jobs or workflows that one of its steps submits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Generic, TypeVar, cast
+
+from fencepost.jobs.submission import Submission, call_for_many
+from fencepost.kernel import workflow as kernel
+from fencepost.kernel.call import Call, Json
+from fencepost.kernel.job import Submitted
+from fencepost.workflows.errors import ChildFailed
+from fencepost.workflows.step_codec import arguments_digest
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Child(Generic[T_co]):
+    """A job or workflow to be started by a workflow, and how its result is read."""
+
+    submission: Submission
+    decode: Callable[[Json], T_co]
+
+    @staticmethod
+    def job(submission: Submission) -> Child[Json]:
+        """One of a plain job, `Child.job(handler.submission(...))`. Its result is JSON."""
+        return Child[Json](submission, lambda result: result)
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned(Generic[T_co]):
+    """A child that was started; `wf.result` waits for it."""
+
+    name: str
+    batch: int
+    job_ids: Sequence[int]
+    decode: Callable[[Json], T_co]
+
+    @property
+    def job_id(self) -> int:
+        """The id of the only child."""
+        [job_id] = self.job_ids
+        return job_id
+
+
+def children_digest(children: Sequence[Child[Any]]) -> str:
+    return arguments_digest(
+        tuple((child.submission.kind, child.submission.payload) for child in children), {}
+    )
+
+
+def submissions(children: Sequence[Child[Any]]) -> list[Call[list[Submitted]]]:
+    """The calls that submit them in order: one for each run of children that differ only in their payload."""
+
+    def options(child: Child[Any]) -> Submission:
+        return replace(child.submission, payload=None, unique_key=None, concurrency_key=None, headers={})
+
+    return [
+        call_for_many([child.submission for child in alike])
+        for _, alike in groupby(children, lambda child: repr(options(child)))
+    ]
+
+
+def as_json(outcomes: list[kernel.ChildOutcome]) -> Json:
+    """How children ended, as it is recorded in the step."""
+    return [list(outcome) for outcome in outcomes]
+
+
+def results(recorded: Json, decodes: Sequence[Callable[[Json], T]]) -> list[T]:
+    """The results of children, in order. Raises ChildFailed for the first that has none."""
+    outcomes = [kernel.ChildOutcome(*row) for row in cast("list[Any]", recorded)]
+    failed = next((outcome for outcome in outcomes if outcome.state != "finished"), None)
+    if failed is not None:
+        raise ChildFailed(failed)
+    return [decode(outcome.result) for outcome, decode in zip(outcomes, decodes, strict=True)]
+
+
+def settled(recorded: Json, decodes: Sequence[Callable[[Json], T]]) -> list[T | ChildFailed]:
+    """The same, with the failures in their places."""
+    outcomes = [kernel.ChildOutcome(*row) for row in cast("list[Any]", recorded)]
+    return [
+        decode(outcome.result) if outcome.state == "finished" else ChildFailed(outcome)
+        for outcome, decode in zip(outcomes, decodes, strict=True)
+    ]
