@@ -48,6 +48,11 @@ if typing.TYPE_CHECKING:
     from fencepost.kernel.idempotency import Claim, digest
     from fencepost.kernel.lease import Lease, owner_name
     from fencepost.transaction import SyncTransaction, Transaction
+    from fencepost.workflows.child import Child
+    from fencepost.workflows.errors import ChildFailed, EventTimeout, StepNameTaken
+    from fencepost.workflows.handler import WorkflowHandler
+    from fencepost.workflows.sync_workflow import SyncWorkflow
+    from fencepost.workflows.workflow import Workflow
 
 __all__ = [
     "AlreadyFinished",
@@ -55,8 +60,11 @@ __all__ = [
     "Bury",
     "Call",
     "Cancelled",
+    "Child",
+    "ChildFailed",
     "Claim",
     "Duplicate",
+    "EventTimeout",
     "Fencepost",
     "FencepostError",
     "Handler",
@@ -84,10 +92,14 @@ __all__ = [
     "ServerUnavailable",
     "SettingsError",
     "StaleAttempt",
+    "StepNameTaken",
     "SyncFencepost",
     "SyncTransaction",
+    "SyncWorkflow",
     "TooOld",
     "Transaction",
+    "Workflow",
+    "WorkflowHandler",
     "WrongIsolation",
     "digest",
     "exponential",
@@ -98,7 +110,10 @@ __all__ = [
 _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
+    "Child": "fencepost.workflows.child",
+    "ChildFailed": "fencepost.workflows.errors",
     "Claim": "fencepost.kernel.idempotency",
+    "EventTimeout": "fencepost.workflows.errors",
     "Fencepost": "fencepost.app",
     "Handler": "fencepost.jobs.handler",
     "Job": "fencepost.jobs.job",
@@ -107,9 +122,13 @@ _HOMES = {
     "PermanentError": "fencepost.jobs.retry_policy",
     "Rate": "fencepost.jobs.retry_policy",
     "Retry": "fencepost.jobs.retry_policy",
+    "StepNameTaken": "fencepost.workflows.errors",
     "SyncFencepost": "fencepost.app",
     "SyncTransaction": "fencepost.transaction",
+    "SyncWorkflow": "fencepost.workflows.sync_workflow",
     "Transaction": "fencepost.transaction",
+    "Workflow": "fencepost.workflows.workflow",
+    "WorkflowHandler": "fencepost.workflows.handler",
     "digest": "fencepost.kernel.idempotency",
     "exponential": "fencepost.jobs.retry_policy",
     "owner_name": "fencepost.kernel.lease",

@@ -191,7 +191,7 @@ class Handlers:
         return self._by_kind.get(kind)
 
     def of(self, queues: Iterable[str]) -> Handlers:
-        """The handlers of the given queues. A workflow of a queue waits in a part of it, QUEUE/NAME@VERSION."""
+        """The handlers of the given queues. A workflow waits in a part of its queue, QUEUE/NAME@VERSION."""
         chosen, wanted = Handlers(), set(queues)
         unknown = sorted(wanted - {part for h in self for part in (h.queue, h.queue.partition("/")[0])})
         if unknown:

@@ -99,7 +99,7 @@ def start(
     unique_key: str | None = None,
     headers: Mapping[str, Json] | None = None,
 ) -> Call[Submitted]:
-    """Start a workflow in the caller's transaction, without its declaration: for tools and other languages."""
+    """Start a workflow in the caller's transaction, without its declaration."""
     return Call(
         "select job_id, created from fencepost.workflow_start(%s::text, %s::text, %s::integer, %s::jsonb,"
         " %s::integer, %s::timestamptz, %s::integer, %s::interval, %s::text, null, null, %s::jsonb)",

@@ -27,7 +27,7 @@ class ChildFailed(FencepostError):
 
     def __init__(self, outcome: ChildOutcome) -> None:
         super().__init__(
-            f"The child {outcome.job_id} is {outcome.state or 'gone'}: {outcome.error or 'no error is known'}. "
+            f"The child {outcome.job_id} is {outcome.state or 'gone'}: {outcome.error or 'no error known'}. "
             f"See `fencepost explain {outcome.job_id}`."
         )
         self.outcome = outcome

@@ -48,7 +48,8 @@ Declare = Callable[[str, str, Callable[..., Any]], Handler[...]]
 
 @dataclass(frozen=True)
 class WorkflowHandler(Generic[P, R]):
-    """A declared workflow. Its arguments after the workflow are the payload, validated on start and on run."""
+    """A declared workflow. Its arguments after the workflow are the payload, validated on start and on
+    run."""
 
     function: Callable[..., Any]
     queue: str

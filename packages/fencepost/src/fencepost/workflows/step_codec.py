@@ -57,11 +57,18 @@ def codec_for(what: str, kind: Any) -> Codec:
 
 @lru_cache(maxsize=1024)
 def codec_of(function: Callable[..., Any]) -> Codec:
-    """The codec of a function's result, by its annotation. Made once: that costs more than a thousand uses."""
-    what = f"the result of {step_name(function)}"
+    """The codec of a function's result, by its annotation. Made once: making it costs as much as a thousand
+    uses."""
+    what = f"the result of {getattr(function, '__qualname__', function)}"
     try:
         hints = get_type_hints(getattr(function, "__func__", function), include_extras=True)
-    except (NameError, TypeError):
+    except NameError as error:
+        raise InvalidInput(
+            f"{what} has a type that is not known outside its function ({error}). Define it at the top of "
+            "its module.",
+            field="result",
+        ) from error
+    except TypeError:
         hints = {}
     kind = hints.get("return", Any)
     return codec_for(what, None if kind is type(None) else kind)
@@ -86,7 +93,7 @@ def arguments_digest(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         return digest("step", to_jsonable_python([list(args), dict(kwargs)]))
     except (PydanticSerializationError, ValueError) as error:
         raise InvalidInput(
-            f"An argument of a step cannot be compared on a later attempt: {error}. Pass values that JSON knows.",
+            f"An argument of a step is no JSON value, so a later attempt could not compare it: {error}",
             field="arguments",
         ) from error
 

@@ -117,7 +117,7 @@ def _refusal(record: kernel.Record, reason: str) -> Refusal:
     # A mismatch is a fault of this step; every other reason is about the attempt, and ends it.
     of_step = reason in ("mismatch", "duplicate")
     return REFUSALS[reason](
-        f"workflow {record.job_id}: the step {record.name!r} of attempt {record.attempt} was refused: {reason}.",
+        f"workflow {record.job_id}: step {record.name!r} of attempt {record.attempt} was refused: {reason}.",
         noun="workflow step" if of_step else "job",
         subject=f"{record.job_id}/{record.name}" if of_step else str(record.job_id),
         attempted={"attempt": record.attempt, "op": "step", "name": record.name},

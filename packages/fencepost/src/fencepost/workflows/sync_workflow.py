@@ -140,7 +140,7 @@ class SyncWorkflow(WorkflowFacts):
         return self._run.in_transaction(work)
 
     def sleep(self, delay: timedelta | float) -> None:
-        """Sleep, without a worker, a connection or a concurrency slot. The time counts from the first call."""
+        """Sleep without a worker, a connection or a concurrency slot. The time counts from the first call."""
         seconds = in_seconds("delay", delay)
         name = self._options.named("sleep")
         stored = self._run.log.use(name)
