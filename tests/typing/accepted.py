@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from fencepost import (
     Call,
-    Child,
+    ChildJob,
     Claim,
     Fencepost,
     Job,
@@ -112,7 +112,7 @@ async def steps(wf: Workflow, fulfil: WorkflowHandler[[int], Lease], tx: Transac
     assert_type(await fulfil.result(await fulfil.start(tx, 7)), Lease)
 
 
-def sync_steps(wf: SyncWorkflow, fulfil: WorkflowHandler[[int], Lease], plain: Child[Any]) -> None:
+def sync_steps(wf: SyncWorkflow, fulfil: WorkflowHandler[[int], Lease], plain: ChildJob[Any]) -> None:
     assert_type(wf.step(price_sync, 7), float)
     assert_type(wf.transaction(reserve_sync, 7), bytes)
     assert_type(wf.event("paid", Lease), Lease)
@@ -131,9 +131,9 @@ def declarations(fp: Fencepost) -> None:
     @fp.job("undo")
     async def undo(job: Job, order_id: int) -> None: ...
 
-    assert_type(fulfil.child(order_id=7), Child[Lease])
-    assert_type(fulfil_sync.child(7), Child[Lease])
-    assert_type(Child.job(undo.submission(order_id=7)), Child[Any])
+    assert_type(fulfil.child(order_id=7), ChildJob[Lease])
+    assert_type(fulfil_sync.child(7), ChildJob[Lease])
+    assert_type(ChildJob.of(undo.submission(order_id=7)), ChildJob[Any])
 
 
 async def emissions(fp: Fencepost, tx: Transaction, plain: psycopg.Connection) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fencepost import Job, Mismatch, Transaction
 from fencepost.jobs.retry_policy import Retry, Verdict
 from fencepost.testing import Clock
-from fencepost.workflows.child import Child
-from fencepost.workflows.errors import ChildFailed, EventTimeout, StepNameTaken
+from fencepost.workflows.child_job import ChildJob
+from fencepost.workflows.errors import ChildJobFailed, EventTimeout, StepNameTaken
 from fencepost.workflows.sync_workflow import SyncWorkflow
 from fencepost.workflows.workflow import Workflow
 from tests.integration.jobs.harness import JobHarness
@@ -280,7 +280,7 @@ async def test_children_run_and_their_results_come_back_in_order(redis_harness: 
 
     @harness.fp.workflow("orders")
     async def fulfil(wf: Workflow) -> int:
-        spawned = await wf.spawn(Child.job(plain.submission(number=1)))
+        spawned = await wf.spawn(ChildJob.of(plain.submission(number=1)))
         quotes = await wf.gather(*(pack.child(line) for line in range(150)))
         assert [quote.order_id for quote in quotes] == list(range(150))
         return sum(quote.cents for quote in quotes) + int(await wf.result(spawned))
@@ -299,11 +299,11 @@ async def test_a_failed_child_is_named_after_all_have_ended(harness: JobHarness)
 
     @harness.fp.workflow("orders")
     async def parent(wf: Workflow) -> list[Any]:
-        wanted = [Child.job(fails.submission(number=number)) for number in (0, 1, 2)]
-        with pytest.raises(ChildFailed, match="RuntimeError: no"):
+        wanted = [ChildJob.of(fails.submission(number=number)) for number in (0, 1, 2)]
+        with pytest.raises(ChildJobFailed, match="RuntimeError: no"):
             await wf.gather(*wanted)
         settled = await wf.options(name="again").gather_settled(*wanted)
-        return [None if isinstance(one, ChildFailed) else one for one in settled]
+        return [None if isinstance(one, ChildJobFailed) else one for one in settled]
 
     async with harness.working():
         job_id = await start(harness, parent)
@@ -439,8 +439,8 @@ async def test_a_sync_workflow_does_the_same_in_a_thread(harness: JobHarness, cl
         calls.append(str(wf.random()))
         wf.sleep(60)
         event = wf.event("go", Quote)
-        children = wf.gather(*(Child.job(plain.submission(number=number)) for number in range(3)))
-        spawned = wf.spawn(Child.job(plain.submission(number=9)))
+        children = wf.gather(*(ChildJob.of(plain.submission(number=number)) for number in range(3)))
+        spawned = wf.spawn(ChildJob.of(plain.submission(number=9)))
         last = wf.result(spawned)
         if not round_:
             wf.restart(order_id=order_id, round_=1)

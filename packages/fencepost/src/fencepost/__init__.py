@@ -48,8 +48,8 @@ if typing.TYPE_CHECKING:
     from fencepost.kernel.idempotency import Claim, digest
     from fencepost.kernel.lease import Lease, owner_name
     from fencepost.transaction import SyncTransaction, Transaction
-    from fencepost.workflows.child import Child
-    from fencepost.workflows.errors import ChildFailed, EventTimeout, StepNameTaken
+    from fencepost.workflows.child_job import ChildJob
+    from fencepost.workflows.errors import ChildJobFailed, EventTimeout, StepNameTaken
     from fencepost.workflows.handler import WorkflowHandler
     from fencepost.workflows.sync_workflow import SyncWorkflow
     from fencepost.workflows.workflow import Workflow
@@ -60,8 +60,8 @@ __all__ = [
     "Bury",
     "Call",
     "Cancelled",
-    "Child",
-    "ChildFailed",
+    "ChildJob",
+    "ChildJobFailed",
     "Claim",
     "Duplicate",
     "EventTimeout",
@@ -110,8 +110,8 @@ __all__ = [
 _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
-    "Child": "fencepost.workflows.child",
-    "ChildFailed": "fencepost.workflows.errors",
+    "ChildJob": "fencepost.workflows.child_job",
+    "ChildJobFailed": "fencepost.workflows.errors",
     "Claim": "fencepost.kernel.idempotency",
     "EventTimeout": "fencepost.workflows.errors",
     "Fencepost": "fencepost.app",

@@ -192,7 +192,7 @@ class Fencepost(client.KernelClient):
 
         def declare_function(function: Callable[..., Any]) -> Any:
             return declare_workflow(
-                self._workflow_runtime,
+                self.workflow_runtime,
                 declare_part,
                 function,
                 queue,
@@ -211,7 +211,8 @@ class Fencepost(client.KernelClient):
         return Events()
 
     @cached_property
-    def _workflow_runtime(self) -> WorkflowRuntime:
+    def workflow_runtime(self) -> WorkflowRuntime:
+        """What the workflows of this client share."""
         from fencepost.workflows.handler import WorkflowRuntime  # noqa: PLC0415
 
         return WorkflowRuntime(self, self._sync_facade)

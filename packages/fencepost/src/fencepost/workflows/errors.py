@@ -22,7 +22,7 @@ class EventTimeout(FencepostError, TimeoutError):
         self.event = event
 
 
-class ChildFailed(FencepostError):
+class ChildJobFailed(FencepostError):
     """A child of the workflow ended without a result."""
 
     def __init__(self, outcome: ChildOutcome) -> None:

@@ -18,7 +18,7 @@ from fencepost.kernel import workflow as kernel
 from fencepost.kernel.call import Call, Json
 from fencepost.logs import get_logger
 from fencepost.transaction import SyncTransaction, Transaction
-from fencepost.workflows.child import Child
+from fencepost.workflows.child_job import ChildJob
 from fencepost.workflows.errors import Parked
 from fencepost.workflows.step_codec import codec_of
 from fencepost.workflows.step_committer import StepCommitter
@@ -105,9 +105,9 @@ class WorkflowHandler(Generic[P, R]):
         together, or neither does."""
         return cast("Any", send)(tx, self.call(*args, **kwargs))
 
-    def child(self, *args: P.args, **kwargs: P.kwargs) -> Child[R]:
+    def child(self, *args: P.args, **kwargs: P.kwargs) -> ChildJob[R]:
         """One of these as a child of another workflow, for `wf.spawn` and `wf.gather`."""
-        return Child(self.submission(*args, **kwargs), self.decode)
+        return ChildJob(self.submission(*args, **kwargs), self.decode)
 
     def decode(self, result: Json) -> R:
         """The result of a finished workflow, as its function returned it."""
@@ -135,6 +135,8 @@ class WorkflowRuntime:
     def __init__(self, host: WorkflowHost, sync_database: Callable[[], SyncDatabase]) -> None:
         self.host = host
         self.sync_database = sync_database
+        self.stubs: dict[str, Callable[..., Any]] = {}
+        """What tests run in the place of steps."""
         self._by_owner: dict[str, StepCommitter] = {}
 
     def committer(self, owner: str) -> StepCommitter:
@@ -209,7 +211,9 @@ def _entry(runtime: WorkflowRuntime, workflow: WorkflowHandler[..., Any], versio
             steps = _NO_STEPS if job.attempt == 1 else await runtime.host.run(kernel.load(job.id))
             log = StepLog(job.running, job.owner, steps)
             committer = runtime.committer(job.owner)
-            run = WorkflowRun(job, workflow.name, version, log, runtime.host, committer, encode)
+            run = WorkflowRun(
+                job, workflow.name, version, log, runtime.host, committer, encode, runtime.stubs
+            )
             value: Any = None
             try:
                 value = await function(Workflow(run), **arguments)
@@ -228,7 +232,7 @@ def _entry(runtime: WorkflowRuntime, workflow: WorkflowHandler[..., Any], versio
         database = runtime.sync_database()
         steps = _NO_STEPS if job.attempt == 1 else database.run(kernel.load(job.id))
         log = StepLog(job.running, job.owner, steps)
-        run = SyncWorkflowRun(job, workflow.name, version, log, database, encode)
+        run = SyncWorkflowRun(job, workflow.name, version, log, database, encode, runtime.stubs)
         value: Any = None
         try:
             value = function(SyncWorkflow(run), **arguments)

@@ -20,6 +20,10 @@ Undo = Submission | Callable[[Any], Submission]
 """The job that undoes a step, or a function that makes it from the step's result."""
 
 
+Stubs = Mapping[str, Callable[..., Any]]
+"""What tests run in the place of steps, by name, with or without the key."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepOptions:
     """How the next step is recorded."""
@@ -62,11 +66,18 @@ class StepCall:
 class RunState:
     """One run of a workflow, without I/O."""
 
-    def __init__(self, job: Job, name: str, version: int, log: StepLog) -> None:
+    def __init__(self, job: Job, name: str, version: int, log: StepLog, stubs: Stubs) -> None:
         self.job = job
         self.name = name
         self.version = version
         self.log = log
+        self._stubs = stubs
+
+    def stubbed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a step, or what a test runs in its place."""
+        if not self._stubs:
+            return function
+        return self._stubs.get(name) or self._stubs.get(name.partition(":")[0]) or function
 
     def park(self) -> None:
         """The workflow was given back: this run has ended, whatever its function still does."""

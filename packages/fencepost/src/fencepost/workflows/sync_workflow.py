@@ -14,13 +14,14 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import workflow as kernel
 from fencepost.kernel.call import Call, Json
 from fencepost.transaction import SyncTransaction
-from fencepost.workflows import child as children
-from fencepost.workflows.child import Child, Spawned
-from fencepost.workflows.errors import ChildFailed, Parked
+from fencepost.workflows import child_job as children
+from fencepost.workflows.child_job import ChildJob, Spawned
+from fencepost.workflows.errors import ChildJobFailed, Parked
 from fencepost.workflows.run_state import (
     RunState,
     StepCall,
     StepOptions,
+    Stubs,
     Undo,
     WorkflowFacts,
     in_seconds,
@@ -45,8 +46,9 @@ class SyncWorkflowRun(RunState):
         log: StepLog,
         database: SyncDatabase,
         encode: Callable[[dict[str, Any]], Json],
+        stubs: Stubs,
     ) -> None:
-        super().__init__(job, name, version, log)
+        super().__init__(job, name, version, log, stubs)
         self.database = database
         self.encode = encode
 
@@ -112,7 +114,7 @@ class SyncWorkflow(WorkflowFacts):
         stored = self._run.log.use(call.name)
         if stored is not None:
             return cast("R", call.codec.decode(self._known(stored, call.digest)))
-        encoded = call.codec.encode(function(*args, **kwargs))
+        encoded = call.codec.encode(self._run.stubbed(call.name, function)(*args, **kwargs))
         decoded = call.codec.decode(encoded)
         self._record(self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded)))
         return cast("R", decoded)
@@ -131,7 +133,8 @@ class SyncWorkflow(WorkflowFacts):
             return cast("R", call.codec.decode(self._known(stored, call.digest)))
 
         def work(tx: SyncTransaction) -> R:
-            encoded = call.codec.encode(function(tx, *args, **kwargs))
+            value = self._run.stubbed(call.name, function)(tx, *args, **kwargs)
+            encoded = call.codec.encode(value)
             decoded = call.codec.decode(encoded)
             record = self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
             tx.run(kernel.commit(record, self._run.log.owner))
@@ -165,24 +168,24 @@ class SyncWorkflow(WorkflowFacts):
         )
         return read_event(answer._asdict(), event, codec)
 
-    def spawn(self, child: Child[T]) -> Spawned[T]:
+    def spawn(self, child: ChildJob[T]) -> Spawned[T]:
         """Start a job or a workflow as a child, and go on. `result` waits for it."""
         name = self._options.named(child.submission.kind)
         batch, job_ids = self._spawn(name, [child])
         return Spawned(name, batch, job_ids, child.decode)
 
     def result(self, spawned: Spawned[T]) -> T:
-        """Wait until a child has ended, and return its result; raises ChildFailed when it has none."""
+        """Wait until a child has ended, and return its result; raises ChildJobFailed when it has none."""
         outcomes = self._join(f"{spawned.name}/result", spawned.batch, spawned.job_ids)
         [result] = children.results(outcomes, [spawned.decode])
         return result
 
-    def gather(self, *wanted: Child[T]) -> list[T]:
+    def gather(self, *wanted: ChildJob[T]) -> list[T]:
         """Start children and wait for all of them; their results in order."""
         return children.results(self._gather(wanted), [child.decode for child in wanted])
 
-    def gather_settled(self, *wanted: Child[T]) -> list[T | ChildFailed]:
-        """`gather`, with a ChildFailed in the place of each child that failed."""
+    def gather_settled(self, *wanted: ChildJob[T]) -> list[T | ChildJobFailed]:
+        """`gather`, with a ChildJobFailed in the place of each child that failed."""
         return children.settled(self._gather(wanted), [child.decode for child in wanted])
 
     def restart(self, **arguments: Any) -> NoReturn:
@@ -226,12 +229,12 @@ class SyncWorkflow(WorkflowFacts):
             self._run.refuse(stored.name, digest)
         return self._run.result_of(stored)
 
-    def _gather(self, wanted: Sequence[Child[Any]]) -> Json:
+    def _gather(self, wanted: Sequence[ChildJob[Any]]) -> Json:
         name = self._options.named("gather")
         batch, job_ids = self._spawn(name, wanted)
         return self._join(f"{name}/results", batch, job_ids)
 
-    def _spawn(self, name: str, wanted: Sequence[Child[Any]]) -> tuple[int, list[int]]:
+    def _spawn(self, name: str, wanted: Sequence[ChildJob[Any]]) -> tuple[int, list[int]]:
         log, digest = self._run.log, children.children_digest(wanted)
         stored = log.use(name)
         if stored is not None:

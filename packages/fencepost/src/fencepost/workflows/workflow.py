@@ -18,13 +18,14 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import workflow as kernel
 from fencepost.kernel.call import Call, Json
 from fencepost.transaction import Transaction
-from fencepost.workflows import child as children
-from fencepost.workflows.child import Child, Spawned
-from fencepost.workflows.errors import ChildFailed, Parked
+from fencepost.workflows import child_job as children
+from fencepost.workflows.child_job import ChildJob, Spawned
+from fencepost.workflows.errors import ChildJobFailed, Parked
 from fencepost.workflows.run_state import (
     RunState,
     StepCall,
     StepOptions,
+    Stubs,
     Undo,
     WorkflowFacts,
     in_seconds,
@@ -62,8 +63,9 @@ class WorkflowRun(RunState):
         database: AsyncDatabase,
         committer: StepCommitter,
         encode: Callable[[dict[str, Any]], Json],
+        stubs: Stubs,
     ) -> None:
-        super().__init__(job, name, version, log)
+        super().__init__(job, name, version, log, stubs)
         self.database = database
         self.encode = encode
         self._committer = committer
@@ -228,10 +230,11 @@ class Workflow(WorkflowFacts):
             stored = self._run.log.use(call.name)
             if stored is not None:
                 return call.codec.decode(await self._known(stored, call.digest))
-            if iscoroutinefunction(function):
-                value = await function(*args, **kwargs)
+            run = self._run.stubbed(call.name, function)
+            if iscoroutinefunction(run):
+                value = await run(*args, **kwargs)
             else:
-                value = await asyncio.to_thread(function, *args, **kwargs)
+                value = await asyncio.to_thread(run, *args, **kwargs)
                 value = await value if isawaitable(value) else value
             encoded = call.codec.encode(value)
             decoded = call.codec.decode(encoded)
@@ -265,7 +268,8 @@ class Workflow(WorkflowFacts):
                     crash_point("workflow.step.after_fence")
                     for rider in riders:
                         await tx.run(kernel.commit(rider, run.log.owner))
-                    encoded = call.codec.encode(await function(tx, *args, **kwargs))
+                    value = await run.stubbed(call.name, function)(tx, *args, **kwargs)
+                    encoded = call.codec.encode(value)
                     decoded = call.codec.decode(encoded)
                     undo = self._options.undo_for(decoded)
                     await tx.run(
@@ -334,25 +338,25 @@ class Workflow(WorkflowFacts):
         )
         return read_event(answer._asdict(), event, codec)
 
-    async def spawn(self, child: Child[T]) -> Spawned[T]:
+    async def spawn(self, child: ChildJob[T]) -> Spawned[T]:
         """Start a job or a workflow as a child, and go on. `result` waits for it."""
         name = self._options.named(child.submission.kind)
         batch, job_ids = await self._spawn(name, [child])
         return Spawned(name, batch, job_ids, child.decode)
 
     async def result(self, spawned: Spawned[T]) -> T:
-        """Wait until a child has ended, and return its result; raises ChildFailed when it has none."""
+        """Wait until a child has ended, and return its result; raises ChildJobFailed when it has none."""
         outcomes = await self._join(f"{spawned.name}/result", spawned.batch, spawned.job_ids)
         [result] = children.results(outcomes, [spawned.decode])
         return result
 
-    async def gather(self, *wanted: Child[T]) -> list[T]:
-        """Start children and wait for all of them; their results in order. Raises ChildFailed for the first
-        that has none, after all have ended."""
+    async def gather(self, *wanted: ChildJob[T]) -> list[T]:
+        """Start children and wait for all of them; their results in order. After all have ended, raises
+        ChildJobFailed for the first that has none."""
         return children.results(await self._gather(wanted), [child.decode for child in wanted])
 
-    async def gather_settled(self, *wanted: Child[T]) -> list[T | ChildFailed]:
-        """`gather`, with a ChildFailed in the place of each child that failed."""
+    async def gather_settled(self, *wanted: ChildJob[T]) -> list[T | ChildJobFailed]:
+        """`gather`, with a ChildJobFailed in the place of each child that failed."""
         return children.settled(await self._gather(wanted), [child.decode for child in wanted])
 
     async def restart(self, **arguments: Any) -> NoReturn:
@@ -387,12 +391,12 @@ class Workflow(WorkflowFacts):
             await self._run.refuse(stored.name, digest)
         return await self._run.result_of(stored)
 
-    async def _gather(self, wanted: Sequence[Child[Any]]) -> Json:
+    async def _gather(self, wanted: Sequence[ChildJob[Any]]) -> Json:
         name = self._options.named("gather")
         batch, job_ids = await self._spawn(name, wanted)
         return await self._join(f"{name}/results", batch, job_ids)
 
-    async def _spawn(self, name: str, wanted: Sequence[Child[Any]]) -> tuple[int, list[int]]:
+    async def _spawn(self, name: str, wanted: Sequence[ChildJob[Any]]) -> tuple[int, list[int]]:
         run, digest = self._run, children.children_digest(wanted)
         with run.opened():
             stored = run.log.use(name)

@@ -11,7 +11,7 @@ from fencepost.jobs.submission import Submission, call_for_many
 from fencepost.kernel import workflow as kernel
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.job import Submitted
-from fencepost.workflows.errors import ChildFailed
+from fencepost.workflows.errors import ChildJobFailed
 from fencepost.workflows.step_codec import arguments_digest
 
 T = TypeVar("T")
@@ -19,16 +19,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Child(Generic[T_co]):
+class ChildJob(Generic[T_co]):
     """A job or workflow to be started by a workflow, and how its result is read."""
 
     submission: Submission
     decode: Callable[[Json], T_co]
 
     @staticmethod
-    def job(submission: Submission) -> Child[Json]:
-        """One of a plain job, `Child.job(handler.submission(...))`. Its result is JSON."""
-        return Child[Json](submission, lambda result: result)
+    def of(submission: Submission) -> ChildJob[Json]:
+        """One of a plain job, `ChildJob.of(handler.submission(...))`. Its result is JSON."""
+        child: ChildJob[Json] = ChildJob(submission, lambda result: result)
+        return child
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,16 @@ class Spawned(Generic[T_co]):
         return job_id
 
 
-def children_digest(children: Sequence[Child[Any]]) -> str:
+def children_digest(children: Sequence[ChildJob[Any]]) -> str:
     return arguments_digest(
         tuple((child.submission.kind, child.submission.payload) for child in children), {}
     )
 
 
-def submissions(children: Sequence[Child[Any]]) -> list[Call[list[Submitted]]]:
+def submissions(children: Sequence[ChildJob[Any]]) -> list[Call[list[Submitted]]]:
     """The calls that submit them in order: one for each run of children that differ only in their payload."""
 
-    def options(child: Child[Any]) -> Submission:
+    def options(child: ChildJob[Any]) -> Submission:
         return replace(child.submission, payload=None, unique_key=None, concurrency_key=None, headers={})
 
     return [
@@ -71,18 +72,18 @@ def as_json(outcomes: list[kernel.ChildOutcome]) -> Json:
 
 
 def results(recorded: Json, decodes: Sequence[Callable[[Json], T]]) -> list[T]:
-    """The results of children, in order. Raises ChildFailed for the first that has none."""
+    """The results of children, in order. Raises ChildJobFailed for the first that has none."""
     outcomes = [kernel.ChildOutcome(*row) for row in cast("list[Any]", recorded)]
     failed = next((outcome for outcome in outcomes if outcome.state != "finished"), None)
     if failed is not None:
-        raise ChildFailed(failed)
+        raise ChildJobFailed(failed)
     return [decode(outcome.result) for outcome, decode in zip(outcomes, decodes, strict=True)]
 
 
-def settled(recorded: Json, decodes: Sequence[Callable[[Json], T]]) -> list[T | ChildFailed]:
+def settled(recorded: Json, decodes: Sequence[Callable[[Json], T]]) -> list[T | ChildJobFailed]:
     """The same, with the failures in their places."""
     outcomes = [kernel.ChildOutcome(*row) for row in cast("list[Any]", recorded)]
     return [
-        decode(outcome.result) if outcome.state == "finished" else ChildFailed(outcome)
+        decode(outcome.result) if outcome.state == "finished" else ChildJobFailed(outcome)
         for outcome, decode in zip(outcomes, decodes, strict=True)
     ]
