@@ -13,7 +13,7 @@ from functools import cache
 
 import typer
 
-from fencepost.cli import doctor, explain, flows, jobs, migrate, recover, status, up, worker
+from fencepost.cli import doctor, explain, flows, jobs, migrate, recover, status, up, worker, workflows
 from fencepost.cli.exit_codes import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 from fencepost.errors import SettingsError
@@ -56,6 +56,7 @@ app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(flows.app, name="flows")
+app.add_typer(workflows.app, name="workflows")
 
 
 def add_commands_of(plugin: Plugin) -> None:
