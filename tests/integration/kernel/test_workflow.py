@@ -493,3 +493,30 @@ def test_versions_tell_what_still_lives_on_which_version(app: Caller, clock: Clo
         {"name": "fulfil", "version": 1, "waiting": 1, "running": 1},
         {"name": "fulfil", "version": 2, "waiting": 1, "running": 0},
     ]
+
+
+def test_a_child_is_kept_until_its_parent_has_ended(app: Caller, clock: Clock) -> None:
+    """The slowest sibling may take longer than finished jobs are kept."""
+    job_id = workflow_calls.running(app)
+    children, batch = spawned(app, job_id)
+    assert app.value("select fencepost.workflow_join(%s, 1, %s, %s)", job_id, OWNER, batch) == "parked"
+    for child in children:
+        job_calls.claim(app, child)
+    app.execute("select fencepost.job_finish(%s, 1, %s, 'ok', '5')", children[0], OWNER)
+    other = job_calls.finished(app)
+    clock.advance(2 * 86_400)
+
+    assert app.value("select fencepost.job_prune('1 day', 10)") == 1
+    assert app.value("select fencepost.job_prune_excess(0, 10)") == 0
+    assert app.rows("select 1 from fencepost.jobs where job_id = %s", other) == []
+    app.execute("select fencepost.job_reclaim(10)")
+    job_calls.claim(app, children[1])
+    app.execute("select fencepost.job_finish(%s, 2, %s)", children[1], OWNER)
+    clock.advance(2 * 86_400)
+    assert app.value("select fencepost.batch_prune('1 day', 10)") == 0
+    assert app.value("select fencepost.job_prune('1 day', 10)") == 0
+    job_calls.claim(app, job_id)
+    app.execute("select fencepost.job_finish(%s, 2, %s)", job_id, OWNER)
+
+    assert app.value("select fencepost.job_prune('1 day', 10)") == 2
+    assert app.value("select fencepost.batch_prune('1 day', 10)") == 1

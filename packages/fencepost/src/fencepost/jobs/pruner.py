@@ -12,6 +12,8 @@ from fencepost.retention import BATCH, until_short
 from fencepost.signals import announce
 
 WAITERS_KEEP_SECONDS = 86_400.0
+EVENTS_KEEP_SECONDS = 30 * 86_400.0
+"""An event may come long before a workflow awaits it."""
 
 
 class Pruner:
@@ -25,6 +27,7 @@ class Pruner:
     async def tick(self) -> float:
         await until_short(self._database, rate.prune(BATCH))
         await self._database.run(job_queries.prune_waiters(WAITERS_KEEP_SECONDS))
+        await until_short(self._database, event.prune(EVENTS_KEEP_SECONDS, BATCH))
         if self._settings.keep_finished_count is not None:
             await until_short(
                 self._database, job_queries.prune_excess(self._settings.keep_finished_count, BATCH)
@@ -32,7 +35,6 @@ class Pruner:
         if self._settings.keep_finished_seconds is not None:
             await until_short(self._database, schedule.prune(self._settings.keep_finished_seconds, BATCH))
             await until_short(self._database, batch.prune(self._settings.keep_finished_seconds, BATCH))
-            await until_short(self._database, event.prune(self._settings.keep_finished_seconds, BATCH))
         announce("jobs.pruned")
         # Jittered, so that many workers do not prune at once.
         return self._settings.prune_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311

@@ -70,8 +70,9 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-  v_newest fencepost.job_finished;
-  v_ids    bigint[];
+  v_newest   fencepost.job_finished;
+  v_children boolean := fencepost._workflow_has_children();
+  v_ids      bigint[];
 begin
   if p_keep is null or p_keep < 0 then
     raise exception 'keep is %; it must be 0 or more.', coalesce(p_keep::text, 'null')
@@ -85,7 +86,7 @@ begin
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o
       where o.finished_at <= v_newest.finished_at and (o.finished_at, o.job_id) <= (v_newest.finished_at, v_newest.job_id)
-        and o.state <> 'dead'
+        and o.state <> 'dead' and not (v_children and fencepost._workflow_needs(o.job_id))
       order by o.finished_at, o.job_id limit p_limit for update skip locked))
     returning f.job_id
   )

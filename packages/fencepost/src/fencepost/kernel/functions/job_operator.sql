@@ -207,12 +207,14 @@ create or replace function fencepost.job_prune(p_keep interval, p_limit integer,
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
-  v_ids    bigint[];
+  v_before   timestamptz := fencepost._prune_before(p_keep, p_limit);
+  v_children boolean := fencepost._workflow_has_children();
+  v_ids      bigint[];
 begin
   with gone as (
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o where o.finished_at < v_before and (p_dead or o.state <> 'dead')
+        and not (v_children and fencepost._workflow_needs(o.job_id))
       order by o.finished_at limit p_limit for update skip locked))
     returning f.job_id
   )

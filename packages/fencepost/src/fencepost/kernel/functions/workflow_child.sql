@@ -16,12 +16,36 @@ begin
   perform fencepost._check_tokens('children', p_children);
   perform fencepost._step_fence(p_id, p_attempt, p_owner, 'spawn', p_name);
   v_batch := fencepost.batch_make(p_children, null, left('workflow ' || p_id || ': ' || p_name, 256));
+  update fencepost.job_batch b set workflow_id = p_id where b.batch_id = v_batch;
   if not fencepost._step_write(p_id, p_attempt, 'spawn', p_name, p_digest,
       jsonb_build_object('batch', v_batch, 'jobs', to_jsonb(p_children)), null, fencepost.clock()) then
     perform fencepost._step_refuse_known(p_id, p_attempt, p_owner, p_name, p_digest);
   end if;
   return v_batch;
 end $$;
+
+-- Whether a batch is of a workflow that lives: it may still ask how its children ended.
+create or replace function fencepost._workflow_needs_batch(p_batch bigint) returns boolean
+language sql stable
+as $$
+  select exists (
+    select 1 from fencepost.job_batch b
+    where b.batch_id = p_batch and b.workflow_id is not null
+      and (exists (select 1 from fencepost.job_waiting w where w.job_id = b.workflow_id)
+           or exists (select 1 from fencepost.job_running r where r.job_id = b.workflow_id)))
+$$;
+
+-- Whether a finished job is a child of a workflow that lives. Pruning asks only where there are children at all.
+create or replace function fencepost._workflow_needs(p_job_id bigint) returns boolean
+language sql stable
+as $$
+  select exists (select 1 from fencepost.job_batch_member m
+                 where m.job_id = p_job_id and fencepost._workflow_needs_batch(m.batch_id))
+$$;
+
+create or replace function fencepost._workflow_has_children() returns boolean
+language sql stable
+as $$ select exists (select 1 from fencepost.job_batch b where b.workflow_id is not null) $$;
 
 -- Wait for the children of a batch: ended, or the workflow is parked until the last of them has ended. With
 -- p_park => false an open batch is answered as registered. The batch's row is locked, as by the end of its

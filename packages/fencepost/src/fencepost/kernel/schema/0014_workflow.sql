@@ -64,6 +64,10 @@ create table fencepost.workflow_undo (
 create index workflow_undo_open on fencepost.workflow_undo (job_id) where next_job_id is not null and not called_next;
 create index workflow_undo_by_workflow on fencepost.workflow_undo (workflow_id);
 
+-- The workflow whose children a batch is: its children are kept for as long as it lives.
+alter table fencepost.job_batch add column workflow_id bigint;
+create index job_batch_of_workflow on fencepost.job_batch (batch_id) where workflow_id is not null;
+
 -- The steps go with the job, whichever function deletes it.
 create function fencepost._workflow_forget() returns trigger
 language plpgsql
