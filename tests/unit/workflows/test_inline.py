@@ -64,7 +64,10 @@ async def test_it_runs_to_its_end_without_waiting() -> None:
 
 
 async def test_steps_can_be_stubbed_by_name_and_another_version_run() -> None:
-    stubs = {"price": lambda order_id: Quote(cents=1), "reserve": lambda tx, order_id: "stubbed"}
+    stubs: dict[str, Any] = {
+        "price": lambda order_id: Quote(cents=1),
+        "reserve": lambda tx, order_id: "stubbed",
+    }
 
     outcome = await run_inline(fulfil, arguments={"order_id": 7}, stubs=stubs, version=1, **GIVEN)
 

@@ -134,7 +134,7 @@ class _InlineWorkflow(Workflow):
     ) -> Workflow:
         return _InlineWorkflow(self._state, self._world, StepOptions(name, key, undo, durable))
 
-    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return await self._do(function, args, kwargs, args)
 
     async def transaction(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

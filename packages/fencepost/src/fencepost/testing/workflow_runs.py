@@ -140,7 +140,8 @@ class WorkflowHarness:
     async def _emit(self, events: Sequence[str]) -> bool:
         """Emit what the test gives of these; whether one of them was new."""
         given = [event for event in events if event in self._events]
-        return any([await self.fp.run(kernel_event.emit(name, self._events[name])) for name in given])
+        emitted = [await self.fp.run(kernel_event.emit(name, self._events[name])) for name in given]
+        return any(emitted)
 
     async def _wake(self, queue: str) -> None:
         """A clock that was moved wakes nobody."""
