@@ -23,7 +23,7 @@ PIECE = 1_000_000
 # As a submission, a claim and a finish leave them, in the past and one after another.
 FINISHED = """
 with made as (
-  insert into fencepost.job (job_id, queue, kind, lane, payload, tries_max, lease, submitted_at)
+  insert into fencepost.job (job_id, queue, kind, priority, payload, tries_max, lease, submitted_at)
   select i, 'bench', 'empty', 1, '{}', 5, interval '60 s', clock_timestamp() - interval '1 hour'
   from generate_series(%(first)s::bigint, %(last)s::bigint) i
   returning job_id, queue, submitted_at

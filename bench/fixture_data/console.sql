@@ -1,16 +1,16 @@
 -- A database as after a year of work, written straight into its tables: the functions would take an hour, and the pages see no
 -- difference. One job in fifty waits, one in a thousand runs or is dead, one order in a hundred is open.
 
-insert into fencepost.job (queue, kind, lane, payload, tries_max, lease, submitted_at)
+insert into fencepost.job (queue, kind, priority, payload, tries_max, lease, submitted_at)
 select 'queue-' || n % 20, 'kind-' || n % 50, 1, jsonb_build_object('n', n, 'text', repeat('x', 100)), 5, '60 s',
        clock_timestamp() - make_interval(secs => (current_setting('bench.jobs')::integer - n) * 86400.0 / current_setting('bench.jobs')::integer)
 from generate_series(1, current_setting('bench.jobs')::integer) n;
 
-insert into fencepost.job_waiting (job_id, queue, lane, run_at)
-select j.job_id, j.queue, j.lane, j.submitted_at from fencepost.job j where j.job_id % 50 = 0;
+insert into fencepost.job_waiting (job_id, queue, priority, run_at)
+select j.job_id, j.queue, j.priority, j.submitted_at from fencepost.job j where j.job_id % 50 = 0;
 
-insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at)
-select j.job_id, 1, 1, j.queue, j.lane, 'worker-' || j.job_id % 40, j.lease, j.submitted_at, clock_timestamp(),
+insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at)
+select j.job_id, 1, 1, j.queue, j.priority, 'worker-' || j.job_id % 40, j.lease, j.submitted_at, clock_timestamp(),
        clock_timestamp() + interval '1 hour'
 from fencepost.job j where j.job_id % 1000 = 1;
 

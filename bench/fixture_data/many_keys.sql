@@ -15,7 +15,7 @@ messages as (
   select 'bench', 'key-' || i, '{"n": 1}', true, clock_timestamp(), clock_timestamp() from numbered
 ),
 jobs as (
-  insert into fencepost.job (job_id, queue, kind, lane, payload, tries_max, lease, submitted_at)
+  insert into fencepost.job (job_id, queue, kind, priority, payload, tries_max, lease, submitted_at)
   select -i, 'life-0', 'kind', 1, '{"n": 1}', 5, interval '60 s', clock_timestamp() - interval '1 hour' from numbered
 )
 insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at)

@@ -36,13 +36,13 @@ CLAIM_C = Call(
 )
 CLAIM_NEXT_A = Call(
     "claim the next by a",
-    "select 'attempt ' || attempt from fencepost.job_claim_lanes('q', 'a', 10)",
+    "select 'attempt ' || attempt from fencepost.job_claim_by_priority('q', 'a', 10)",
     "attempt 1",
     {"attempt 1": "running 1 by a"},
 )
 CLAIM_NEXT_B = Call(
     "claim the next by b",
-    "select 'attempt ' || attempt from fencepost.job_claim_lanes('q', 'b', 10)",
+    "select 'attempt ' || attempt from fencepost.job_claim_by_priority('q', 'b', 10)",
     "attempt 1",
     {"attempt 1": "running 1 by b", "attempt 2": "running 2 by b"},
 )

@@ -145,7 +145,7 @@ WORKFLOW = (
                 "workflow_retry_from",
                 "perform fencepost.job_replay(p_id, p_actor, v_finished.state);",
                 "with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)"
-                " insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt)"
+                " insert into fencepost.job_waiting (job_id, queue, priority, run_at, attempt)"
                 " select g.job_id, g.queue, 1, fencepost.clock(), g.attempt from gone g;",
             ),
         ),

@@ -148,7 +148,7 @@ class PopulatedSystem(Watchers):
             queue=self.name,
             kind=self.name,
             payload={},
-            lane=1,
+            priority=1,
             tries_max=3,
             lease_seconds=30,
             unique_key=None,

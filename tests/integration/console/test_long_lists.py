@@ -132,7 +132,7 @@ def test_dead_letters_are_filtered_by_each_of_their_fields(database: Database) -
         # More causes than are shown, each of more jobs than those that are looked for.
         connection.execute(
             "with made as ("
-            "   insert into fencepost.job (queue, kind, lane, payload, tries_max, lease, submitted_at)"
+            "   insert into fencepost.job (queue, kind, priority, payload, tries_max, lease, submitted_at)"
             "   select 'crowded', 'k', 1, '{}', 1, '1 minute', now() from generate_series(0, 999)"
             "   returning job_id)"
             " insert into fencepost.job_finished"

@@ -13,7 +13,7 @@ def walk_job(ask: Ask) -> None:
             "work",
             "kind",
             DOCUMENT,
-            lane=2,
+            priority=2,
             run_at=LONG_AGO,
             tries_max=3,
             lease_seconds=1.5,
@@ -51,7 +51,7 @@ def walk_job(ask: Ask) -> None:
 def _walk_dispatch(ask: Ask, job_ids: list[int]) -> None:
     due = ask(job.dispatch("work", 1, 100))
     assert set(job_ids) <= {d.job_id for d in due}
-    assert ask(job.dispatch_lanes("work", 100))[1] == [d.job_id for d in due]
+    assert ask(job.dispatch_by_priority("work", 100))[1] == [d.job_id for d in due]
     assert ask(job.dispatched(job_ids[:2], ["1-0", "1-1"], AWKWARD)) == 2
     driven = ask(job.driven("work", 1, age_seconds=0))
     assert [(d.job_id, d.entry_id, d.incarnation) for d in driven] == [
@@ -108,7 +108,7 @@ def _walk_leaving(ask: Ask, running: list[job.Running], waiting: int) -> None:
     assert [(r.job_id, r.owner, r.state) for r in ask(job.reclaim(10))] == [(f.job_id, "me", "pending")]
     claimed = [
         *ask(job.claim_next("work", 1, "you", 1, lease_seconds=60, dispatched=True)),
-        *ask(job.claim_lanes("work", "you", 100, lease_seconds=60, dispatched=True)),
+        *ask(job.claim_by_priority("work", "you", 100, lease_seconds=60, dispatched=True)),
     ]
     assert {waiting, f.job_id} <= {x.job_id for x in claimed}
     assert all(x.running is None or x.running.payload is not None for x in claimed)
@@ -164,7 +164,7 @@ def walk_schedule(ask: Ask) -> None:
         queue="scheduled",
         kind="kind,with,commas",
         payload=DOCUMENT,
-        lane=2,
+        priority=2,
         tries_max=3,
         lease_seconds=60,
         unique_key=None,

@@ -34,7 +34,7 @@ def redis(redis_url: str) -> Any:
 
 
 def declare(fp: Fencepost) -> Handler[[str]]:
-    @fp.job("default", lane="normal")
+    @fp.job("default", priority="normal")
     async def one(job: Job, text: str) -> str:
         return text.upper()
 

@@ -91,7 +91,7 @@ def test_show_tells_everything_about_one(fencepost: Fencepost, send: Send) -> No
     [job] = submit(send)
     shown = fencepost("show", str(job))
     assert shown.code == ExitCode.OK
-    for expected in ('payload       {"n": 0}', "state         pending", "lane          normal"):
+    for expected in ('payload       {"n": 0}', "state         pending", "priority      normal"):
         assert expected in shown.out
     assert fencepost("show", str(job), "--json").json["payload"] == {"n": 0}
     missing = fencepost("show", "999999")
@@ -228,7 +228,7 @@ def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send
         queue="reports",
         kind="report",
         payload={},
-        lane=1,
+        priority=1,
         tries_max=5,
         lease_seconds=60,
         unique_key=None,

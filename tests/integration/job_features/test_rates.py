@@ -35,7 +35,7 @@ async def claim(fp: Fencepost, job_ids: Sequence[int]) -> list[int]:
 
 
 async def claim_next(fp: Fencepost, limit: int = 100) -> list[int]:
-    answers = await fp.run(kernel_job.claim_lanes("work", OWNER, limit))
+    answers = await fp.run(kernel_job.claim_by_priority("work", OWNER, limit))
     return sorted(answer.job_id for answer in answers if answer.running)
 
 

@@ -54,17 +54,17 @@ async def test_a_time_without_a_zone_and_two_times_at_once_are_refused(fp: Fence
         one.options(run_at=datetime.now(UTC), delay_seconds=3)
 
 
-async def test_lanes_have_names(fp: Fencepost, probes: Probes) -> None:
-    @fp.job("work", lane="bulk")
+async def test_priorities_have_names(fp: Fencepost, probes: Probes) -> None:
+    @fp.job("work", priority="bulk")
     async def one(job: Job) -> None: ...
 
     async with fp.transaction() as tx:
         await one.submit(tx)
-        await one.options(lane="urgent").submit(tx)
-        await one.options(lane=2).submit(tx)
-    assert probes.column("select lane from fencepost.job order by job_id") == [3, 0, 2]
+        await one.options(priority="urgent").submit(tx)
+        await one.options(priority=2).submit(tx)
+    assert probes.column("select priority from fencepost.job order by job_id") == [3, 0, 2]
     with pytest.raises(InvalidInput, match="one of urgent, normal, low, bulk"):
-        one.options(lane="now")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] -- refused at both times
+        one.options(priority="now")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] -- refused at both times
 
 
 async def test_a_unique_job_is_there_once(fp: Fencepost, probes: Probes) -> None:

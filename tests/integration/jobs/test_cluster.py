@@ -21,13 +21,15 @@ def node() -> Iterator[ClusterNode]:
 
 
 @pytest.mark.parametrize("key", [KEY, TAGGED])
-async def test_all_queues_and_lanes_lie_in_one_slot(database: Database, node: ClusterNode, key: str) -> None:
+async def test_all_queues_and_priorities_lie_in_one_slot(
+    database: Database, node: ClusterNode, key: str
+) -> None:
     async with open_harness(database, node.url) as harness:
 
         @harness.fp.job("default")
         async def one(job: Job, n: int) -> None: ...
 
-        @harness.fp.job("mail", lane="urgent")
+        @harness.fp.job("mail", priority="urgent")
         async def two(job: Job, n: int) -> None: ...
 
         async with harness.fp.transaction() as tx:

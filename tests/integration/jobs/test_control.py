@@ -1,4 +1,4 @@
-"""Cancel, pause, delay, unique and concurrency keys, lanes."""
+"""Cancel, pause, delay, unique and concurrency keys, priorities."""
 
 import asyncio
 from collections import Counter
@@ -176,18 +176,18 @@ async def test_a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed(harn
     assert ran == [before.job_id, waiting.job_id]
 
 
-async def test_a_busy_lane_starves_no_other(harness: JobHarness) -> None:
-    """With one place, and work in every lane, each lane gets its share."""
+async def test_a_busy_priority_starves_no_other(harness: JobHarness) -> None:
+    """With one place, and work in every priority, each priority gets its share."""
     order: list[int] = []
 
     @harness.fp.job("default")
-    async def note(job: Job, lane: int) -> None:
-        order.append(lane)
+    async def note(job: Job, priority: int) -> None:
+        order.append(priority)
 
     async with harness.fp.transaction() as tx:
-        for lane in range(4):
+        for priority in range(4):
             for _ in range(60):
-                await note.options(lane=lane).submit(tx, lane=lane)
+                await note.options(priority=priority).submit(tx, priority=priority)
     async with harness.working(quick(concurrency=1)):
         await harness.until("seventy have run", lambda: len(order) >= 70)
     assert Counter(order[:60]).keys() == {0, 1, 2, 3}
@@ -195,28 +195,28 @@ async def test_a_busy_lane_starves_no_other(harness: JobHarness) -> None:
     assert shares[0] > shares[1] > shares[2] > shares[3] >= 2
 
 
-async def test_a_busy_lane_starves_no_other_without_redis(lonely_harness: JobHarness) -> None:
+async def test_a_busy_priority_starves_no_other_without_redis(lonely_harness: JobHarness) -> None:
     order: list[int] = []
 
     @lonely_harness.fp.job("default")
-    async def note(job: Job, lane: int) -> None:
-        order.append(lane)
+    async def note(job: Job, priority: int) -> None:
+        order.append(priority)
 
     async with lonely_harness.fp.transaction() as tx:
-        for lane in range(4):
+        for priority in range(4):
             for _ in range(30):
-                await note.options(lane=lane).submit(tx, lane=lane)
+                await note.options(priority=priority).submit(tx, priority=priority)
     async with lonely_harness.working(quick(concurrency=1)):
         await lonely_harness.until("thirty have run", lambda: len(order) >= 30)
     assert Counter(order[:30]).keys() == {0, 1, 2, 3}
 
 
-async def test_an_empty_lane_costs_nothing(harness: JobHarness) -> None:
+async def test_an_empty_priority_costs_nothing(harness: JobHarness) -> None:
     @harness.fp.job("default")
     async def note(job: Job) -> None: ...
 
     async with harness.fp.transaction() as tx:
         for _ in range(50):
-            await note.options(lane=3).submit(tx)
+            await note.options(priority=3).submit(tx)
     async with harness.working(quick(concurrency=50)):
         await harness.until_all_ended()

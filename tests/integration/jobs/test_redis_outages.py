@@ -358,7 +358,7 @@ async def _driving_only(harness: JobHarness) -> AsyncGenerator[None]:
         await let_go.wait()
 
     async with harness.fp.transaction() as tx:
-        await obstacle.options(lane=0).submit(tx)
+        await obstacle.options(priority=0).submit(tx)
     # The obstacle is all there is at first: claimed while what is tested is not yet driven.
     harness.execute(
         "update fencepost.job_waiting set run_at = run_at + interval '1 hour' where queue <> 'obstacle'"

@@ -175,9 +175,9 @@ async def test_a_duplicate_in_the_stream_runs_once(harness: JobHarness) -> None:
     async with harness.fp.transaction() as tx:
         submitted = await note.submit(tx)
     fields = {"job_id": submitted.job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1}
-    for lane in range(4):
+    for priority in range(4):
         for _ in range(5):
-            harness.redis.xadd(stream_of("deepoj:jobs", "default", lane), fields)
+            harness.redis.xadd(stream_of("deepoj:jobs", "default", priority), fields)
     async with harness.working():
         await harness.until_state(submitted.job_id, "finished")
         await harness.until_empty()
@@ -200,21 +200,21 @@ async def test_a_job_of_another_version_goes_back_for_somebody_who_knows_its_kin
     assert (seen.state, seen.tries) == ("pending", 0)
 
 
-async def test_many_queues_and_lanes_are_served_by_one_worker(harness: JobHarness) -> None:
+async def test_many_queues_and_priorities_are_served_by_one_worker(harness: JobHarness) -> None:
     seen: set[tuple[str, int]] = set()
 
     @harness.fp.job("mail", kind="mail")
-    async def mail(job: Job, lane: int) -> None:
-        seen.add((job.queue, lane))
+    async def mail(job: Job, priority: int) -> None:
+        seen.add((job.queue, priority))
 
     @harness.fp.job("mail:urgent", kind="urgent mail")
-    async def urgent(job: Job, lane: int) -> None:
-        seen.add((job.queue, lane))
+    async def urgent(job: Job, priority: int) -> None:
+        seen.add((job.queue, priority))
 
     async with harness.fp.transaction() as tx:
-        for lane in range(4):
-            await mail.options(lane=lane).submit(tx, lane=lane)
-            await urgent.options(lane=lane).submit(tx, lane=lane)
+        for priority in range(4):
+            await mail.options(priority=priority).submit(tx, priority=priority)
+            await urgent.options(priority=priority).submit(tx, priority=priority)
     async with harness.working():
         await harness.until_all_ended()
-    assert seen == {(queue, lane) for queue in ("mail", "mail:urgent") for lane in range(4)}
+    assert seen == {(queue, priority) for queue in ("mail", "mail:urgent") for priority in range(4)}

@@ -4,7 +4,7 @@ import structlog
 
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import PermanentError
-from fencepost.redis_streams.stream_names import LANES, stream_of
+from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
 from tests.integration.jobs.harness import JobHarness, quick
 from tests.takeover import TAKEN_OVER
 
@@ -82,7 +82,7 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(harness: JobHar
             "some in the stream", lambda: harness.metric("job_stream_length", stream=stream) > 10
         )
     assert {labels["stream"] for name, labels in harness.samples() if name == "job_stream_length"} == {
-        stream_of("deepoj:jobs", "default", lane) for lane in range(len(LANES))
+        stream_of("deepoj:jobs", "default", priority) for priority in range(len(PRIORITIES))
     }
 
 

@@ -111,8 +111,10 @@ async def test_a_filter_chooses_and_the_jobs_wait_behind_everything_else(
             "the-token-of-the-house", "POST", "/judge/api/rejudgings", json={"reason": "x"}
         )
     with psycopg.connect(database.admin_url) as connection:
-        lanes = connection.execute("select lane, count(*) from fencepost.job_waiting group by 1 order by 1")
-        waiting = lanes.fetchall()
+        priorities = connection.execute(
+            "select priority, count(*) from fencepost.job_waiting group by 1 order by 1"
+        )
+        waiting = priorities.fetchall()
 
     assert found == [[bob], [ann, bob], [ann], [ann]]
     assert (nothing.status_code, nothing.json()["field"]) == (400, "filter")

@@ -14,7 +14,7 @@ class Job:
     """One line of the view, and where its entry lies."""
 
     queue: str
-    lane: int
+    priority: int
     tries_max: int
     unique_key: str | None
     run_at: datetime | None
@@ -52,20 +52,24 @@ class Jobs:
     """Whose a unique key is."""
 
     def submit(
-        self, queue: str, lane: int, tries_max: int, run_at: datetime | None, key: str | None, number: int
+        self, queue: str, priority: int, tries_max: int, run_at: datetime | None, key: str | None, number: int
     ) -> tuple[int, bool]:
         """`number` is the id that a new one gets."""
         if key in self.holders:
             return self.holders[key], False
-        self.jobs[number] = Job(queue, lane, tries_max, key, max(run_at or self.now, self.now))
+        self.jobs[number] = Job(queue, priority, tries_max, key, max(run_at or self.now, self.now))
         if key is not None:
             self.holders[key] = number
         return number, True
 
-    def due(self, queue: str, lane: int, limit: int, *, driven: bool = False) -> list[int]:
+    def due(self, queue: str, priority: int, limit: int, *, driven: bool = False) -> list[int]:
         if queue in self.paused:
             return []
-        mine = [(number, job) for number, job in self.jobs.items() if (job.queue, job.lane) == (queue, lane)]
+        mine = [
+            (number, job)
+            for number, job in self.jobs.items()
+            if (job.queue, job.priority) == (queue, priority)
+        ]
         pending = sorted(
             (job.run_at, number) for number, job in mine if job.state == "pending" and self._is_due(job)
         )

@@ -54,12 +54,13 @@ def test_what_was_dispatched_for_another_queue_takes_no_room(app: Caller, clock:
 def test_jobs_of_another_queue_take_no_part_of_a_rate(app: Caller, clock: Clock) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 2, 'carol')")
     for _ in range(4):
-        app.execute("select fencepost.job_submit('other', 'send', '{}', p_lane => 0)")
+        app.execute("select fencepost.job_submit('other', 'send', '{}', p_priority => 0)")
     ours = [
-        app.value("select job_id from fencepost.job_submit('mail', 'send', '{}', p_lane => 3)") for _ in "ab"
+        app.value("select job_id from fencepost.job_submit('mail', 'send', '{}', p_priority => 3)")
+        for _ in "ab"
     ]
 
-    assert app.column("select job_id from fencepost.job_dispatch_lanes('mail', 10)") == ours
+    assert app.column("select job_id from fencepost.job_dispatch_by_priority('mail', 10)") == ours
 
 
 def test_leaving_many_waits_for_no_other_job_of_its_owner(app: Caller, admin: Caller) -> None:

@@ -11,8 +11,8 @@ from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 
 STATES = ("pending", "dispatched", "running", "finished", "dead", "cancelled")
-QUEUES, KINDS, LANES = ("mail", "post"), ("send", "print"), (0, 1)
-SUBMIT = "select job_id from fencepost.job_submit(%s, %s, '{}', p_lane => %s)"
+QUEUES, KINDS, PRIORITIES = ("mail", "post"), ("send", "print"), (0, 1)
+SUBMIT = "select job_id from fencepost.job_submit(%s, %s, '{}', p_priority => %s)"
 # What brings a job that was submitted to its state.
 MOVES: dict[str, tuple[LiteralString, ...]] = {
     "pending": (),
@@ -87,7 +87,7 @@ def test_dead_letters_are_the_ones_that_a_filter_means(app: Caller, crowd: list[
             assert app.column(ids, *meaning, after, 1) == behind[:1]
 
 
-def test_what_was_driven_is_told_by_lane_and_age_from_a_place_on(
+def test_what_was_driven_is_told_by_priority_and_age_from_a_place_on(
     app: Caller, clock: Clock, crowd: list[dict[str, Any]]
 ) -> None:
     driven = "select job_id from fencepost.job_driven(%s, %s, %s, %s, %s, %s)"
@@ -98,45 +98,47 @@ def test_what_was_driven_is_told_by_lane_and_age_from_a_place_on(
         if job["state"] == "dispatched"
     )
     jobs, now = {job["job_id"]: job for job in crowd}, clock.now()
-    for queue, lane, (at, _), after in product(QUEUES, LANES, places, [None, *places]):
+    for queue, priority, (at, _), after in product(QUEUES, PRIORITIES, places, [None, *places]):
         meant = [
             job_id
             for place, job_id in places
-            if (jobs[job_id]["queue"], jobs[job_id]["lane"]) == (queue, lane)
+            if (jobs[job_id]["queue"], jobs[job_id]["priority"]) == (queue, priority)
             and place <= at
             and (after is None or (place, job_id) > after)
         ]
         after_at, after_id = after or (None, None)
         age = now - at
-        assert app.column(driven, queue, lane, age, after_at, after_id, 1000) == meant
-        assert app.column(driven, queue, lane, age, after_at, after_id, 1) == meant[:1]
+        assert app.column(driven, queue, priority, age, after_at, after_id, 1000) == meant
+        assert app.column(driven, queue, priority, age, after_at, after_id, 1) == meant[:1]
 
 
-def test_what_is_dispatched_is_due_and_pending_and_of_its_lane_oldest_first(
+def test_what_is_dispatched_is_due_and_pending_and_of_its_priority_oldest_first(
     app: Caller, clock: Clock, crowd: list[dict[str, Any]]
 ) -> None:
     soon = clock.now() + timedelta(seconds=1)
-    for queue, lane in product(QUEUES, LANES):
-        app.execute("select fencepost.job_submit(%s, 'send', '{}', %s, %s)", queue, lane, soon)
-    one, lanes = (
+    for queue, priority in product(QUEUES, PRIORITIES):
+        app.execute("select fencepost.job_submit(%s, 'send', '{}', %s, %s)", queue, priority, soon)
+    one, priorities = (
         "select job_id from fencepost.job_dispatch(%s, %s, %s)",
-        "select lane, job_id from fencepost.job_dispatch_lanes(%s, %s)",
+        "select priority, job_id from fencepost.job_dispatch_by_priority(%s, %s)",
     )
     for late in (False, True):
         if late:
             clock.advance(1)
         pending = sorted(
-            (job["run_at"], job["job_id"], job["queue"], job["lane"])
+            (job["run_at"], job["job_id"], job["queue"], job["priority"])
             for job in app.rows("select * from fencepost.jobs where state = 'pending'")
             if job["run_at"] <= clock.now()
         )
         assert len(pending) == (12 if late else 8)
-        for queue, lane in product(QUEUES, LANES):
-            meant = [job_id for _, job_id, *its in pending if its == [queue, lane]]
-            assert app.column(one, queue, lane, 1000) == meant
-            assert app.column(one, queue, lane, 1) == meant[:1]
-            assert app.column(one, queue, lane, 0) == []
-            assert [row["job_id"] for row in app.rows(lanes, queue, 1000) if row["lane"] == lane] == meant
+        for queue, priority in product(QUEUES, PRIORITIES):
+            meant = [job_id for _, job_id, *its in pending if its == [queue, priority]]
+            assert app.column(one, queue, priority, 1000) == meant
+            assert app.column(one, queue, priority, 1) == meant[:1]
+            assert app.column(one, queue, priority, 0) == []
+            assert [
+                row["job_id"] for row in app.rows(priorities, queue, 1000) if row["priority"] == priority
+            ] == meant
 
 
 def test_the_next_due_is_the_first_pending_one_of_a_queue_that_is_not_paused(
@@ -146,11 +148,11 @@ def test_the_next_due_is_the_first_pending_one_of_a_queue_that_is_not_paused(
     for queue in QUEUES:
         pending = [job["run_at"] for job in crowd if (job["queue"], job["state"]) == (queue, "pending")]
         assert app.value(due, queue) == min(pending)
-        for lane in (2, 3):
-            at = min(pending) - timedelta(seconds=lane)
+        for priority in (2, 3):
+            at = min(pending) - timedelta(seconds=priority)
             # Nobody submits into the past: the clock was there.
             clock.advance((at - clock.now()).total_seconds())
-            early = app.value(SUBMIT, queue, "send", lane)
+            early = app.value(SUBMIT, queue, "send", priority)
             assert app.value(due, queue) == at
             app.execute("select fencepost.job_dispatched(%s, '{9-9}', 'life')", [early])
             assert app.value(due, queue) == min(pending)

@@ -24,7 +24,7 @@ def test_a_claim_brings_all_that_the_handler_needs(app: Caller, clock: Clock) ->
         "attempt": 1,
         "tries": 1,
         "queue": "mail",
-        "lane": 1,
+        "priority": 1,
         "kind": "send",
         "payload": {"to": 7},
         "headers": {},

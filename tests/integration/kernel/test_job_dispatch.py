@@ -27,14 +27,16 @@ def test_due_jobs_are_dispatched_oldest_first(app: Caller, clock: Clock) -> None
         clock.now() + timedelta(seconds=10),
     )
     first, second = job_calls.submit(app), job_calls.submit(app)
-    other_lane = app.value("select job_id from fencepost.job_submit('mail', 'send', '{}', p_lane => 0)")
+    other_priority = app.value(
+        "select job_id from fencepost.job_submit('mail', 'send', '{}', p_priority => 0)"
+    )
 
     due = app.rows(DISPATCH, 10)
 
     assert due[0] == {"job_id": first, "attempt": 0, "dispatches": 0}
     assert [row["job_id"] for row in due] == [first, second]
     assert [row["job_id"] for row in app.rows(DISPATCH, 1)] == [first]
-    assert app.column("select job_id from fencepost.job_dispatch('mail', 0, 10)") == [other_lane]
+    assert app.column("select job_id from fencepost.job_dispatch('mail', 0, 10)") == [other_priority]
     clock.advance(10)
     assert [row["job_id"] for row in app.rows(DISPATCH, 10)] == [first, second, later]
 
@@ -122,7 +124,7 @@ def test_a_loop_may_sleep_until_the_next_job_is_due(app: Caller, clock: Clock) -
     next_due = "select fencepost.job_next_due('mail')"
     assert app.value(next_due) is None
     app.execute(
-        "select fencepost.job_submit('mail', 'send', '{}', p_lane => 3, p_run_at => %s)",
+        "select fencepost.job_submit('mail', 'send', '{}', p_priority => 3, p_run_at => %s)",
         clock.now() + timedelta(seconds=20),
     )
     job_calls.dispatched(app)
@@ -149,54 +151,54 @@ def test_a_paused_queue_dispatches_nothing_until_it_is_resumed(app: Caller) -> N
     assert [row["job_id"] for row in app.rows(DISPATCH, 10)] == [job_id]
 
 
-def test_every_lane_is_dispatched_at_once_the_urgent_one_first(app: Caller) -> None:
-    submit = "select job_id from fencepost.job_submit('mail', 'send', '{}', p_lane => %s)"
-    bulk, *normal, urgent = [app.value(submit, lane) for lane in (3, 1, 1, 1, 0)]
+def test_every_priority_is_dispatched_at_once_the_urgent_one_first(app: Caller) -> None:
+    submit = "select job_id from fencepost.job_submit('mail', 'send', '{}', p_priority => %s)"
+    bulk, *normal, urgent = [app.value(submit, priority) for priority in (3, 1, 1, 1, 0)]
 
-    found = app.rows("select * from fencepost.job_dispatch_lanes('mail', 2)")
+    found = app.rows("select * from fencepost.job_dispatch_by_priority('mail', 2)")
 
-    assert [(row["lane"], row["job_id"]) for row in found] == [
+    assert [(row["priority"], row["job_id"]) for row in found] == [
         (0, urgent), (1, normal[0]), (1, normal[1]), (3, bulk),
     ]  # fmt: skip
 
 
-LANES = "select lane from fencepost.job_dispatch_lanes('mail', 100)"
+PRIORITIES = "select priority from fencepost.job_dispatch_by_priority('mail', 100)"
 FILL = """select fencepost.job_submit_many(
-  'mail', 'send', array_fill('{}'::jsonb, array[%s::int]), p_lane => %s)"""
+  'mail', 'send', array_fill('{}'::jsonb, array[%s::int]), p_priority => %s)"""
 
 
-def test_all_lanes_together_stay_inside_the_rate_of_their_queue(app: Caller) -> None:
+def test_all_priorities_together_stay_inside_the_rate_of_their_queue(app: Caller) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 3, 'carol')")
-    for lane in (0, 0, 1, 1, 2):
-        app.execute("select fencepost.job_submit('mail', 'send', '{}', p_lane => %s)", lane)
+    for priority in (0, 0, 1, 1, 2):
+        app.execute("select fencepost.job_submit('mail', 'send', '{}', p_priority => %s)", priority)
 
-    assert len(app.column(LANES)) == 3
+    assert len(app.column(PRIORITIES)) == 3
 
 
-def test_lanes_share_the_room_that_a_rate_leaves(app: Caller) -> None:
+def test_priorities_share_the_room_that_a_rate_leaves(app: Caller) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 30, 'carol')")
-    for lane in range(4):
-        app.execute(FILL, 40, lane)
+    for priority in range(4):
+        app.execute(FILL, 40, priority)
 
-    assert Counter(app.column(LANES)) == {0: 16, 1: 8, 2: 4, 3: 2}
+    assert Counter(app.column(PRIORITIES)) == {0: 16, 1: 8, 2: 4, 3: 2}
 
 
-def test_lanes_share_what_another_one_does_not_need(app: Caller) -> None:
+def test_priorities_share_what_another_one_does_not_need(app: Caller) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 30, 'carol')")
-    for lane, count in enumerate((2, 0, 40, 5)):
-        app.execute(FILL, count, lane)
+    for priority, count in enumerate((2, 0, 40, 5)):
+        app.execute(FILL, count, priority)
 
-    assert Counter(app.column(LANES)) == {0: 2, 2: 23, 3: 5}
+    assert Counter(app.column(PRIORITIES)) == {0: 2, 2: 23, 3: 5}
 
 
-def test_no_lane_starves_where_a_rate_gives_one_place_at_a_time(app: Caller) -> None:
+def test_no_priority_starves_where_a_rate_gives_one_place_at_a_time(app: Caller) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 1, 'carol')")
-    for lane in (0, 3):
-        app.execute(FILL, 3, lane)
+    for priority in (0, 3):
+        app.execute(FILL, 3, priority)
     app.execute("select setseed(0.5)")
 
     # Each of these forgets what the one before took, so all of them choose among the same jobs.
-    given = Counter(lane for _ in range(150) for lane in app.column(LANES))
+    given = Counter(priority for _ in range(150) for priority in app.column(PRIORITIES))
 
     assert given.total() == 150
     assert 5 <= given[3] <= 35, "one in nine"
@@ -215,7 +217,7 @@ def test_an_idle_dispatcher_is_ended_after_half_its_patience(app: Caller) -> Non
 @pytest.mark.parametrize("limit", [-1, None])
 def test_a_limit_that_means_nothing_is_turned_away(app: Caller, limit: int | None) -> None:
     app.invalid("limit", "select fencepost.job_dispatch('mail', 1, %s::int)", limit)
-    app.invalid("limit", "select fencepost.job_dispatch_lanes('mail', %s::int)", limit)
+    app.invalid("limit", "select fencepost.job_dispatch_by_priority('mail', %s::int)", limit)
     app.invalid("limit", "select fencepost.job_driven('mail', 1, '1 s', null, null, %s::int)", limit)
     app.invalid("limit", "select fencepost.job_claim_next('mail', 1, 'w', %s::int)", limit)
     app.invalid("limit", "select fencepost.job_reclaim(%s::int)", limit)

@@ -89,20 +89,20 @@ class History:
         return number, attempt, self._owner() if owner is None or self._dice.random() < 0.15 else owner
 
     def _submit(self) -> None:
-        (queue, lane), tries_max = self._place(), self._dice.choice([1, 2])
+        (queue, priority), tries_max = self._place(), self._dice.choice([1, 2])
         run_at = self._dice.choice([None, None, self._model.now + self._seconds(-1, 1)])
         key = self._dice.choice([None, None, "u", "v"])
         ((number, created),) = self._rows(
             """select * from fencepost.job_submit(
                  %s, 'send', '{}', %s, %s, p_tries_max => %s, p_lease => '3 seconds', p_unique_key => %s)""",
-            *(queue, lane, run_at, tries_max, key),
+            *(queue, priority, run_at, tries_max, key),
         )
-        assert (number, created) == self._model.submit(queue, lane, tries_max, run_at, key, number)
+        assert (number, created) == self._model.submit(queue, priority, tries_max, run_at, key, number)
 
     def _dispatch(self) -> None:
-        (queue, lane), limit = self._place(), self._dice.choice([1, 9])
-        answer = self._rows("select job_id from fencepost.job_dispatch(%s, %s, %s)", queue, lane, limit)
-        assert answer == [(number,) for number in self._model.due(queue, lane, limit)]
+        (queue, priority), limit = self._place(), self._dice.choice([1, 9])
+        answer = self._rows("select job_id from fencepost.job_dispatch(%s, %s, %s)", queue, priority, limit)
+        assert answer == [(number,) for number in self._model.due(queue, priority, limit)]
 
     def _dispatched(self) -> None:
         number, entry = self._one("pending"), self._dice.choice(["1-0", "2-0"])
@@ -128,13 +128,13 @@ class History:
         assert sorted(answer) == [(number, *self._model.claim(number, owner)) for number in numbers]
 
     def _claim_next(self) -> None:
-        (queue, lane), owner = self._place(), self._owner()
+        (queue, priority), owner = self._place(), self._owner()
         limit, driven = self._dice.choice([1, 2]), self._dice.random() < 0.5
         answer = self._rows(
             "select job_id, outcome, refusal from fencepost.job_claim_next(%s, %s, %s, %s, null, %s)",
-            *(queue, lane, owner, limit, driven),
+            *(queue, priority, owner, limit, driven),
         )
-        taken = self._model.due(queue, lane, limit, driven=driven)
+        taken = self._model.due(queue, priority, limit, driven=driven)
         assert sorted(answer) == [(number, *self._model.claim(number, owner)) for number in sorted(taken)]
 
     def _renew(self) -> None:

@@ -318,7 +318,7 @@ def test_a_page_of_a_state_that_there_is_not_is_named(app: Caller) -> None:
     app.invalid("state", PAGE, "lost", None, None, None)
 
 
-def test_a_driven_job_is_claimed_by_its_own_lane_alone(app: Caller) -> None:
+def test_a_driven_job_is_claimed_by_its_own_priority_alone(app: Caller) -> None:
     job_id = job_calls.dispatched(app)
     claim = "select job_id from fencepost.job_claim_next('mail', %s, 'w', 10, null, true)"
 

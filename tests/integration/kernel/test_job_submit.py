@@ -18,7 +18,7 @@ SERIALIZABLE = "begin isolation level serializable"
 
 def test_a_submitted_job_is_pending_with_all_that_was_asked(app: Caller, clock: Clock) -> None:
     submitted = app.row(
-        """select * from fencepost.job_submit('mail', 'send', '{"to": 7}', p_lane => 2, p_run_at => %s,
+        """select * from fencepost.job_submit('mail', 'send', '{"to": 7}', p_priority => 2, p_run_at => %s,
              p_tries_max => 9, p_lease => '2 minutes', p_unique_key => 'u', p_concurrency_key => 'c',
              p_concurrency_limit => 4, p_headers => '{"trace": "t"}')""",
         clock.now() + timedelta(seconds=5),
@@ -29,7 +29,7 @@ def test_a_submitted_job_is_pending_with_all_that_was_asked(app: Caller, clock: 
         "job_id": submitted["job_id"],
         "queue": "mail",
         "kind": "send",
-        "lane": 2,
+        "priority": 2,
         "state": "pending",
         "final_status": None,
         "attempt": 0,

@@ -10,15 +10,15 @@ from tests.integration.kernel.caller import Caller
 OURS, THEIRS = "queue-40512", "queue-192275"
 PENDING = (
     "select job_id from fencepost.job_dispatch(%s, 1, 10)",
-    "select job_id from fencepost.job_dispatch_lanes(%s, 10)",
+    "select job_id from fencepost.job_dispatch_by_priority(%s, 10)",
     "select job_id from fencepost.job_claim_next(%s, 1, 'w', 10)",
-    "select job_id from fencepost.job_claim_lanes(%s, 'w', 10)",
+    "select job_id from fencepost.job_claim_by_priority(%s, 'w', 10)",
     "select 1 where fencepost.job_next_due(%s) is not null",
 )
 DRIVEN = (
     "select job_id from fencepost.job_driven(%s, 1, '0 seconds', null, null, 10)",
     "select job_id from fencepost.job_claim_next(%s, 1, 'w', 10, p_dispatched => true)",
-    "select job_id from fencepost.job_claim_lanes(%s, 'w', 10, p_dispatched => true)",
+    "select job_id from fencepost.job_claim_by_priority(%s, 'w', 10, p_dispatched => true)",
 )
 
 

@@ -64,15 +64,15 @@ def _unknown(app: Caller, clock: Clock) -> list[Any]:
 # What takes work, the table that it takes it from with its key, and what lies there. Each answers the keys.
 TAKING: dict[LiteralString, tuple[LiteralString, LiteralString, Given]] = {
     "select job_id from fencepost.job_dispatch('mail', 1, 2)": ("job_waiting", "job_id", _pending),
-    "select job_id from fencepost.job_dispatch_lanes('mail', 2)": ("job_waiting", "job_id", _pending),
+    "select job_id from fencepost.job_dispatch_by_priority('mail', 2)": ("job_waiting", "job_id", _pending),
     "select job_id from fencepost.job_claim_next('mail', 1, 'w', 2)": ("job_waiting", "job_id", _pending),
     "select job_id from fencepost.job_claim_next('mail', 1, 'w', 2, null, true)": (
         "job_waiting",
         "job_id",
         _driven,
     ),
-    "select job_id from fencepost.job_claim_lanes('mail', 'w', 2)": ("job_waiting", "job_id", _pending),
-    "select job_id from fencepost.job_claim_lanes('mail', 'w', 2, null, true)": (
+    "select job_id from fencepost.job_claim_by_priority('mail', 'w', 2)": ("job_waiting", "job_id", _pending),
+    "select job_id from fencepost.job_claim_by_priority('mail', 'w', 2, null, true)": (
         "job_waiting",
         "job_id",
         _driven,

@@ -26,7 +26,7 @@ def test_a_workflow_waits_in_a_queue_of_its_version(app: Caller) -> None:
         "kind": "fulfil@3",
         "headers": {"workflow": {"name": "fulfil", "version": 3, "round": 0}},
     }
-    assert app.rows("select * from fencepost.job_claim_lanes('orders/fulfil@2', 'old', 10)") == []
+    assert app.rows("select * from fencepost.job_claim_by_priority('orders/fulfil@2', 'old', 10)") == []
 
 
 def test_a_claim_brings_all_steps_in_order(app: Caller, clock: Clock) -> None:
@@ -374,11 +374,11 @@ def test_whatever_ends_a_workflow_badly_undoes_its_steps_newest_first(
         ("third", "pending", True),
     ]
     for done in (["third"], ["third", "second"], ["third", "second", "first"]):
-        (running,) = app.rows("select job_id from fencepost.job_claim_lanes('undo', %s, 10)", OWNER)
+        (running,) = app.rows("select job_id from fencepost.job_claim_by_priority('undo', %s, 10)", OWNER)
         app.execute("select fencepost.job_finish(%s, 1, %s)", running["job_id"], OWNER)
         finished = [step for step, state, _ in workflow_calls.undos(app, job_id) if state == "finished"]
         assert sorted(finished) == sorted(done)
-    assert app.rows("select job_id from fencepost.job_claim_lanes('undo', %s, 10)", OWNER) == []
+    assert app.rows("select job_id from fencepost.job_claim_by_priority('undo', %s, 10)", OWNER) == []
 
 
 def test_a_finished_workflow_is_not_undone(app: Caller) -> None:
@@ -407,7 +407,7 @@ def test_a_dead_undo_holds_the_others_back_until_it_is_replayed_or_discarded(app
         workflow_calls.step(app, job_id, "first", undo=UNDO)
         workflow_calls.step(app, job_id, "second", undo=UNDO)
         app.execute("select fencepost.job_bury(%s, 1, %s, 'no')", job_id, OWNER)
-        (newest,) = app.rows("select job_id from fencepost.job_claim_lanes('undo', %s, 10)", OWNER)
+        (newest,) = app.rows("select job_id from fencepost.job_claim_by_priority('undo', %s, 10)", OWNER)
         app.execute("select fencepost.job_bury(%s, 1, %s, 'no')", newest["job_id"], OWNER)
         assert workflow_calls.undos(app, job_id)[0] == ("first", "pending", False)
 
@@ -419,7 +419,7 @@ def test_a_dead_undo_holds_the_others_back_until_it_is_replayed_or_discarded(app
             app.execute("select fencepost.job_discard(%s, 'carol')", newest["job_id"])
 
         assert workflow_calls.undos(app, job_id)[0] == ("first", "pending", True)
-        (oldest,) = app.rows("select job_id from fencepost.job_claim_lanes('undo', %s, 10)", OWNER)
+        (oldest,) = app.rows("select job_id from fencepost.job_claim_by_priority('undo', %s, 10)", OWNER)
         app.execute("select fencepost.job_finish(%s, 1, %s)", oldest["job_id"], OWNER)
 
 
@@ -435,7 +435,7 @@ def test_a_workflow_that_was_undone_is_retried_only_from_before_the_undone_step(
     app.refused("mismatch", retry, job_id, "ship")
     app.refused("mismatch", retry, job_id, "reserve")  # Its undo has not run yet.
     app.refused("not_found", retry, job_id, "nothing")
-    (undo,) = app.rows("select job_id from fencepost.job_claim_lanes('undo', %s, 10)", OWNER)
+    (undo,) = app.rows("select job_id from fencepost.job_claim_by_priority('undo', %s, 10)", OWNER)
     app.execute("select fencepost.job_finish(%s, 1, %s)", undo["job_id"], OWNER)
     app.execute(retry, job_id, "reserve")
 

@@ -26,7 +26,11 @@ JOBS = (
         lambda size: (["{}"] * BATCH, [f"unique-{size - BATCH // 2 + i}" for i in range(BATCH)]),
     ),
     HotCall("job_dispatch", "select * from fencepost.job_dispatch('hot', 1, %s)", plain(BATCH)),
-    HotCall("job_dispatch_lanes", "select * from fencepost.job_dispatch_lanes('hot', %s)", plain(BATCH)),
+    HotCall(
+        "job_dispatch_by_priority",
+        "select * from fencepost.job_dispatch_by_priority('hot', %s)",
+        plain(BATCH),
+    ),
     HotCall(
         "job_dispatched",
         "select * from fencepost.job_dispatched(%s::bigint[], %s::text[], 'life')",
@@ -60,19 +64,19 @@ JOBS = (
     ),
     HotCall("job_claim_next", "select * from fencepost.job_claim_next('hot', 1, 'owner', %s)", plain(BATCH)),
     HotCall(
-        "job_claim_lanes",
-        "select * from fencepost.job_claim_lanes('hot', 'owner', %s, null, true)",
+        "job_claim_by_priority",
+        "select * from fencepost.job_claim_by_priority('hot', 'owner', %s, null, true)",
         plain(BATCH),
     ),
     HotCall(
-        "job_claim_lanes from a moment on",
-        "select * from fencepost.job_claim_lanes('hot', 'owner', %s, p_since => array_fill("
+        "job_claim_by_priority from a moment on",
+        "select * from fencepost.job_claim_by_priority('hot', 'owner', %s, p_since => array_fill("
         "clock_timestamp() - interval '1 year', array[4]))",
         plain(BATCH),
     ),
     HotCall(
-        "job_claim_lanes of dispatched jobs",
-        "select * from fencepost.job_claim_lanes('queue-10', 'owner', 20, null, true)",
+        "job_claim_by_priority of dispatched jobs",
+        "select * from fencepost.job_claim_by_priority('queue-10', 'owner', 20, null, true)",
         plain(),
     ),
     HotCall(

@@ -7,7 +7,7 @@
 insert into fencepost.job_queue (queue, paused_at)
 select 'queue-' || i, case when i % 10 = 5 then clock_timestamp() end from generate_series(1, 50) i;
 
-insert into fencepost.job (job_id, queue, kind, lane, payload, tries_max, lease, unique_key, concurrency_key,
+insert into fencepost.job (job_id, queue, kind, priority, payload, tries_max, lease, unique_key, concurrency_key,
                            concurrency_limit, submitted_at)
 select i, case when i % 10 = 0 then 'queue-' || i % 50 else 'hot' end, 'kind', 1, '{}', 5, interval '1 hour',
        case when i <= n.size then 'unique-' || i end,
@@ -19,7 +19,7 @@ select setval('fencepost.job_job_id_seq', 10 * current_setting('plans.size')::bi
 insert into fencepost.job_unique (unique_key, job_id)
 select 'unique-' || i, i from generate_series(1, current_setting('plans.size')::bigint) i;
 
-insert into fencepost.job_waiting (job_id, queue, lane, run_at, concurrency_key, dispatched_at, entry_id, incarnation,
+insert into fencepost.job_waiting (job_id, queue, priority, run_at, concurrency_key, dispatched_at, entry_id, incarnation,
                                    deferred_at)
 select i, case when i % 10 = 0 then 'queue-' || i % 50 else 'hot' end, 1, clock_timestamp() - interval '1 hour',
        case when i % 10 = 7 then 'key-' || i / 30 end,
@@ -28,7 +28,7 @@ select i, case when i % 10 = 0 then 'queue-' || i % 50 else 'hot' end, 1, clock_
        case when i % 10 = 7 then clock_timestamp() end
 from generate_series(1, current_setting('plans.size')::bigint) i;
 
-insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
+insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at,
                                    concurrency_key, slot)
 select n.size + i, 1, 1, 'hot', 1, 'owner', interval '1 hour', clock_timestamp(), clock_timestamp(),
        clock_timestamp() + case when i <= least(100, n.size / 10) then interval '-1 hour' else interval '10 hours' end,
@@ -96,7 +96,7 @@ select i, i / 100 * 2 % greatest(2, n.size / 50) + case when i > 2 * n.size then
 from (select current_setting('plans.size')::bigint as size) n, generate_series(n.size + 1, 3 * n.size) i;
 select setval('fencepost.job_batch_batch_id_seq', current_setting('plans.size')::bigint);
 
-insert into fencepost.job_schedule (name, expression, zone, missed, grace, queue, kind, payload, headers, lane, tries_max,
+insert into fencepost.job_schedule (name, expression, zone, missed, grace, queue, kind, payload, headers, priority, tries_max,
                                     lease, next_tick, declared_at)
 select 'schedule-' || i, '* * * * *', 'UTC', 'skip', '0', 'hot', 'kind', '{}', '{}', 1, 5, '1 minute', clock_timestamp(),
        clock_timestamp() from generate_series(1, 50) i;

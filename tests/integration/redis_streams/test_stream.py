@@ -1,4 +1,4 @@
-"""One lane's stream on a real server."""
+"""One priority's stream on a real server."""
 
 import asyncio
 from typing import Any
@@ -10,8 +10,8 @@ from fencepost.embedded.deadline import Deadline
 from fencepost.redis_streams.stream import StreamEntry, Streams, is_missing_group
 
 NORMAL = 1
-# In one slot, as the lanes of one key are: a cluster asks for it.
-LANES = A, B, C, D = ("{jobs}:a", "{jobs}:b", "{jobs}:c", "{jobs}:d")
+# In one slot, as the priorities of one key are: a cluster asks for it.
+PRIORITIES = A, B, C, D = ("{jobs}:a", "{jobs}:b", "{jobs}:c", "{jobs}:d")
 
 
 def job_ids(entries: list[StreamEntry]) -> list[int | None]:
@@ -58,10 +58,10 @@ async def test_what_was_written_before_the_group_belongs_to_it(streams: Streams)
 
 
 async def test_never_more_is_taken_than_there_is_room_for(streams: Streams) -> None:
-    for stream in LANES:
+    for stream in PRIORITIES:
         await filled(streams, stream, 50)
-    entries = await streams.take(dict(zip(LANES, (8, 4, 2, 1), strict=True)), 15, "me")
-    taken = {stream: sum(entry.stream == stream for entry in entries) for stream in LANES}
+    entries = await streams.take(dict(zip(PRIORITIES, (8, 4, 2, 1), strict=True)), 15, "me")
+    taken = {stream: sum(entry.stream == stream for entry in entries) for stream in PRIORITIES}
     assert list(taken.values()) == [8, 4, 2, 1]
 
 

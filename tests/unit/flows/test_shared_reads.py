@@ -50,7 +50,7 @@ class FakeRedis:
 
 async def test_each_group_gets_its_own_entries_over_few_connections() -> None:
     redis = FakeRedis()
-    reads = SharedReads(redis, groups=50, lanes=4)
+    reads = SharedReads(redis, groups=50, connections=4)
     waits = [asyncio.create_task(reads.read(group, {f"s{group}": "0"}, 30)) for group in range(50)]
     await asyncio.sleep(0)
     for group in range(50):
@@ -65,7 +65,7 @@ async def test_each_group_gets_its_own_entries_over_few_connections() -> None:
 
 
 async def test_nothing_in_time_is_nothing() -> None:
-    reads = SharedReads(FakeRedis(), groups=2, lanes=1)
+    reads = SharedReads(FakeRedis(), groups=2, connections=1)
     assert await asyncio.gather(*(reads.read(group, {f"s{group}": "0"}, 0.01) for group in range(2))) == [
         {},
         {},
@@ -73,9 +73,9 @@ async def test_nothing_in_time_is_nothing() -> None:
     await reads.close()
 
 
-async def test_a_group_that_comes_while_its_lane_waits_for_others_gets_what_is_there() -> None:
+async def test_a_group_that_comes_while_its_reader_waits_for_others_gets_what_is_there() -> None:
     redis = FakeRedis()
-    reads = SharedReads(redis, groups=2, lanes=1)
+    reads = SharedReads(redis, groups=2, connections=1)
     other = asyncio.create_task(reads.read(0, {"s0": "0"}, 30))
     await asyncio.sleep(0)
     redis.entries["s1"] = [(b"1-1", [])]
@@ -88,9 +88,9 @@ async def test_a_group_that_comes_while_its_lane_waits_for_others_gets_what_is_t
     await reads.close()
 
 
-async def test_an_error_is_told_to_everybody_who_waits_and_the_lane_goes_on() -> None:
+async def test_an_error_is_told_to_everybody_who_waits_and_the_reader_goes_on() -> None:
     redis = FakeRedis()
-    reads = SharedReads(redis, groups=3, lanes=1)
+    reads = SharedReads(redis, groups=3, connections=1)
     redis.fails = True
     failed = await asyncio.gather(
         *(reads.read(group, {f"s{group}": "0"}, 30) for group in range(3)), return_exceptions=True
@@ -105,7 +105,7 @@ async def test_an_error_is_told_to_everybody_who_waits_and_the_lane_goes_on() ->
 
 async def test_a_read_that_is_cancelled_leaves_the_others() -> None:
     redis = FakeRedis()
-    reads = SharedReads(redis, groups=2, lanes=1)
+    reads = SharedReads(redis, groups=2, connections=1)
     first, second = (asyncio.create_task(reads.read(group, {f"s{group}": "0"}, 30)) for group in range(2))
     await asyncio.sleep(0)
     first.cancel()

@@ -30,14 +30,14 @@ def fp() -> Fencepost:
 
 def test_a_submission_is_a_value_with_everything_in_it(fp: Fencepost) -> None:
     @fp.job(
-        "work", attempts=3, lease=5, lane="low", unique="{n}", concurrency_key="u{n}", concurrency_limit=2
+        "work", attempts=3, lease=5, priority="low", unique="{n}", concurrency_key="u{n}", concurrency_limit=2
     )
     async def one(job: Job, n: int, m: str = "x") -> None: ...
 
     when = datetime(2030, 1, 1, tzinfo=UTC)
     job = one.options(run_at=when, headers={"tenant": "acme"}).submission(7)
     assert (job.queue, job.kind, job.payload) == ("work", "one", {"n": 7, "m": "x"})
-    assert (job.lane, job.tries_max, job.lease_seconds, job.run_at) == (2, 3, 5, when)
+    assert (job.priority, job.tries_max, job.lease_seconds, job.run_at) == (2, 3, 5, when)
     assert (job.unique_key, job.concurrency_key, job.concurrency_limit) == ("one:7", "u7", 2)
     assert job.headers["tenant"] == "acme"
     assert "rate_key" not in job.headers
@@ -48,9 +48,9 @@ def test_options_do_not_change_the_handler(fp: Fencepost) -> None:
     async def one(job: Job) -> None: ...
 
     later = one.options(delay_seconds=5, headers={"a": 1})
-    both = later.options(lane="urgent", headers={"b": 2})
+    both = later.options(priority="urgent", headers={"b": 2})
     assert (one.delay_seconds, dict(one.headers)) == (None, {})
-    assert (both.delay_seconds, both.lane, dict(both.headers)) == (5, 0, {"a": 1, "b": 2})
+    assert (both.delay_seconds, both.priority, dict(both.headers)) == (5, 0, {"a": 1, "b": 2})
     at = later.options(run_at=datetime(2030, 1, 1, tzinfo=UTC))
     assert at.delay_seconds is None, "the last word about the time counts alone"
 

@@ -11,10 +11,10 @@ NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 
 def jobs(*places: tuple[int, int]) -> Sequence[Running]:
-    """By lane and the second of their submission."""
+    """By priority and the second of their submission."""
     return [
-        running()._replace(lane=lane, submitted_at=NOON + timedelta(seconds=second))
-        for lane, second in places
+        running()._replace(priority=priority, submitted_at=NOON + timedelta(seconds=second))
+        for priority, second in places
     ]
 
 
@@ -29,7 +29,7 @@ def test_the_first_look_is_at_everything_and_the_next_begins_where_the_oldest_wa
     assert claim_cursor.since(100.1) == [None, at(10), None, None]
 
 
-def test_each_lane_has_a_beginning_of_its_own_and_one_that_brought_nothing_keeps_it() -> None:
+def test_each_priority_has_a_beginning_of_its_own_and_one_that_brought_nothing_keeps_it() -> None:
     claim_cursor = ClaimCursor()
     claim_cursor.since(100.0)
     claim_cursor.claimed(jobs((0, 50), (3, 5)))

@@ -1,21 +1,21 @@
-"""Sharing places among lanes."""
+"""Sharing places among priorities."""
 
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.jobs.retry_policy import LANE_SHARES
+from fencepost.jobs.retry_policy import PRIORITY_SHARES
 from fencepost.jobs.weighted_share import WeightedShare
 
 
-def test_a_worker_that_asks_for_one_place_at_a_time_starves_no_lane() -> None:
-    turns = WeightedShare(LANE_SHARES)
+def test_a_worker_that_asks_for_one_place_at_a_time_starves_no_priority() -> None:
+    turns = WeightedShare(PRIORITY_SHARES)
     given_to = Counter(turns.share(1).index(1) for _ in range(15))
     assert given_to == {0: 8, 1: 4, 2: 2, 3: 1}
 
 
-def test_a_lane_is_not_served_in_one_lump() -> None:
+def test_a_priority_is_not_served_in_one_lump() -> None:
     turns = WeightedShare([5, 1])
     order = [turns.share(1).index(1) for _ in range(12)]
     assert order.index(1) < 6

@@ -88,10 +88,10 @@ def test_the_other_states_of_ours_have_their_classes(sqlstate: str, kind: type[E
 
 
 def test_a_wrong_argument_names_its_field() -> None:
-    error = translate(PsycopgError("ZF100", detail='{"field": "lane"}'))
+    error = translate(PsycopgError("ZF100", detail='{"field": "priority"}'))
 
     assert isinstance(error, InvalidInput)
-    assert error.field == "lane"
+    assert error.field == "priority"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import itertools
 
 from fencepost.redis_streams.stream import entry_order
-from fencepost.redis_streams.stream_names import LANES, NORMAL, beside, stream_of
+from fencepost.redis_streams.stream_names import NORMAL, PRIORITIES, beside, stream_of
 
 
 def test_the_default_queue_uses_the_key_that_operators_know() -> None:
@@ -11,10 +11,10 @@ def test_the_default_queue_uses_the_key_that_operators_know() -> None:
     assert stream_of("deepoj:jobs", "default", 0) == "{deepoj:jobs}:urgent"
 
 
-def test_no_queue_and_lane_share_a_stream_however_the_queue_is_named() -> None:
+def test_no_queue_and_priority_share_a_stream_however_the_queue_is_named() -> None:
     queues = ["default", "mail", "mail:urgent", "urgent", "urgent:q:mail", "q:mail", "q"]
-    places = list(itertools.product(queues, range(len(LANES))))
-    assert len({stream_of("jobs", queue, lane) for queue, lane in places}) == len(places)
+    places = list(itertools.product(queues, range(len(PRIORITIES))))
+    assert len({stream_of("jobs", queue, priority) for queue, priority in places}) == len(places)
 
 
 def test_a_key_beside_a_stream_lies_in_its_slot() -> None:

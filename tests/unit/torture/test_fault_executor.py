@@ -1,4 +1,4 @@
-"""A lane strikes what is due, waits until work goes on again, and sleeps while it waits."""
+"""An executor strikes what is due, waits until work goes on again, and sleeps while it waits."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -37,41 +37,41 @@ def planned_faults(*gaps: float) -> Iterator[Fault]:
 def test_the_next_blow_waits_until_everybody_did_something_after_the_last() -> None:
     faults, done = Struck(), {"jobs": 0, "players": 0}
     faults.heals = False
-    lane = FaultExecutor(faults, planned_faults(), lambda: dict(done))
-    lane.begin()
+    executor = FaultExecutor(faults, planned_faults(), lambda: dict(done))
+    executor.begin()
 
-    lane.turn()
+    executor.turn()
     done["jobs"], done["players"] = 5, 1
-    lane.turn()
+    executor.turn()
     assert faults.planned_faults == [0]
 
     faults.heals = True
-    lane.turn()
+    executor.turn()
     done["jobs"] = 6
-    lane.turn()
+    executor.turn()
     assert faults.planned_faults == [0]
 
     done["players"] = 2
-    lane.turn()
+    executor.turn()
     assert faults.planned_faults == [0, 1]
 
 
-def test_a_lane_that_rests_sleeps_a_tick_although_its_blow_is_due() -> None:
-    lane = FaultExecutor(Struck(), planned_faults(), lambda: {"jobs": 0})
-    lane.begin()
-    assert lane.seconds_left == 0.0
+def test_an_executor_that_rests_sleeps_a_tick_although_its_blow_is_due() -> None:
+    executor = FaultExecutor(Struck(), planned_faults(), lambda: {"jobs": 0})
+    executor.begin()
+    assert executor.seconds_left == 0.0
 
-    lane.turn()
+    executor.turn()
 
-    assert lane.seconds_left == TICK_SECONDS
+    assert executor.seconds_left == TICK_SECONDS
 
 
 def test_without_a_count_of_what_was_done_nothing_rests() -> None:
     faults = Struck()
-    lane = FaultExecutor(faults, planned_faults(0.0, 0.0, 60.0))
-    lane.begin()
+    executor = FaultExecutor(faults, planned_faults(0.0, 0.0, 60.0))
+    executor.begin()
 
-    lane.turn()
+    executor.turn()
 
     assert faults.planned_faults == [0, 1]
-    assert lane.seconds_left == TICK_SECONDS
+    assert executor.seconds_left == TICK_SECONDS

@@ -170,7 +170,7 @@ class Judging:
                 raise InvalidInput(
                     f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
                 )
-            jobs = await self._job.options(lane="low").submit_many(tx, [{} for _ in found])
+            jobs = await self._job.options(priority="low").submit_many(tx, [{} for _ in found])
             job_ids = [one.job_id for one in jobs]
             generation = await tx.run(rejudging.open_generation(found, job_ids, chosen, reason, actor))
             crash_point("judge.rejudge.before_commit")

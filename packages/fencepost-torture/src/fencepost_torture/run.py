@@ -159,9 +159,9 @@ class _Run:
         self._phase, self._seconds = "faults", math.inf
         self._looked = 0.0
         self._look_seconds = 0.5
-        self._lanes = self._make_lanes()
-        crew.on_crash = self._lanes[0].faults.crashed
-        crew.on_stall = self._lanes[0].faults.stalled
+        self._executors = self._make_executors()
+        crew.on_crash = self._executors[0].faults.crashed
+        crew.on_stall = self._executors[0].faults.stalled
 
     def through(self) -> RunResult:
         self._begin()
@@ -169,8 +169,8 @@ class _Run:
         self._phase = "settling"
         # Effects made after the faults prove nothing, like those made before them.
         under_faults = self._under_faults()
-        for lane in self._lanes:
-            lane.faults.heal_all()
+        for executor in self._executors:
+            executor.faults.heal_all()
         self._crew.disarm()
         for part in self._parts.values():
             part.load_generator.stop()
@@ -210,7 +210,7 @@ class _Run:
             )
         )
 
-    def _make_lanes(self) -> list[FaultExecutor]:
+    def _make_executors(self) -> list[FaultExecutor]:
         plan, parts = self._plan, self._parts.values()
         roles = [part.role(plan.points) for part in parts]
         points = {role.name: role.points for role in roles if role.points}
@@ -235,11 +235,11 @@ class _Run:
         plan, over = self._plan, threading.Event()
         self._calm = self._done()
         self._began = time.monotonic()
-        main, *beside = self._lanes
-        for lane in self._lanes:
-            lane.begin()
-        with ThreadPoolExecutor(1 + len(beside), "torture-lane") as threads:
-            turning = [threads.submit(lane.keep_turning, over) for lane in beside]
+        main, *beside = self._executors
+        for executor in self._executors:
+            executor.begin()
+        with ThreadPoolExecutor(1 + len(beside), "torture-faults") as threads:
+            turning = [threads.submit(executor.keep_turning, over) for executor in beside]
             try:
                 while time.monotonic() < self._began + plan.seconds:
                     if plan.enough(self._tally, self._under_faults()):

@@ -23,7 +23,7 @@ from fencepost.jobs.pruner import Pruner
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.scheduler import Schedule, Scheduler, Schedules, declare
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.submission import Lane, Submission, lane_number, send
+from fencepost.jobs.submission import Priority, Submission, priority_number, send
 from fencepost.kernel import batch as kernel_batch
 from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel.call import Json
@@ -118,7 +118,7 @@ class Fencepost(client.KernelClient):
         attempts: int = 5,
         lease: float | None = None,
         timeout: float | None = None,
-        lane: Lane | int = "normal",
+        priority: Priority | int = "normal",
         retry: RetryPolicy | None = None,
         run_in: Place | None = None,
         unique: Key | None = None,
@@ -136,7 +136,7 @@ class Fencepost(client.KernelClient):
                 tries_max=attempts,
                 lease_seconds=self.job_settings.lease_seconds if lease is None else lease,
                 timeout_seconds=timeout,
-                lane=lane_number(lane),
+                priority=priority_number(priority),
                 policy=retry or exponential(),
                 run_in=run_in,
                 unique=unique,
@@ -159,7 +159,7 @@ class Fencepost(client.KernelClient):
         attempts: int = 5,
         lease: float | None = None,
         timeout: float | None = None,
-        priority: Lane | int = "normal",
+        priority: Priority | int = "normal",
         retry: RetryPolicy | None = None,
         unique: Key | None = None,
         concurrency_key: Key | None = None,
@@ -182,7 +182,7 @@ class Fencepost(client.KernelClient):
                 attempts=attempts,
                 lease=lease,
                 timeout=timeout,
-                lane=priority,
+                priority=priority,
                 retry=retry,
                 unique=unique,
                 concurrency_key=concurrency_key,

@@ -57,8 +57,8 @@ def add_pages(place: ConsoleContext) -> None:
                 place.settings.scan_max,
             )
         rows = await place.reading.rows(
-            "select job_id, queue, kind, lane, state, final_status, tries, tries_max, submitted_at, run_at,"
-            " claimed_at, finished_at, owner, left(error, 300) as error"
+            "select job_id, queue, kind, priority, state, final_status, tries, tries_max, submitted_at,"
+            " run_at, claimed_at, finished_at, owner, left(error, 300) as error"
             " from fencepost.jobs where job_id = any (%s) order by job_id desc",
             ids,
         )

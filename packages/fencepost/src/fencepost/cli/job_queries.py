@@ -21,7 +21,7 @@ class JobRow:
     job_id: int
     queue: str
     kind: str
-    lane: int
+    priority: int
     state: str
     final_status: str | None
     tries: int
@@ -87,8 +87,8 @@ def read_page(
     )
     with connection.cursor(row_factory=class_row(JobRow)) as cursor:
         jobs = cursor.execute(
-            """select job_id, queue, kind, lane, state, final_status, tries, tries_max, submitted_at, run_at,
-                      claimed_at, finished_at, owner, error
+            """select job_id, queue, kind, priority, state, final_status, tries, tries_max, submitted_at,
+                      run_at, claimed_at, finished_at, owner, error
                from fencepost.jobs where job_id = any (%s) order by job_id desc""",
             (job_ids,),
         ).fetchall()

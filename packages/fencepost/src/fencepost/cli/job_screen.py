@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fencepost.cli.durations import span
 from fencepost.cli.job_queries import Cause, JobPage, JobRow, ScheduleRow
-from fencepost.redis_streams.stream_names import LANES
+from fencepost.redis_streams.stream_names import PRIORITIES
 
 ERROR_CHARACTERS_MAX = 60
 
@@ -22,7 +22,7 @@ ERROR_CHARACTERS_MAX = 60
 def page_screen(page: JobPage, *, again: str) -> RenderableType:
     if not page.jobs:
         return Text("No job fits.")
-    heads = ("job", "state", "queue", "kind", "lane", "tries", "since", "by", "error")
+    heads = ("job", "state", "queue", "kind", "priority", "tries", "since", "by", "error")
     parts: list[RenderableType] = [_table(heads, [_line(job) for job in page.jobs])]
     if page.next_before is not None:
         parts.append(Text(f"More: {again} --before {page.next_before}", style="dim"))
@@ -34,7 +34,7 @@ def job_lines(job: Mapping[str, Any]) -> Iterable[str]:
     facts = {name: value for name, value in job.items() if value is not None and value != {}}
     width = max(len(name) for name in facts)
     for name, value in facts.items():
-        yield f"{name:<{width}}  {LANES[int(value)] if name == 'lane' else _shown(value)}"
+        yield f"{name:<{width}}  {PRIORITIES[int(value)] if name == 'priority' else _shown(value)}"
 
 
 def causes_screen(causes: Sequence[Cause]) -> RenderableType:
@@ -86,7 +86,7 @@ def _line(job: JobRow) -> tuple[Any, ...]:
         state,
         job.queue,
         job.kind,
-        LANES[job.lane],
+        PRIORITIES[job.priority],
         f"{job.tries}/{job.tries_max}",
         _ago(since),
         job.owner or "",

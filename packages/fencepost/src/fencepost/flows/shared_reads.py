@@ -1,9 +1,9 @@
 """XREAD for all key groups of a worker, over a few connections.
 
 A blocking read occupies its connection for as long as it waits. With one for each group, a worker with many
-groups would use all connections that its client, or Redis, allows. So groups share lanes: a lane waits for
-the streams of all its groups with one command, and gives each group its entries. XREAD removes nothing:
-entries for a group that has left meanwhile stay in the stream.
+groups would use all connections that its client, or Redis, allows. So groups share connections: a reader
+waits for the streams of all its groups with one command, and gives each group its entries. XREAD removes
+nothing: entries for a group that has left meanwhile stay in the stream.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.flows.redis_client import entries_of
 
 COUNT = 4
 SHARED_SECONDS = 0.1
-"""The longest wait of a lane that several groups share: a group that joins meanwhile is not part of that
+"""The longest wait of a reader that several groups share: a group that joins meanwhile is not part of that
 wait."""
 Found = dict[bytes, Any]
 
@@ -31,22 +31,22 @@ class _Wait:
 
 
 class SharedReads:
-    """At most `lanes` connections wait at once, for any number of groups."""
+    """At most `connections` of them wait at once, for any number of groups."""
 
-    def __init__(self, redis: Any, groups: int, lanes: int) -> None:
-        count = max(1, min(groups, lanes))
-        self._lanes = [_Lane(redis, shared=groups > lanes) for _ in range(count)]
+    def __init__(self, redis: Any, groups: int, connections: int) -> None:
+        count = max(1, min(groups, connections))
+        self._readers = [_Reader(redis, shared=groups > connections) for _ in range(count)]
 
     async def read(self, group: int, streams: Mapping[str, str], wait_seconds: float) -> Found:
         """Entries by stream, a few of each; none when nothing arrived in time."""
-        return await self._lanes[group % len(self._lanes)].read(streams, wait_seconds)
+        return await self._readers[group % len(self._readers)].read(streams, wait_seconds)
 
     async def close(self) -> None:
-        for lane in self._lanes:
-            await lane.close()
+        for reader in self._readers:
+            await reader.close()
 
 
-class _Lane:
+class _Reader:
     def __init__(self, redis: Any, *, shared: bool) -> None:
         self._redis = redis
         self._shared = shared
@@ -55,7 +55,7 @@ class _Lane:
 
     async def read(self, streams: Mapping[str, str], wait_seconds: float) -> Found:
         if self._shared and self._running is not None and not self._running.done():
-            # The lane is blocked in a wait for others: entries that exist already can be read without
+            # The reader is blocked in a wait for others: entries that exist already can be read without
             # waiting.
             found = await self._ask(streams, None)
             if found:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fencepost.kernel.job import Running
-from fencepost.redis_streams.stream_names import LANES
+from fencepost.redis_streams.stream_names import PRIORITIES
 
 WHOLE_SECONDS = 1.0
 SLACK = timedelta(seconds=0.5)
@@ -24,7 +24,7 @@ class ClaimCursor:
     """The claim position of one worker in one queue."""
 
     def __init__(self) -> None:
-        self._since: list[datetime | None] = [None] * len(LANES)
+        self._since: list[datetime | None] = [None] * len(PRIORITIES)
         self._whole_at = -math.inf
 
     def since(self, now: float) -> Sequence[datetime | None] | None:
@@ -41,7 +41,7 @@ class ClaimCursor:
             self._whole_at = -math.inf
         oldest: dict[int, datetime] = {}
         for job in jobs:
-            if job.lane not in oldest or job.submitted_at < oldest[job.lane]:
-                oldest[job.lane] = job.submitted_at
-        for lane, moment in oldest.items():
-            self._since[lane] = moment - SLACK
+            if job.priority not in oldest or job.submitted_at < oldest[job.priority]:
+                oldest[job.priority] = job.submitted_at
+        for priority, moment in oldest.items():
+            self._since[priority] = moment - SLACK

@@ -75,8 +75,10 @@ class DirectPath:
         await self._redis.set(
             payload_ref(job_id), envelope(submission.payload), ex=self._settings.payload_ttl_seconds
         )
-        stream = stream_of(self._settings.stream_key, submission.queue, submission.lane)
-        return await self._streams.dispatch(stream, submission.lane, [job_id], self._settings.stream_maxlen)
+        stream = stream_of(self._settings.stream_key, submission.queue, submission.priority)
+        return await self._streams.dispatch(
+            stream, submission.priority, [job_id], self._settings.stream_maxlen
+        )
 
     async def _record(self, submission: Submission, job_id: int, sent: Dispatched) -> None:
         """Records the entry, so that no dispatcher writes another. A faster dispatcher has written its own

@@ -141,15 +141,15 @@ class Dispatcher:
             # must.
             await tx.execute("set local synchronous_commit = off")
             due = await tx.run(
-                kernel_job.dispatch_lanes(
+                kernel_job.dispatch_by_priority(
                     self._queue, self._settings.batch, patience_seconds=PATIENCE_SECONDS
                 )
             )
             tried.extend(job_id for job_ids in due.values() for job_id in job_ids)
-            for lane, job_ids in due.items():
+            for priority, job_ids in due.items():
                 crash_point("jobs.dispatch.before_add")
-                stream = stream_of(self._settings.stream_key, self._queue, lane)
-                sent = await streams.dispatch(stream, lane, job_ids, self._settings.stream_maxlen)
+                stream = stream_of(self._settings.stream_key, self._queue, priority)
+                sent = await streams.dispatch(stream, priority, job_ids, self._settings.stream_maxlen)
                 crash_point("jobs.dispatch.after_add")
                 # Jobs that the stream had no room for stay pending.
                 written = job_ids[: len(sent.entry_ids)]

@@ -26,14 +26,14 @@ from fencepost.jobs.claim_cursor import ClaimCursor
 from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
-from fencepost.jobs.retry_policy import ACKNOWLEDGED, INVALID_FIELD, LANE_SHARES, MISSING_FIELD
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, INVALID_FIELD, MISSING_FIELD, PRIORITY_SHARES
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.weighted_share import WeightedShare
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import poison_entries as kernel_stream
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
-from fencepost.redis_streams.stream_names import LANES, stream_of
+from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
 
 _log = get_logger(__name__)
 BLOCK_MS = 2000
@@ -77,9 +77,9 @@ class Fetcher:
         self._metrics = metrics
         self._queues = queues
         self._queue_turns = WeightedShare([1] * len(queues))
-        places = [(queue, lane) for lane in range(len(LANES)) for queue in queues]
-        self.streams = [stream_of(settings.stream_key, queue, lane) for queue, lane in places]
-        self._turns = WeightedShare([LANE_SHARES[lane] for _, lane in places])
+        places = [(queue, priority) for priority in range(len(PRIORITIES)) for queue in queues]
+        self.streams = [stream_of(settings.stream_key, queue, priority) for queue, priority in places]
+        self._turns = WeightedShare([PRIORITY_SHARES[priority] for _, priority in places])
         # A read that blocks longer than the client's reply timeout would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
         self._much = settings.batch // 2
@@ -254,7 +254,9 @@ class Fetcher:
         """Claims concurrently, each queue in its own transaction: two queues in one would take the locks of
         keys in another order than another claim does."""
         asked = [(queue, part) for queue, part in self._shared(limit).items() if part]
-        answers = await asyncio.gather(*(self._claim_lanes(*one) for one in asked), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._claim_by_priority(*one) for one in asked), return_exceptions=True
+        )
         failures = [answer for answer in answers if isinstance(answer, BaseException)]
         for (queue, part), answer in zip(asked, answers, strict=True):
             if not isinstance(answer, BaseException):
@@ -266,7 +268,7 @@ class Fetcher:
         for queue in self._queues:
             # Less than half is left for the next time: it is not worth its own commit.
             if len(claimed) * 2 < limit and queue not in emptied:
-                claimed += await self._claim_lanes(queue, limit - len(claimed))
+                claimed += await self._claim_by_priority(queue, limit - len(claimed))
 
     def _shared(self, limit: int) -> dict[str, int]:
         """How many jobs each queue is asked for: queues that had nothing get few, because the others need the
@@ -280,13 +282,13 @@ class Fetcher:
         more = WeightedShare([1] * len(busy)).share(spared)
         return shares | kept | {queue: shares[queue] + part for queue, part in zip(busy, more, strict=True)}
 
-    async def _claim_lanes(self, queue: str, limit: int) -> list[kernel_job.Running]:
+    async def _claim_by_priority(self, queue: str, limit: int) -> list[kernel_job.Running]:
         crash_point("jobs.claim_next.before_commit")
         # While Redis answers, a dispatched job has an entry that a worker reads.
         alone = self._link.streams is None
         claim_cursor = self._claim_cursors[queue]
         answers = await self._database.run(
-            kernel_job.claim_lanes(
+            kernel_job.claim_by_priority(
                 queue,
                 self._owner,
                 limit,

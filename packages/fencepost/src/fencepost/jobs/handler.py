@@ -21,7 +21,7 @@ from typing import (
 from fencepost.errors import InvalidInput
 from fencepost.jobs.payload_schema import Key, PayloadSchema, key_of, shape_of
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
-from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send
+from fencepost.jobs.submission import Priority, Submission, call_for_many, priority_number, send
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.redis_streams.stream_names import NORMAL
@@ -48,7 +48,7 @@ class Handler(Generic[P]):
     tries_max: int = 5
     lease_seconds: float = 60
     timeout_seconds: float | None = None
-    lane: int = NORMAL
+    priority: int = NORMAL
     policy: RetryPolicy = field(default_factory=exponential)
     run_in: Place | None = None
     unique: Key | None = None
@@ -64,7 +64,7 @@ class Handler(Generic[P]):
         *,
         run_at: datetime | None = None,
         delay_seconds: float | None = None,
-        lane: Lane | int | None = None,
+        priority: Priority | int | None = None,
         headers: Mapping[str, Json] | None = None,
     ) -> Handler[P]:
         """The same handler with other options for the jobs that are submitted through it."""
@@ -77,7 +77,7 @@ class Handler(Generic[P]):
             self,
             run_at=run_at if timed else self.run_at,
             delay_seconds=delay_seconds if timed else self.delay_seconds,
-            lane=self.lane if lane is None else lane_number(lane),
+            priority=self.priority if priority is None else priority_number(priority),
             headers={**self.headers, **(headers or {})},
         )
 
@@ -151,7 +151,7 @@ class Handler(Generic[P]):
             queue=self.queue,
             kind=self.kind,
             payload=self.shape.payload(arguments),
-            lane=self.lane,
+            priority=self.priority,
             run_at=self.run_at,
             delay_seconds=self.delay_seconds,
             tries_max=self.tries_max,

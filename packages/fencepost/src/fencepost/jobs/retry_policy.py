@@ -13,7 +13,7 @@ ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not
 so that the job's next owner finds it. not_running is: the job waits in PostgreSQL and gets an entry of its
 own."""
 
-LANE_SHARES = (8, 4, 2, 1)
+PRIORITY_SHARES = (8, 4, 2, 1)
 """How capacity is shared when every priority has work. Capacity that one priority does not need goes to the
 others, so an empty one costs nothing and a full one starves none."""
 

@@ -47,7 +47,7 @@ class Schedule:
             queue=job.queue,
             kind=job.kind,
             payload=job.payload,
-            lane=job.lane,
+            priority=job.priority,
             tries_max=job.tries_max,
             lease_seconds=job.lease_seconds,
             unique_key=job.unique_key,

@@ -21,7 +21,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamLook, Streams, entry_order
-from fencepost.redis_streams.stream_names import LANES, stream_of
+from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
 from fencepost.retention import until_short
 from fencepost.signals import announce
 
@@ -57,8 +57,8 @@ class StreamReconciler:
         if streams is not None:
             try:
                 for queue in self._queues:
-                    for lane in range(len(LANES)):
-                        await self._sweep(streams, queue, lane)
+                    for priority in range(len(PRIORITIES)):
+                        await self._sweep(streams, queue, priority)
             except DRIVE_ERRORS as error:
                 self._link.failed(error)
         if self._link.streams is None:
@@ -68,8 +68,8 @@ class StreamReconciler:
         # Jittered, so that many workers do not scan at once.
         return self._settings.sweep_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311
 
-    async def _sweep(self, streams: Streams, queue: str, lane: int) -> None:
-        stream = stream_of(self._settings.stream_key, queue, lane)
+    async def _sweep(self, streams: Streams, queue: str, priority: int) -> None:
+        stream = stream_of(self._settings.stream_key, queue, priority)
         after: kernel_job.Driven | None = None
         for _ in range(BATCHES_PER_TICK):
             # Read again before each batch: an outdated view would take new entries for lost ones.
@@ -78,7 +78,7 @@ class StreamReconciler:
             # The newest entries are not judged: their dispatch had not committed at the time of the view.
             driven = await self._database.run(
                 kernel_job.driven(
-                    queue, lane, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
+                    queue, priority, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
                 )
             )
             await self._recall(await self._lost(streams, stream, look, driven))

@@ -11,14 +11,14 @@ from fencepost.errors import InvalidInput
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import run
-from fencepost.redis_streams.stream_names import LANES
+from fencepost.redis_streams.stream_names import PRIORITIES
 from fencepost.transaction import SyncTransaction, Transaction
 
 if TYPE_CHECKING:
     from fencepost.kernel.drivers import AsyncConnection, SyncConnection
 
 T = TypeVar("T")
-Lane = Literal["urgent", "normal", "low", "bulk"]
+Priority = Literal["urgent", "normal", "low", "bulk"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Submission:
     queue: str
     kind: str
     payload: Json
-    lane: int
+    priority: int
     tries_max: int
     lease_seconds: float
     headers: Mapping[str, Json]
@@ -43,7 +43,7 @@ class Submission:
             self.queue,
             self.kind,
             self.payload,
-            lane=self.lane,
+            priority=self.priority,
             run_at=self.run_at,
             delay_seconds=self.delay_seconds,
             tries_max=self.tries_max,
@@ -64,7 +64,7 @@ def call_for_many(submissions: Sequence[Submission]) -> Call[list[kernel_job.Sub
         first.queue,
         first.kind,
         [one.payload for one in submissions],
-        lane=first.lane,
+        priority=first.priority,
         run_at=first.run_at,
         delay_seconds=first.delay_seconds,
         tries_max=first.tries_max,
@@ -78,13 +78,15 @@ def call_for_many(submissions: Sequence[Submission]) -> Call[list[kernel_job.Sub
     )
 
 
-def lane_number(lane: Lane | int) -> int:
+def priority_number(priority: Priority | int) -> int:
     """The number of a priority. Priorities have names in the API and numbers in the database."""
-    if isinstance(lane, int):
-        return lane
-    if lane not in LANES:
-        raise InvalidInput(f"lane is {lane!r}; it must be one of {', '.join(LANES)}.", field="lane")
-    return LANES.index(lane)
+    if isinstance(priority, int):
+        return priority
+    if priority not in PRIORITIES:
+        raise InvalidInput(
+            f"priority is {priority!r}; it must be one of {', '.join(PRIORITIES)}.", field="priority"
+        )
+    return PRIORITIES.index(priority)
 
 
 @overload

@@ -35,7 +35,7 @@ class Declaration:
     queue: str
     kind: str
     payload: Json
-    lane: int
+    priority: int
     tries_max: int
     lease_seconds: float
     unique_key: str | None
@@ -81,7 +81,7 @@ def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
             text("queue", schedule.queue),
             text("kind", schedule.kind),
             document("payload", schedule.payload),
-            schedule.lane,
+            schedule.priority,
             schedule.tries_max,
             duration("lease", schedule.lease_seconds),
             optional_text("unique_key", schedule.unique_key),

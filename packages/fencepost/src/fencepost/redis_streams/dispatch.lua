@@ -1,6 +1,6 @@
--- Write a batch of entries into the stream of one lane, as far as there is room.
+-- Write a batch of entries into the stream of one priority, as far as there is room.
 --
---   KEYS[1]  <stream>                 stream  the lane's entries: job_id, enqueue_ts, payload_ref, priority
+--   KEYS[1]  <stream>                 stream  the priority's entries: job_id, enqueue_ts, payload_ref, priority
 --   KEYS[2]  {<stream>}:incarnation   string  a random name for this life of Redis; a wipe takes it along
 --
 --   ARGV[1]  the stream's bound    ARGV[2]  a name, should this be a new life

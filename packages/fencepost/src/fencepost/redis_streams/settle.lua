@@ -1,4 +1,4 @@
--- Acknowledge and remove entries of one lane: XACK alone would leave them in the stream.
+-- Acknowledge and remove entries of one priority: XACK alone would leave them in the stream.
 --
 --   KEYS[1]  <stream>  stream
 --   ARGV[1]  group     ARGV[2]  entry ids, with blanks between

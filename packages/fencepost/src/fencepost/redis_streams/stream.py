@@ -81,12 +81,12 @@ class Streams:
         """Whether Redis answers and accepts writes: a full one, or a replica, could not dispatch."""
         await self._redis.set(beside(key, "probe"), "1", ex=PROBE_MEMORY_SECONDS)
 
-    async def dispatch(self, stream: str, lane: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
+    async def dispatch(self, stream: str, priority: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
         """Write a batch of entries with one script: all, or the first ones if half of `maxlen` is reached."""
         now_ms = time.time_ns() // 1_000_000
         answer = await self._dispatch(
             keys=[stream, beside(stream, "incarnation")],
-            args=[maxlen, secrets.token_hex(8), lane, now_ms, " ".join(map(str, job_ids))],
+            args=[maxlen, secrets.token_hex(8), priority, now_ms, " ".join(map(str, job_ids))],
         )
         return Dispatched(answer[0], answer[1].split())
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-LANES = ("urgent", "normal", "low", "bulk")
+PRIORITIES = ("urgent", "normal", "low", "bulk")
 NORMAL = 1
 DEFAULT_QUEUE = "default"
 
 
-def stream_of(key: str, queue: str, lane: int) -> str:
+def stream_of(key: str, queue: str, priority: int) -> str:
     """The default queue's normal priority is the key itself; all others are below it, in its cluster slot.
 
     The queue comes last, because its name is free: with the priority behind it, the queue `mail:urgent` and
     the urgent priority of `mail` would be one stream.
     """
-    below = [] if lane == NORMAL else [LANES[lane]]
+    below = [] if priority == NORMAL else [PRIORITIES[priority]]
     if queue != DEFAULT_QUEUE:
         below += ["q", queue]
     return beside(key, ":".join(below)) if below else key

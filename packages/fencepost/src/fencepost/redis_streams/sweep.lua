@@ -1,4 +1,4 @@
--- Remove from one lane what nobody needs, and tell what is left.
+-- Remove from one priority what nobody needs, and tell what is left.
 --
 --   KEYS[1]  <stream>                 stream
 --   KEYS[2]  {<stream>}:incarnation   string  the name of this life of Redis

@@ -1,6 +1,6 @@
 -- Read new entries of several streams for one consumer: so many in all, and no more.
 --
---   KEYS[i]    <stream>   stream   the lanes' entries, in the order in which leftovers are offered
+--   KEYS[i]    <stream>   stream   the priorities' entries, in the order in which leftovers are offered
 --
 --   ARGV[1]    group      ARGV[2]  consumer      ARGV[3]  how many in all
 --   ARGV[3+i]  how many of KEYS[i] at first

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from fencepost.errors import InvalidInput
 from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import AsyncDatabase, Job, SyncDatabase
-from fencepost.jobs.submission import Lane, Submission, send
+from fencepost.jobs.submission import Priority, Submission, send
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import workflow as kernel
 from fencepost.kernel.call import Call, Json
@@ -69,12 +69,12 @@ class WorkflowHandler(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay_seconds: float | None = None,
-        priority: Lane | int | None = None,
+        priority: Priority | int | None = None,
         headers: Mapping[str, Json] | None = None,
     ) -> WorkflowHandler[P, R]:
         """The same workflow with other options for those that are started through it."""
         changed = self.handler.options(
-            run_at=run_at, delay_seconds=delay_seconds, lane=priority, headers=headers
+            run_at=run_at, delay_seconds=delay_seconds, priority=priority, headers=headers
         )
         return replace(self, handlers={**self.handlers, self.version: changed})
 

@@ -78,7 +78,7 @@ def undo_document(undo: Submission) -> dict[str, Json]:
         "queue": undo.queue,
         "kind": undo.kind,
         "payload": undo.payload,
-        "priority": undo.lane,
+        "priority": undo.priority,
         "tries_max": undo.tries_max,
         "lease": f"{undo.lease_seconds} seconds",
         "headers": dict(undo.headers),

@@ -8,7 +8,7 @@ returns table (at timestamptz, event text, actor text, token bigint, detail json
 language sql stable
 as $$
   select j.submitted_at, 'submitted', null::text, null::bigint,
-         jsonb_build_object('queue', j.queue, 'kind', j.kind, 'lane', j.lane, 'tries_max', j.tries_max,
+         jsonb_build_object('queue', j.queue, 'kind', j.kind, 'priority', j.priority, 'tries_max', j.tries_max,
                             'trace_id', j.headers -> 'trace_id')
   from fencepost.job j where j.job_id = p_id
   union all

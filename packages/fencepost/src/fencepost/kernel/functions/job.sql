@@ -41,7 +41,7 @@
 -- the queue itself: two queues may have the same hash.
 
 create or replace function fencepost._job_check_terms(
-  p_queue text, p_kind text, p_lane integer, p_tries_max integer, p_lease interval
+  p_queue text, p_kind text, p_priority integer, p_tries_max integer, p_lease interval
 ) returns void
 language plpgsql volatile
 as $$
@@ -49,9 +49,9 @@ begin
   perform fencepost._check_text('queue', p_queue, 128);
   perform fencepost._check_text('kind', p_kind, 256);
   perform fencepost._check_duration('lease', p_lease, interval '1 day');
-  if p_lane is null or p_lane not between 0 and 3 then
-    raise exception 'lane is %; it must be 0 (urgent), 1 (normal), 2 (low) or 3 (bulk).', coalesce(p_lane::text, 'null')
-      using errcode = 'ZF100', detail = '{"field": "lane"}';
+  if p_priority is null or p_priority not between 0 and 3 then
+    raise exception 'priority is %; it must be 0 (urgent), 1 (normal), 2 (low) or 3 (bulk).', coalesce(p_priority::text, 'null')
+      using errcode = 'ZF100', detail = '{"field": "priority"}';
   end if;
   if p_tries_max is null or p_tries_max not between 1 and 1000 then
     raise exception 'tries_max is %; it must lie between 1 and 1000.', coalesce(p_tries_max::text, 'null')
@@ -62,7 +62,7 @@ end $$;
 -- Submit one job: the job and its waiting row, or neither. With a unique key whose job is still live, returns
 -- that job and created = false. Only inserts rows, so it works at any isolation level.
 create or replace function fencepost.job_submit(
-  p_queue text, p_kind text, p_payload jsonb, p_lane integer default 1, p_run_at timestamptz default null,
+  p_queue text, p_kind text, p_payload jsonb, p_priority integer default 1, p_run_at timestamptz default null,
   p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_key text default null,
   p_concurrency_key text default null, p_concurrency_limit integer default null, p_headers jsonb default '{}'
 ) returns table (job_id bigint, created boolean)
@@ -70,7 +70,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 begin
   return query select s.job_id, s.created from fencepost.job_submit_many(
-    p_queue, p_kind, array[p_payload], p_lane, p_run_at, p_tries_max, p_lease,
+    p_queue, p_kind, array[p_payload], p_priority, p_run_at, p_tries_max, p_lease,
     case when p_unique_key is not null then array[p_unique_key] end,
     case when p_concurrency_key is not null then array[p_concurrency_key] end, p_concurrency_limit, array[p_headers]) s;
 end $$;
@@ -79,7 +79,7 @@ end $$;
 -- locked in key order, so that two submitters cannot deadlock. Waits for another open submission of the same
 -- unique key.
 create or replace function fencepost.job_submit_many(
-  p_queue text, p_kind text, p_payloads jsonb[], p_lane integer default 1, p_run_at timestamptz default null,
+  p_queue text, p_kind text, p_payloads jsonb[], p_priority integer default 1, p_run_at timestamptz default null,
   p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_keys text[] default null,
   p_concurrency_keys text[] default null, p_concurrency_limit integer default null, p_headers jsonb[] default null
 ) returns table (job_id bigint, created boolean)
@@ -93,7 +93,7 @@ declare
   v_won   bigint[];
   v_kept  boolean[];  -- Null where every row is kept.
 begin
-  perform fencepost._job_check_terms(p_queue, p_kind, p_lane, p_tries_max, p_lease);
+  perform fencepost._job_check_terms(p_queue, p_kind, p_priority, p_tries_max, p_lease);
   perform fencepost._queue_check_room(p_queue, v_count);
   perform fencepost._check_moment('run_at', p_run_at);
   perform fencepost._check_lengths('unique_keys', v_count, coalesce(cardinality(p_unique_keys), v_count));
@@ -131,15 +131,15 @@ begin
     v_ids := v_won;
   end if;
 
-  insert into fencepost.job (job_id, queue, kind, lane, payload, headers, tries_max, lease, unique_key, concurrency_key,
+  insert into fencepost.job (job_id, queue, kind, priority, payload, headers, tries_max, lease, unique_key, concurrency_key,
                              concurrency_limit, submitted_at)
-  select n.job_id, p_queue, p_kind, p_lane, n.payload, coalesce(n.headers, '{}'), p_tries_max, p_lease, n.unique_key,
+  select n.job_id, p_queue, p_kind, p_priority, n.payload, coalesce(n.headers, '{}'), p_tries_max, p_lease, n.unique_key,
          n.concurrency_key, case when n.concurrency_key is not null then p_concurrency_limit end, v_now
   from unnest(v_ids, p_payloads, v_kept, p_headers, p_unique_keys, p_concurrency_keys)
     n (job_id, payload, kept, headers, unique_key, concurrency_key)
   where n.kept is not false;
-  insert into fencepost.job_waiting (job_id, queue, lane, run_at, concurrency_key)
-  select n.job_id, p_queue, p_lane, greatest(coalesce(p_run_at, v_now), v_now), n.concurrency_key
+  insert into fencepost.job_waiting (job_id, queue, priority, run_at, concurrency_key)
+  select n.job_id, p_queue, p_priority, greatest(coalesce(p_run_at, v_now), v_now), n.concurrency_key
   from unnest(v_ids, v_kept, p_concurrency_keys) n (job_id, kept, concurrency_key)
   where n.kept is not false;
   if p_run_at is null or p_run_at <= v_now then
@@ -151,7 +151,8 @@ end $$;
 -- The due pending jobs of one priority, locked for this transaction: write their entries, then record them
 -- with job_dispatched in the same transaction. A crash in between leaves them pending, and the entry is a
 -- duplicate that the claim refuses. Returns nothing of a paused queue. Served by job_waiting_pending.
-create or replace function fencepost.job_dispatch(p_queue text, p_lane integer, p_limit integer, p_patience interval default '30 seconds')
+create or replace function fencepost.job_dispatch(
+  p_queue text, p_priority integer, p_limit integer, p_patience interval default '30 seconds')
 returns table (job_id bigint, attempt bigint, dispatches integer)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp
@@ -171,7 +172,7 @@ begin
   v_now := fencepost.clock();
   return query
   select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
-  where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
+  where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = p_priority
     and w.dispatched_at is null and w.run_at <= v_now
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
@@ -181,7 +182,7 @@ end $$;
 -- others would starve wherever places come one by one. Each priority gets its share on average, and never
 -- differs from it by a whole place. A repeated caller passes a call counter: lots that lie a golden section
 -- apart leave no priority out for long.
-create or replace function fencepost._lane_parts(p_places integer, p_wanted integer[], p_turn bigint) returns integer[]
+create or replace function fencepost._priority_parts(p_places integer, p_wanted integer[], p_turn bigint) returns integer[]
 language plpgsql volatile
 as $$
 declare
@@ -216,7 +217,7 @@ end $$;
 -- How many jobs of each priority are due, none counted beyond p_limit; with p_dispatched also those whose
 -- entries are in a Redis that cannot be reached. Excludes jobs that were due before p_since, where that is
 -- given. Served by job_waiting_pending and job_waiting_dispatched.
-create or replace function fencepost._lanes_due(
+create or replace function fencepost._priorities_due(
   p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz[]
 ) returns integer[]
 language plpgsql volatile
@@ -226,21 +227,21 @@ begin
   return array(
     select (select count(*) from (
               select 1 from fencepost.job_waiting w
-              where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
+              where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = l
                 and w.dispatched_at is null and w.run_at <= p_now and w.run_at >= coalesce(p_since[l + 1], '-infinity')
               limit p_limit) pending)
          + (select count(*) from (
               select 1 from fencepost.job_waiting w
               where p_dispatched and hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue
-                and w.lane = l and w.dispatched_at is not null limit p_limit) dispatched)
+                and w.priority = l and w.dispatched_at is not null limit p_limit) dispatched)
     from generate_series(0, 3) l order by l);
 end $$;
 
 -- job_dispatch for every priority of a queue, at most p_limit of each: one round trip instead of four, most
 -- of them for nothing. All priorities together stay inside the queue's rate, and share the room that it
 -- leaves.
-create or replace function fencepost.job_dispatch_lanes(p_queue text, p_limit integer, p_patience interval default '30 seconds')
-returns table (lane integer, job_id bigint)
+create or replace function fencepost.job_dispatch_by_priority(p_queue text, p_limit integer, p_patience interval default '30 seconds')
+returns table (priority integer, job_id bigint)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -251,10 +252,10 @@ declare
   v_parts integer[] := array[p_limit, p_limit, p_limit, p_limit];
 begin
   if v_room is not null and p_limit >= 0 then
-    v_parts := fencepost._lane_parts(v_room, fencepost._lanes_due(p_queue, least(p_limit, v_room), false, v_now, null), null);
+    v_parts := fencepost._priority_parts(v_room, fencepost._priorities_due(p_queue, least(p_limit, v_room), false, v_now, null), null);
   end if;
-  for v_lane in 0 .. 3 loop
-    return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, v_parts[v_lane + 1], p_patience) d;
+  for v_priority in 0 .. 3 loop
+    return query select v_priority, d.job_id from fencepost.job_dispatch(p_queue, v_priority, v_parts[v_priority + 1], p_patience) d;
   end loop;
 end $$;
 
@@ -331,7 +332,7 @@ end $$;
 -- Dispatched jobs whose entries were written before p_age ago, oldest first, after the given position: the
 -- stream reconciler compares them with the stream. Reads only. Served by job_waiting_dispatched.
 create or replace function fencepost.job_driven(
-  p_queue text, p_lane integer, p_age interval, p_after_at timestamptz, p_after_id bigint, p_limit integer
+  p_queue text, p_priority integer, p_age interval, p_after_at timestamptz, p_after_id bigint, p_limit integer
 ) returns table (job_id bigint, dispatched_at timestamptz, entry_id text, incarnation text)
 language plpgsql stable security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
@@ -343,7 +344,7 @@ begin
   perform fencepost._check_limit(p_limit);
   return query
   select w.job_id, w.dispatched_at, w.entry_id, w.incarnation from fencepost.job_waiting w
-  where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
+  where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = p_priority
     and w.dispatched_at is not null and w.dispatched_at <= v_before
     and (w.dispatched_at, w.job_id) > (coalesce(p_after_at, '-infinity'), coalesce(p_after_id, 0))
   order by w.dispatched_at, w.job_id limit p_limit;
@@ -356,9 +357,9 @@ create or replace function fencepost.job_next_due(p_queue text) returns timestam
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select case when min(w.run_at) is not null then greatest(min(w.run_at), fencepost._rate_ready_at(p_queue, fencepost.clock())) end
-  from generate_series(0, 3) l (lane) cross join lateral (
+  from generate_series(0, 3) l (priority) cross join lateral (
     select n.run_at from fencepost.job_waiting n
-    where hashtext(n.queue) = hashtext(p_queue) and n.queue = p_queue and n.lane = l.lane
+    where hashtext(n.queue) = hashtext(p_queue) and n.queue = p_queue and n.priority = l.priority
       and n.dispatched_at is null
     order by n.run_at limit 1) w
   where not exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null)

@@ -7,7 +7,7 @@
 -- The index scan over the ids locks them in order of id; the function-level plan settings pin this, and also
 -- the merge with the jobs, one walk over their index instead of a search for each.
 create or replace function fencepost._job_start(p_ids bigint[], p_special bigint[], p_owner text, p_lease interval, p_now timestamptz)
-returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_nestloop = off set enable_mergejoin = on
@@ -18,16 +18,16 @@ begin
   with gone as (
     delete from fencepost.job_waiting w
     where w.job_id = any (p_ids) and w.job_id <> all (p_special) and w.run_at <= p_now
-    returning w.job_id, w.attempt, w.tries, w.queue, w.lane
+    returning w.job_id, w.attempt, w.tries, w.queue, w.priority
   ), picked as materialized (
-    select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.lane, j.kind, j.payload, j.headers,
+    select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.priority, j.kind, j.payload, j.headers,
            coalesce(p_lease, j.lease) as lease, p_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at
     from gone g join fencepost.job j on j.job_id = g.job_id and j.job_id = any (p_ids)
   ), started as (
-    insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at)
-    select p.job_id, p.attempt, p.tries, p.queue, p.lane, p_owner, p.lease, p_now, p_now, p.expires_at from picked p
+    insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at)
+    select p.job_id, p.attempt, p.tries, p.queue, p.priority, p_owner, p.lease, p_now, p_now, p.expires_at from picked p
   )
-  select p.job_id, 'claimed', null::text, p.attempt, p.tries, p.queue, p.lane, p.kind, p.payload, p.headers, p.lease,
+  select p.job_id, 'claimed', null::text, p.attempt, p.tries, p.queue, p.priority, p.kind, p.payload, p.headers, p.lease,
          p.expires_at, p.submitted_at
   from picked p;
 end $$;
@@ -36,7 +36,7 @@ end $$;
 -- holders, all refused ones) are handled one by one. Refusals are recorded here where p_note is set: a second
 -- walk over all answers, to find the few, would cost as much as the claim.
 create or replace function fencepost._job_claim(p_ids bigint[], p_owner text, p_lease interval, p_note boolean)
-returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -64,7 +64,7 @@ begin
     v_now := fencepost.clock();
   end if;
 
-  for job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at in
+  for job_id, outcome, refusal, attempt, tries, queue, priority, kind, payload, headers, lease, expires_at, submitted_at in
   select * from fencepost._job_start(p_ids, v_special, p_owner, p_lease, v_now) loop
     v_claimed := v_claimed || job_id;
     return next;
@@ -76,7 +76,7 @@ begin
     -- A lost job that has no tries left ends here.
     perform fencepost._batch_lock(array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
                                         and r.job_id <> all (v_claimed) and r.expires_at <= v_now));
-    for job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at in
+    for job_id, outcome, refusal, attempt, tries, queue, priority, kind, payload, headers, lease, expires_at, submitted_at in
     select c.* from (
       select a.job_id from (select distinct i as job_id from unnest(p_ids) i where i <> all (v_claimed)) a
       left join fencepost.job j on j.job_id = a.job_id
@@ -93,7 +93,7 @@ end $$;
 
 -- Claim one job that the common path did not take.
 create or replace function fencepost._job_claim_one(p_id bigint, p_owner text, p_lease interval)
-returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile
 as $$
@@ -126,14 +126,14 @@ begin
           run_at = greatest(w.run_at, coalesce(v_rate.back_at, case when v_slot is null and w.concurrency_key is not null
                                                                     then v_now + interval '5 seconds' end))
       where w.job_id = p_id;
-      return query select p_id, 'deferred', null::text, v_waiting.attempt, v_waiting.tries, v_waiting.queue, v_waiting.lane,
+      return query select p_id, 'deferred', null::text, v_waiting.attempt, v_waiting.tries, v_waiting.queue, v_waiting.priority,
         v_job.kind, null::jsonb, null::jsonb, null::interval, null::timestamptz, v_job.submitted_at;
       return;
     end if;
     with gone as (delete from fencepost.job_waiting w where w.job_id = p_id returning w.*)
-    insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
+    insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at,
                                        concurrency_key, slot)
-    select g.job_id, g.attempt + 1, g.tries + 1, g.queue, g.lane, p_owner, coalesce(p_lease, v_job.lease), v_now, v_now,
+    select g.job_id, g.attempt + 1, g.tries + 1, g.queue, g.priority, p_owner, coalesce(p_lease, v_job.lease), v_now, v_now,
            v_now + coalesce(p_lease, v_job.lease), g.concurrency_key,
            case when g.concurrency_key is not null then v_slot end
     from gone g
@@ -143,12 +143,12 @@ begin
   end if;
 
   if v_running.job_id is null then
-    return query select p_id, 'refused', e.refusal, e.attempt, null::integer, v_job.queue, v_job.lane, v_job.kind, null::jsonb,
+    return query select p_id, 'refused', e.refusal, e.attempt, null::integer, v_job.queue, v_job.priority, v_job.kind, null::jsonb,
       null::jsonb, null::interval, null::timestamptz, v_job.submitted_at
       from fencepost._job_explain(p_id, null, p_owner, v_now) e;
     return;
   end if;
-  return query select p_id, 'claimed', null::text, v_running.attempt, v_running.tries, v_running.queue, v_running.lane,
+  return query select p_id, 'claimed', null::text, v_running.attempt, v_running.tries, v_running.queue, v_running.priority,
     v_job.kind, v_job.payload, v_job.headers, v_running.lease, v_running.expires_at, v_job.submitted_at;
 end $$;
 
@@ -187,9 +187,9 @@ begin
     jsonb_build_object('claimed_at', v_running.claimed_at, 'expired_at', v_running.expires_at, 'to', p_owner));
   -- Another attempt is another row: a fence prevents the delete.
   with gone as (delete from fencepost.job_running r where r.job_id = p_id returning r.*)
-  insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
+  insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at,
                                      concurrency_key, slot)
-  select g.job_id, g.attempt + 1, g.tries + 1, g.queue, g.lane, p_owner, coalesce(p_lease, g.lease), v_now, v_now,
+  select g.job_id, g.attempt + 1, g.tries + 1, g.queue, g.priority, p_owner, coalesce(p_lease, g.lease), v_now, v_now,
          v_now + coalesce(p_lease, g.lease), g.concurrency_key, g.slot
   from gone g
   returning * into v_running;
@@ -199,7 +199,7 @@ end $$;
 -- Claim one job. Raises the reason when it cannot be claimed; in_flight also stands for a busy concurrency
 -- key and a paused queue.
 create or replace function fencepost.job_claim(p_id bigint, p_owner text, p_lease interval default null)
-returns table (job_id bigint, attempt bigint, tries integer, queue text, lane smallint, kind text, payload jsonb, headers jsonb,
+returns table (job_id bigint, attempt bigint, tries integer, queue text, priority smallint, kind text, payload jsonb, headers jsonb,
                lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -212,13 +212,13 @@ begin
     perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
                               fencepost._job_seen(p_id));
   end if;
-  return query select v.job_id, v.attempt, v.tries, v.queue, v.lane, v.kind, v.payload, v.headers, v.lease, v.expires_at,
+  return query select v.job_id, v.attempt, v.tries, v.queue, v.priority, v.kind, v.payload, v.headers, v.lease, v.expires_at,
                       v.submitted_at;
 end $$;
 
 -- Claim many; answers for each and never raises for one.
 create or replace function fencepost.job_claim_many(p_ids bigint[], p_owner text, p_lease interval default null)
-returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select * from fencepost._job_claim(p_ids, p_owner, p_lease, true) $$;
@@ -249,7 +249,7 @@ end $$;
 -- Redis that cannot be reached; none that was due before p_since, if given. keyed tells whether one of them
 -- has a concurrency key. Served by job_waiting_pending and job_waiting_dispatched.
 create or replace function fencepost._job_due(
-  p_queue text, p_lane integer, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz,
+  p_queue text, p_priority integer, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz,
   out ids bigint[], out keyed boolean
 )
 language plpgsql volatile
@@ -261,13 +261,13 @@ declare
 begin
   select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into ids, keyed from (
     select w.job_id, w.concurrency_key from fencepost.job_waiting w
-    where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
+    where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = p_priority
       and w.dispatched_at is null and w.run_at <= p_now and w.run_at >= coalesce(p_since, '-infinity')
     order by w.run_at, w.job_id limit p_limit for update skip locked) d;
   if p_dispatched and cardinality(ids) < p_limit then
     select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into v_ids, v_keyed from (
       select w.job_id, w.concurrency_key from fencepost.job_waiting w
-      where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
+      where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = p_priority
         and w.dispatched_at is not null
       order by w.dispatched_at, w.job_id limit p_limit - cardinality(ids) for update skip locked) d;
     ids := ids || v_ids;
@@ -277,8 +277,8 @@ end $$;
 
 -- Claim directly, without Redis: the due jobs of one priority.
 create or replace function fencepost.job_claim_next(
-  p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
-) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+  p_queue text, p_priority integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
+) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                  payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -288,12 +288,12 @@ declare
 begin
   perform fencepost._job_check_claim(p_owner, p_lease);
   if v_limit > 0 then
-    return query select c.* from fencepost._job_due(p_queue, p_lane, v_limit, p_dispatched, v_now, null) d
+    return query select c.* from fencepost._job_due(p_queue, p_priority, v_limit, p_dispatched, v_now, null) d
       cross join lateral fencepost._job_claim(d.ids, p_owner, p_lease, true) c;
   end if;
 end $$;
 
--- The same for every priority of a queue, p_limit in all: they share the places as in _lane_parts, and places
+-- The same for every priority of a queue, p_limit in all: they share the places as in _priority_parts, and places
 -- that one has no jobs for go to the others; p_turn counts the calls of one caller. One statement, so the
 -- locks of all their keys are taken in one order.
 --
@@ -301,10 +301,10 @@ end $$;
 -- thirty thousand jobs a second, passing a minute's worth of them takes longer than the claim itself. A
 -- caller that knows that nothing is left before a time passes it for each priority, p_since; as a hint,
 -- because a submission may commit late. So the caller periodically omits it to scan everything.
-create or replace function fencepost.job_claim_lanes(
+create or replace function fencepost.job_claim_by_priority(
   p_queue text, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false,
   p_turn bigint default null, p_since timestamptz[] default null
-) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                  payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
@@ -324,16 +324,16 @@ begin
   end if;
   -- Most queues use one priority. Whether one has jobs is a cheap check; how many matters only where several
   -- share places.
-  v_due := fencepost._lanes_due(p_queue, 1, p_dispatched, v_now, p_since);
+  v_due := fencepost._priorities_due(p_queue, 1, p_dispatched, v_now, p_since);
   if (select count(*) from unnest(v_due) d where d > 0) > 1 then
-    v_parts := fencepost._lane_parts(v_limit, fencepost._lanes_due(p_queue, v_limit, p_dispatched, v_now, p_since),
+    v_parts := fencepost._priority_parts(v_limit, fencepost._priorities_due(p_queue, v_limit, p_dispatched, v_now, p_since),
                                       p_turn);
   else
     v_parts := array(select case when d > 0 then v_limit else 0 end from unnest(v_due) with ordinality u (d, place) order by place);
   end if;
-  for v_lane in 0 .. 3 loop
-    if v_parts[v_lane + 1] > 0 then
-      select * into v from fencepost._job_due(p_queue, v_lane, v_parts[v_lane + 1], p_dispatched, v_now, p_since[v_lane + 1]);
+  for v_priority in 0 .. 3 loop
+    if v_parts[v_priority + 1] > 0 then
+      select * into v from fencepost._job_due(p_queue, v_priority, v_parts[v_priority + 1], p_dispatched, v_now, p_since[v_priority + 1]);
       v_ids := v_ids || v.ids;
       v_keyed := v_keyed or v.keyed;
     end if;

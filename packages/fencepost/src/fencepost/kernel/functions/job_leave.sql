@@ -8,8 +8,8 @@ language plpgsql volatile
 as $$
 begin
   with gone as (delete from fencepost.job_running r where r.job_id = p_running.job_id returning r.*)
-  insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key, last_error)
-  select g.job_id, g.queue, g.lane, p_run_at, g.attempt, p_tries, g.concurrency_key, left(p_error, 2000) from gone g;
+  insert into fencepost.job_waiting (job_id, queue, priority, run_at, attempt, tries, concurrency_key, last_error)
+  select g.job_id, g.queue, g.priority, p_run_at, g.attempt, p_tries, g.concurrency_key, left(p_error, 2000) from gone g;
   if p_running.concurrency_key is not null then
     perform fencepost._job_call_waiting(p_running.concurrency_key, p_now);
   end if;

@@ -91,10 +91,10 @@ begin
   -- due.
   select * into v_batch from fencepost.job_batch b where b.callback_job_id = p_id for share;
   with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)
-  insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key)
+  insert into fencepost.job_waiting (job_id, queue, priority, run_at, attempt, tries, concurrency_key)
   -- Above the floor: a job that ended before a backup was made may have run again in the time that the
   -- restore lost.
-  select g.job_id, v_job.queue, v_job.lane,
+  select g.job_id, v_job.queue, v_job.priority,
          case when v_batch.batch_id is not null and v_batch.completed_at is null then fencepost._batch_never() else v_now end,
          greatest(g.attempt, (select f.floor from fencepost.token_floor f)), 0, v_job.concurrency_key from gone g;
   perform fencepost._event(v_now, 'job', p_id::text, 'replayed', p_actor, v_finished.attempt,

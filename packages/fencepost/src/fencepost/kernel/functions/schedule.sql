@@ -9,7 +9,7 @@
 -- or its zone has changed; a pause is kept.
 create or replace function fencepost.schedule_declare(
   p_name text, p_expression text, p_zone text, p_missed text, p_grace interval, p_next_tick timestamptz, p_queue text,
-  p_kind text, p_payload jsonb, p_lane integer, p_tries_max integer, p_lease interval, p_unique_key text,
+  p_kind text, p_payload jsonb, p_priority integer, p_tries_max integer, p_lease interval, p_unique_key text,
   p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -24,17 +24,17 @@ begin
   perform fencepost._check_word('missed', p_missed, array['once', 'all', 'skip']);
   perform fencepost._check_wait('grace', p_grace, interval '1 year');
   perform fencepost._check_moment('next_tick', p_next_tick);
-  perform fencepost._job_check_terms(p_queue, p_kind, p_lane, p_tries_max, p_lease);
+  perform fencepost._job_check_terms(p_queue, p_kind, p_priority, p_tries_max, p_lease);
   perform fencepost._check_json('payload', p_payload, 1048576);
   perform fencepost._check_json('headers', p_headers, 8192);
-  insert into fencepost.job_schedule as s (name, expression, zone, missed, grace, queue, kind, payload, headers, lane, tries_max,
+  insert into fencepost.job_schedule as s (name, expression, zone, missed, grace, queue, kind, payload, headers, priority, tries_max,
     lease, unique_key, concurrency_key, concurrency_limit, next_tick, declared_at)
-  values (p_name, p_expression, p_zone, p_missed, p_grace, p_queue, p_kind, p_payload, p_headers, p_lane, p_tries_max, p_lease,
+  values (p_name, p_expression, p_zone, p_missed, p_grace, p_queue, p_kind, p_payload, p_headers, p_priority, p_tries_max, p_lease,
     p_unique_key, p_concurrency_key, p_concurrency_limit, p_next_tick, v_now)
   on conflict (name) do update
   set next_tick = case when s.expression = p_expression and s.zone = p_zone then s.next_tick else p_next_tick end,
       expression = p_expression, zone = p_zone, missed = p_missed, grace = p_grace, queue = p_queue, kind = p_kind,
-      payload = p_payload, headers = p_headers, lane = p_lane, tries_max = p_tries_max, lease = p_lease,
+      payload = p_payload, headers = p_headers, priority = p_priority, tries_max = p_tries_max, lease = p_lease,
       unique_key = p_unique_key, concurrency_key = p_concurrency_key, concurrency_limit = p_concurrency_limit,
       declared_at = v_now;
 end $$;
@@ -96,7 +96,7 @@ begin
   if v_schedule.paused_at is null then
     foreach tick in array p_ticks loop
       select s.job_id, s.created into job_id, created from fencepost.job_submit(
-        v_schedule.queue, v_schedule.kind, v_schedule.payload, v_schedule.lane, null, v_schedule.tries_max, v_schedule.lease,
+        v_schedule.queue, v_schedule.kind, v_schedule.payload, v_schedule.priority, null, v_schedule.tries_max, v_schedule.lease,
         v_schedule.unique_key, v_schedule.concurrency_key, v_schedule.concurrency_limit,
         jsonb_build_object('trace_id', replace(gen_random_uuid()::text, '-', '')) || v_schedule.headers
           || jsonb_build_object('schedule', p_name, 'tick', tick)) s;
@@ -154,7 +154,7 @@ begin
 end $$;
 
 create or replace view fencepost.schedules as
-  select s.name, s.expression, s.zone, s.missed, s.queue, s.kind, s.payload, s.lane, s.next_tick, t.tick as last_tick,
+  select s.name, s.expression, s.zone, s.missed, s.queue, s.kind, s.payload, s.priority, s.next_tick, t.tick as last_tick,
          t.job_id as last_job_id, s.paused_at, s.paused_by, s.declared_at
   from fencepost.job_schedule s
   left join lateral (select k.tick, k.job_id from fencepost.job_tick k where k.schedule = s.name

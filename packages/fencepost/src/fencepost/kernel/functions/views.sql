@@ -1,7 +1,7 @@
 -- The readable state. The application and the console read state through these views only.
 
 create or replace view fencepost.jobs as
-  select j.job_id, j.queue, j.kind, j.lane, s.state, s.final_status, s.attempt, s.tries, j.tries_max, s.owner, s.run_at,
+  select j.job_id, j.queue, j.kind, j.priority, s.state, s.final_status, s.attempt, s.tries, j.tries_max, s.owner, s.run_at,
          s.claimed_at, s.expires_at, s.finished_at, s.cancel_requested_at, s.progress, s.result, s.error, j.payload, j.headers,
          j.lease, j.unique_key, j.concurrency_key, j.concurrency_limit, j.submitted_at
   from fencepost.job j

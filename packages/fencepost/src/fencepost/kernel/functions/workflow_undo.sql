@@ -22,12 +22,12 @@ begin
   loop
     v_older := case when v.job_id = v_of then v_id end;
     v_of := v.job_id;
-    insert into fencepost.job (queue, kind, lane, payload, headers, tries_max, lease, submitted_at)
+    insert into fencepost.job (queue, kind, priority, payload, headers, tries_max, lease, submitted_at)
     values (v.undo ->> 'queue', v.undo ->> 'kind', coalesce((v.undo ->> 'priority')::integer, 1), v.undo -> 'payload',
             coalesce(v.undo -> 'headers', '{}') || jsonb_build_object('undo_of', v.job_id, 'undo_step', v.name),
             coalesce((v.undo ->> 'tries_max')::integer, 5), coalesce((v.undo ->> 'lease')::interval, interval '60 seconds'), p_now)
     returning job_id into v_id;
-    insert into fencepost.job_waiting (job_id, queue, lane, run_at)
+    insert into fencepost.job_waiting (job_id, queue, priority, run_at)
     values (v_id, v.undo ->> 'queue', coalesce((v.undo ->> 'priority')::integer, 1),
             case when v.is_newest then p_now else fencepost._batch_never() end);
     insert into fencepost.workflow_undo (job_id, workflow_id, name, next_job_id) values (v_id, v.job_id, v.name, v_older);

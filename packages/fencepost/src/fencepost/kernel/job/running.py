@@ -36,7 +36,7 @@ class Running(NamedTuple):
     attempt: int
     tries: int
     queue: str
-    lane: int
+    priority: int
     kind: str
     payload: Json
     headers: Mapping[str, Json]
@@ -110,8 +110,8 @@ class Reclaimed:
 def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Call[Running]:
     """Claim one job under a new attempt."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
-        " submitted_at from fencepost.job_claim(%s::bigint, %s::text, %s::interval)",
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at, submitted_at from fencepost.job_claim(%s::bigint, %s::text, %s::interval)",
         (job_id, text("owner", owner), optional_duration("lease", lease_seconds)),
         _claimed,
     )
@@ -122,8 +122,8 @@ def claim_many(
 ) -> Call[list[ClaimAnswer]]:
     """Claim many; answers for each."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
-        " submitted_at, outcome, refusal"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at, submitted_at, outcome, refusal"
         " from fencepost.job_claim_many(%s::bigint[], %s::text, %s::interval)",
         (list(job_ids), text("owner", owner), optional_duration("lease", lease_seconds)),
         _claim_answers,
@@ -132,21 +132,21 @@ def claim_many(
 
 def claim_next(
     queue: str,
-    lane: int,
+    priority: int,
     owner: str,
     limit: int,
     *,
     lease_seconds: float | None = None,
     dispatched: bool = False,
 ) -> Call[list[ClaimAnswer]]:
-    """Claim the due jobs of a lane straight from PostgreSQL; with `dispatched` also those driven already."""
+    """Claim due jobs of one priority straight from PostgreSQL; with `dispatched` also dispatched ones."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
-        " submitted_at, outcome, refusal from fencepost.job_claim_next"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at, submitted_at, outcome, refusal from fencepost.job_claim_next"
         "(%s::text, %s::integer, %s::text, %s::integer, %s::interval, %s::boolean)",
         (
             text("queue", queue),
-            lane,
+            priority,
             text("owner", owner),
             limit,
             optional_duration("lease", lease_seconds),
@@ -156,7 +156,7 @@ def claim_next(
     )
 
 
-def claim_lanes(
+def claim_by_priority(
     queue: str,
     owner: str,
     limit: int,
@@ -166,11 +166,12 @@ def claim_lanes(
     turn: int | None = None,
     since: Sequence[datetime | None] | None = None,
 ) -> Call[list[ClaimAnswer]]:
-    """The same for all lanes of a queue, which share the places. Whoever asks often counts his turns, and no
-    lane is left out for long. What was due `since` a moment of its lane, and nothing of before."""
+    """The same for all priorities of a queue, which share the limit. A caller that passes a counter of its
+    calls as `turn` leaves no priority out for long. `since`, a time for each priority, skips jobs due before
+    it."""
     return Call(
-        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
-        " submitted_at, outcome, refusal from fencepost.job_claim_lanes"
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at, submitted_at, outcome, refusal from fencepost.job_claim_by_priority"
         "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint, %s::timestamptz[])",
         (
             text("queue", queue),
@@ -325,7 +326,21 @@ def _claimed(rows: Sequence[Row]) -> Running:
 def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
     """By place, and without a call for each: claims come by the hundred."""
     answers: list[ClaimAnswer] = []
-    for job_id, attempt, tries, queue, lane, kind, payload, headers, lease, until, since, how, why in rows:
+    for (
+        job_id,
+        attempt,
+        tries,
+        queue,
+        priority,
+        kind,
+        payload,
+        headers,
+        lease,
+        until,
+        since,
+        how,
+        why,
+    ) in rows:
         running = None
         if how == "claimed":
             # Many have no arguments, most no headers, and reading none costs as much as reading some.
@@ -333,7 +348,7 @@ def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
             named: Mapping[str, Json] = {} if headers == "{}" else parsed(headers)
             seconds = lease.total_seconds()
             running = Running._make(
-                (job_id, attempt, tries, queue, lane, kind, given, named, seconds, until, since)
+                (job_id, attempt, tries, queue, priority, kind, given, named, seconds, until, since)
             )
         answers.append(ClaimAnswer._make((job_id, how, why, running)))
     return answers

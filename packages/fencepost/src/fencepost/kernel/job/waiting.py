@@ -53,7 +53,7 @@ def submit(
     kind: str,
     payload: Json,
     *,
-    lane: int = 1,
+    priority: int = 1,
     run_at: datetime | None = None,
     delay_seconds: float | None = None,
     tries_max: int = 5,
@@ -72,7 +72,7 @@ def submit(
             text("queue", queue),
             text("kind", kind),
             document("payload", payload),
-            lane,
+            priority,
             run_at,
             optional_duration("delay", delay_seconds),
             tries_max,
@@ -91,7 +91,7 @@ def submit_many(
     kind: str,
     payloads: Sequence[Json],
     *,
-    lane: int = 1,
+    priority: int = 1,
     run_at: datetime | None = None,
     delay_seconds: float | None = None,
     tries_max: int = 5,
@@ -110,7 +110,7 @@ def submit_many(
             text("queue", queue),
             text("kind", kind),
             [document("payload", payload) for payload in payloads],
-            lane,
+            priority,
             run_at,
             optional_duration("delay", delay_seconds),
             tries_max,
@@ -126,22 +126,27 @@ def submit_many(
     )
 
 
-def dispatch(queue: str, lane: int, limit: int, *, patience_seconds: float = 30) -> Call[list[Dispatchable]]:
-    """The due jobs of a lane, locked for this transaction: write their entries, then record them in it."""
+def dispatch(
+    queue: str, priority: int, limit: int, *, patience_seconds: float = 30
+) -> Call[list[Dispatchable]]:
+    """The due jobs of one priority, locked for this transaction: write entries, then record them in it."""
     return Call(
         "select job_id, attempt, dispatches"
         " from fencepost.job_dispatch(%s::text, %s::integer, %s::integer, %s::interval)",
-        (text("queue", queue), lane, limit, duration("patience", patience_seconds)),
+        (text("queue", queue), priority, limit, duration("patience", patience_seconds)),
         each(Dispatchable),
     )
 
 
-def dispatch_lanes(queue: str, limit: int, *, patience_seconds: float = 30) -> Call[dict[int, list[int]]]:
-    """The due jobs of every lane that has some, at most `limit` of each, locked as by `dispatch`."""
+def dispatch_by_priority(
+    queue: str, limit: int, *, patience_seconds: float = 30
+) -> Call[dict[int, list[int]]]:
+    """The due jobs of every priority that has some, at most `limit` of each, locked as by `dispatch`."""
     return Call(
-        "select lane, job_id from fencepost.job_dispatch_lanes(%s::text, %s::integer, %s::interval)",
+        "select priority, job_id"
+        " from fencepost.job_dispatch_by_priority(%s::text, %s::integer, %s::interval)",
         (text("queue", queue), limit, duration("patience", patience_seconds)),
-        _by_lane,
+        _by_priority,
     )
 
 
@@ -164,7 +169,7 @@ def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) ->
 
 
 def driven(
-    queue: str, lane: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
+    queue: str, priority: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
 ) -> Call[list[Driven]]:
     """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
     return Call(
@@ -172,7 +177,7 @@ def driven(
         "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
         (
             text("queue", queue),
-            lane,
+            priority,
             duration("age", age_seconds),
             after and after.dispatched_at,
             after and after.job_id,
@@ -203,8 +208,8 @@ def seconds_until_due(queue: str) -> Call[float | None]:
     )
 
 
-def _by_lane(rows: Sequence[Row]) -> dict[int, list[int]]:
+def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for lane, job_id in rows:
-        found.setdefault(lane, []).append(job_id)
+    for priority, job_id in rows:
+        found.setdefault(priority, []).append(job_id)
     return found
