@@ -1,6 +1,22 @@
 """The bugs that a test plants by its own hand, by its file: the name, where, what sees it, and the test."""
 
 BY_HAND = {
+    "tests/integration/workflows/test_zombies.py": [
+        (
+            "a step of a workflow is not fenced",
+            "job_fence, step_commit",
+            "a zombie that stood still inside a step",
+            "test_without_its_fence_a_zombie_reserves_twice",
+        ),
+    ],
+    "tests/integration/workflows/test_crash_everywhere.py": [
+        (
+            "a step commits its writes before its record",
+            "a workflow",
+            "a crash at every point of every step",
+            "test_a_step_that_commits_before_its_record_is_noticed",
+        ),
+    ],
     "tests/acceptance/torture/test_sinks.py": [
         (
             "files are renamed before their checkpoint is durable",

@@ -4,6 +4,7 @@ from tests.isolation.flow_gallery import FLOW
 from tests.isolation.job_gallery import JOB
 from tests.isolation.orders_gallery import ORDERS
 from tests.isolation.planted_bug import Edit, PlantedBug
+from tests.isolation.workflow_gallery import WORKFLOW
 
 LEASE = (
     PlantedBug(
@@ -212,7 +213,7 @@ CHECKPOINT = (
     ),
 )
 
-GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS, *FLOW)
+GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS, *FLOW, *WORKFLOW)
 
 # Bugs that show only when a call is stopped in its middle.
 INSIDE = (

@@ -22,6 +22,7 @@ from tests.isolation import (
     outbox_pairs,
     outbox_stories,
     triangles,
+    workflow_pairs,
 )
 from tests.isolation.pairs import Pair
 from tests.isolation.scenario import Scenario
@@ -37,6 +38,7 @@ _PAIRS: Mapping[str, Iterable[Pair]] = {
     "checkpoint": checkpoint_pairs.PAIRS,
     "orders": orders_pairs.PAIRS,
     "flow": flow_pairs.PAIRS,
+    "workflow": workflow_pairs.PAIRS,
 }
 _STORIES: Mapping[str, Iterable[Scenario]] = {
     "lease": (*lease_stories.STORIES, *triangles.LEASES),
@@ -47,6 +49,7 @@ _STORIES: Mapping[str, Iterable[Scenario]] = {
     "jobs": (*job_features.STORIES, *triangles.JOBS),
     "checkpoint": checkpoint_stories.STORIES,
     "orders": orders_pairs.TRIANGLES,
+    "workflow": workflow_pairs.STORIES,
 }
 
 

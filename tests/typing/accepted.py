@@ -11,7 +11,21 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from fencepost import Call, Claim, Fencepost, Lease, SyncFencepost, SyncTransaction, Transaction, run
+from fencepost import (
+    Call,
+    ChildJob,
+    Claim,
+    Fencepost,
+    Job,
+    Lease,
+    SyncFencepost,
+    SyncTransaction,
+    SyncWorkflow,
+    Transaction,
+    Workflow,
+    WorkflowHandler,
+    run,
+)
 from fencepost.kernel import idempotency, lease
 
 ACQUIRE: Call[Lease] = lease.acquire("door", "me", 60)
@@ -69,3 +83,59 @@ def sync_client(fp: Fencepost) -> None:
             assert_type(tx, SyncTransaction)
             assert_type(tx.claim("scope", "key"), Claim)
             tx.execute("select %s", (1,))
+
+
+async def price(order_id: int) -> float:
+    raise NotImplementedError
+
+
+async def reserve(tx: Transaction, order_id: int, *, note: str = "") -> bytes:
+    raise NotImplementedError
+
+
+def price_sync(order_id: int) -> float:
+    raise NotImplementedError
+
+
+def reserve_sync(tx: SyncTransaction, order_id: int) -> bytes:
+    raise NotImplementedError
+
+
+async def steps(wf: Workflow, fulfil: WorkflowHandler[[int], Lease], tx: Transaction) -> None:
+    assert_type(await wf.step(price, 7), float)
+    assert_type(await wf.step(price_sync, order_id=7), float)
+    assert_type(await wf.options(key=1, durable=False).step(price, 7), float)
+    assert_type(await wf.transaction(reserve, 7, note="n"), bytes)
+    assert_type(await wf.event("paid", Lease, timeout=60), Lease)
+    assert_type(await wf.gather(fulfil.child(1), fulfil.child(2)), list[Lease])
+    assert_type(await wf.result(await wf.spawn(fulfil.child(1))), Lease)
+    assert_type(await fulfil.result(await fulfil.start(tx, 7)), Lease)
+
+
+def sync_steps(wf: SyncWorkflow, fulfil: WorkflowHandler[[int], Lease], plain: ChildJob[Any]) -> None:
+    assert_type(wf.step(price_sync, 7), float)
+    assert_type(wf.transaction(reserve_sync, 7), bytes)
+    assert_type(wf.event("paid", Lease), Lease)
+    assert_type(wf.gather(fulfil.child(1)), list[Lease])
+
+
+def declarations(fp: Fencepost) -> None:
+    @fp.workflow("orders", version=3, accepts={2, 3})
+    async def fulfil(wf: Workflow, order_id: int) -> Lease:
+        raise NotImplementedError
+
+    @fp.workflow("orders")
+    def fulfil_sync(wf: SyncWorkflow, order_id: int) -> Lease:
+        raise NotImplementedError
+
+    @fp.job("undo")
+    async def undo(job: Job, order_id: int) -> None: ...
+
+    assert_type(fulfil.child(order_id=7), ChildJob[Lease])
+    assert_type(fulfil_sync.child(7), ChildJob[Lease])
+    assert_type(ChildJob.of(undo.submission(order_id=7)), ChildJob[Any])
+
+
+async def emissions(fp: Fencepost, tx: Transaction, plain: psycopg.Connection) -> None:
+    assert_type(await fp.events.emit(tx, "paid", {"by": "card"}, actor="anna"), bool)
+    assert_type(fp.events.emit(plain, "paid"), bool)

@@ -11,8 +11,30 @@ import psycopg
 import sqlalchemy
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from fencepost import Claim, Fencepost, SyncFencepost, SyncTransaction, Transaction, run
+from fencepost import (
+    Claim,
+    Fencepost,
+    SyncFencepost,
+    SyncTransaction,
+    SyncWorkflow,
+    Transaction,
+    Workflow,
+    WorkflowHandler,
+    run,
+)
 from fencepost.kernel import idempotency, job, lease, outbox
+
+
+async def price(order_id: int) -> float:
+    return 5.0
+
+
+async def reserve(tx: Transaction, order_id: int) -> str:
+    return "reserved"
+
+
+def price_sync(order_id: int) -> float:
+    return 5.0
 
 
 async def mistakes(
@@ -29,6 +51,9 @@ async def mistakes(
     sync_tx: SyncTransaction,
     held: lease.Lease,
     name: str,
+    wf: Workflow,
+    sync_wf: SyncWorkflow,
+    fulfil: WorkflowHandler[[int], float],
 ) -> None:
 """
 
@@ -58,6 +83,19 @@ MISTAKES = (
     Mistake("a fence that is never taken", 'run(async_connection, lease.fence("door", 1))'),
     Mistake("a fence that is never taken in a transaction", 'tx.run(lease.fence("door", 1))'),
     Mistake("a call that is never made", 'fp.run(lease.acquire("a", "b", 1))'),
+    Mistake("a step with a wrong argument", 'await wf.step(price, "seven")'),
+    Mistake("a step with an argument too many", "await wf.step(price, 7, 8)"),
+    Mistake("a step whose result is taken for another", "receipt: str = await wf.step(price, 7)"),
+    Mistake("a step that is never made", "wf.step(price, 7)"),
+    Mistake("a transaction with a wrong argument", 'await wf.transaction(reserve, "seven")'),
+    Mistake("a step that wants a transaction", "await wf.transaction(price, 7)"),
+    Mistake("an event whose payload is taken for another", 'paid: str = await wf.event("paid", int)'),
+    Mistake("a sync step with a wrong argument", 'sync_wf.step(price_sync, "seven")'),
+    Mistake("a workflow started with a wrong argument", 'await fulfil.start(tx, "seven")'),
+    Mistake(
+        "children whose results are taken for others", "texts: list[str] = await wf.gather(fulfil.child(7))"
+    ),
+    Mistake("a workflow's result taken for another", "text: str = await fulfil.result(7)"),
     Mistake("a claim that is not awaited", 'tx.claim("scope", "key").claimed'),
     Mistake("a sync transaction that is awaited", 'await sync_tx.claim("scope", "key")'),
     Mistake("a pool for a connection", "run(pool, lease.fence('door', 1))"),

@@ -16,6 +16,7 @@ from tests.integration.client.page import agrees, blocks
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = {
     "tutorial/first-job.md": 5,
+    "tutorial/first-workflow.md": 7,
     "how-to/jobs-fastapi.md": 1,
     "how-to/jobs-django.md": 1,
     "how-to/jobs-sqlalchemy.md": 1,
@@ -100,4 +101,4 @@ def test_the_page_does_what_it_says(
 
 def test_every_page_about_jobs_is_run() -> None:
     pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("jobs-*.md")}
-    assert pages | {"tutorial/first-job.md"} == set(PAGES)
+    assert pages | {"tutorial/first-job.md", "tutorial/first-workflow.md"} == set(PAGES)

@@ -23,6 +23,8 @@ JUDGING: dict[Any, Any] = {
     "claim_many": "('s', '{k}')",
     "claim_ordered": "('s', '00000000-0000-7000-8000-000000000000')",
     "dead_settle": "('{1}', 'replay', 'carol')",
+    "event_await": "(1, 1, 'w', 'n', 'e')",
+    "event_emit": "('e')",
     "job_bury": "(1, 1, 'w', 'e')",
     "job_cancel": "(1, 'carol')",
     "job_claim": "(1, 'w')",
@@ -72,6 +74,15 @@ JUDGING: dict[Any, Any] = {
     "schedule_pause": "('s', 'carol')",
     "schedule_resume": "('s', 'carol')",
     "schedule_retire": "('{send}', '{s}', 'carol')",
+    "step_commit": "(1, 1, 'w', 'n', 'd')",
+    "step_commit_many": "('{1}', '{1}', 'w', '{n}', '{d}')",
+    "workflow_claim": "(1, 'w')",
+    "workflow_join": "(1, 1, 'w', 1)",
+    "workflow_park": "(1, 1, 'w')",
+    "workflow_restart": "(1, 1, 'w', '{}')",
+    "workflow_retry_from": "(1, 's', 'carol')",
+    "workflow_sleep": "(1, 1, 'w', 'n', 'd', '1 s')",
+    "workflow_spawn": "(1, 1, 'w', 'n', 'd', '{}')",
 }
 
 # They add rows, take what nobody else can want, or judge by age alone.
@@ -80,6 +91,7 @@ ANYWHERE: dict[Any, Any] = {
     "clock": "()",
     "dead_count": "(null, null, null, null)",
     "dead_ids": "(null, null, null, null, null, 1)",
+    "event_prune": "('1 hour', 1)",
     "explain": "('job:1')",
     "history_prune": "('1 hour', 1)",
     "job_blocked": "(1)",
@@ -110,8 +122,13 @@ ANYWHERE: dict[Any, Any] = {
     "schedule_next": "(1)",
     "schedule_prune": "('1 hour', 1)",
     "sleep_on": "('t')",
+    "step_result": "(1, 'n')",
     "stream_poison": "('s', '1-0', 'r', '{}')",
     "wake_up": "('t')",
+    "workflow_children": "('{1}')",
+    "workflow_load": "(1)",
+    "workflow_start": "('orders', 'fulfil', 1, '{}')",
+    "workflow_versions": "()",
 }
 
 SOURCES = """

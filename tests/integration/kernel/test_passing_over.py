@@ -24,6 +24,7 @@ FORGETTING: dict[Any, tuple[int, Any]] = {
     "history_prune('1 hour', %s)": (2, "event, fencepost.refusal"),
     "schedule_prune('1 hour', %s)": (1, "job_tick"),
     "batch_prune('1 hour', %s)": (1, "job_batch"),
+    "event_prune('1 hour', %s)": (1, "workflow_event"),
 }
 
 
@@ -39,6 +40,7 @@ def leave_traces(app: Caller, admin: Caller, clock: Clock, key: str) -> None:
     admin.execute("update fencepost.job_schedule set next_tick = %s", now)
     app.execute(FIRE, now, now, now.replace(year=2031))
     app.execute("select fencepost.batch_make('{}')")
+    app.execute("select fencepost.event_emit(%s)", key)
     admin.execute("delete from fencepost.event where at = %s", now)
     app.execute("select fencepost.stream_poison('s', %s, 'r', '{}')", key)
     app.execute("select fencepost.refusal_record('not_found', 'job', %s, 'w', '{}', '{}')", key)

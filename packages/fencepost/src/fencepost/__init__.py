@@ -74,6 +74,11 @@ if typing.TYPE_CHECKING:
     from fencepost.kernel.lease import Lease, owner_name
     from fencepost.settings import Settings
     from fencepost.transaction import SyncTransaction, Transaction
+    from fencepost.workflows.child_job import ChildJob
+    from fencepost.workflows.errors import ChildJobFailed, EventTimeout, StepNameTaken
+    from fencepost.workflows.handler import WorkflowHandler
+    from fencepost.workflows.sync_workflow import SyncWorkflow
+    from fencepost.workflows.workflow import Workflow
 
 __all__ = [
     "AlreadyFinished",
@@ -81,9 +86,12 @@ __all__ = [
     "Bury",
     "Call",
     "Cancelled",
+    "ChildJob",
+    "ChildJobFailed",
     "Claim",
     "Duplicate",
     "Duration",
+    "EventTimeout",
     "Fencepost",
     "FencepostError",
     "Handler",
@@ -114,12 +122,16 @@ __all__ = [
     "Settings",
     "SettingsError",
     "StaleAttempt",
+    "StepNameTaken",
     "Submission",
     "Submitted",
     "SyncFencepost",
     "SyncTransaction",
+    "SyncWorkflow",
     "TooOld",
     "Transaction",
+    "Workflow",
+    "WorkflowHandler",
     "WrongIsolation",
     "digest",
     "exponential",
@@ -130,9 +142,12 @@ __all__ = [
 _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
+    "ChildJob": "fencepost.workflows.child_job",
+    "ChildJobFailed": "fencepost.workflows.errors",
     "Claim": "fencepost.kernel.idempotency",
     "Duration": "fencepost.durations",
     "Fencepost": "fencepost.client",
+    "EventTimeout": "fencepost.workflows.errors",
     "Handler": "fencepost.jobs.handler",
     "Job": "fencepost.jobs.job",
     "JobFailed": "fencepost.jobs.job_results",
@@ -146,8 +161,12 @@ _HOMES = {
     "Submission": "fencepost.kernel.job",
     "Submitted": "fencepost.kernel.job",
     "SyncFencepost": "fencepost.client",
+    "StepNameTaken": "fencepost.workflows.errors",
     "SyncTransaction": "fencepost.transaction",
+    "SyncWorkflow": "fencepost.workflows.sync_workflow",
     "Transaction": "fencepost.transaction",
+    "Workflow": "fencepost.workflows.workflow",
+    "WorkflowHandler": "fencepost.workflows.handler",
     "digest": "fencepost.kernel.idempotency",
     "exponential": "fencepost.jobs.retry_policy",
     "owner_name": "fencepost.kernel.lease",

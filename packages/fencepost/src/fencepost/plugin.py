@@ -34,6 +34,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "worker": "fencepost.cli.worker:worker",
     "jobs": "fencepost.cli.jobs:app",
     "flows": "fencepost.cli.flows:app",
+    "workflows": "fencepost.cli.workflows:app",
 }
 """The library brings components and commands itself: no plugin may bring one of these names."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 from fencepost.client.flows import Flows
 from fencepost.client.idempotency import Idempotency
@@ -38,6 +38,10 @@ from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
 from fencepost.sync_form import Awaited, Blocking, SyncContext, complete
 from fencepost.transaction import SyncTransaction, Transaction
+
+if TYPE_CHECKING:
+    from fencepost.workflows.events import Events
+    from fencepost.workflows.handler import WorkflowDecorator, WorkflowRuntime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -186,6 +190,74 @@ class Fencepost:
 
         return declare_handler
 
+    def workflow(
+        self,
+        queue: str,
+        *,
+        kind: str | None = None,
+        version: int = 1,
+        accepts: Collection[int] | None = None,
+        tries: int = 5,
+        lease: Duration | None = None,
+        timeout: Duration | None = None,
+        priority: Priority | int = "normal",
+        retry: RetryPolicy | None = None,
+        unique: Key | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int = 1,
+        rate: Rate | None = None,
+    ) -> WorkflowDecorator:
+        """Declare a workflow: a job that remembers its steps. A worker runs those of the versions that it
+        `accepts`, and sees no others; new ones are started with `version`.
+
+        @fp.workflow("orders", version=3, accepts={2, 3})
+        async def fulfil(wf: Workflow, order_id: int) -> Receipt: ...
+        """
+        # Most programs have no workflow.
+        from fencepost.workflows.handler import declare_workflow  # noqa: PLC0415
+
+        def declare_part(part: str, versioned_kind: str, function: Callable[..., Any]) -> Handler[...]:
+            return self.job(
+                part,
+                kind=versioned_kind,
+                tries=tries,
+                lease=lease,
+                timeout=timeout,
+                priority=priority,
+                retry=retry,
+                unique=unique,
+                concurrency_key=concurrency_key,
+                concurrency_limit=concurrency_limit,
+                rate=rate,
+            )(function)
+
+        def declare_function(function: Callable[..., Any]) -> Any:
+            return declare_workflow(
+                self.workflow_runtime,
+                declare_part,
+                function,
+                queue,
+                name=kind,
+                version=version,
+                accepts=accepts,
+            )
+
+        return cast("WorkflowDecorator", declare_function)
+
+    @cached_property
+    def events(self) -> Events:
+        """Emits the events that workflows wait for."""
+        from fencepost.workflows.events import Events  # noqa: PLC0415
+
+        return Events()
+
+    @cached_property
+    def workflow_runtime(self) -> WorkflowRuntime:
+        """What the workflows of this client share."""
+        from fencepost.workflows.handler import WorkflowRuntime  # noqa: PLC0415
+
+        return WorkflowRuntime(self, self.jobs.result, self._sync_facade)
+
     def cron(
         self,
         expression: str,
@@ -276,6 +348,13 @@ class SyncFencepost:
         self.idempotency = fp.idempotency
         self.outbox: Outbox[Blocking] = Outbox(self._connections)
         self.schedules: ScheduleControl[Blocking] = ScheduleControl(self._connections, fp.schedules.declared)
+
+    @cached_property
+    def events(self) -> Events:
+        """Emits the events that workflows wait for."""
+        from fencepost.workflows.events import Events  # noqa: PLC0415 -- Most programs have no workflow.
+
+        return Events()
 
     def __enter__(self) -> Self:
         self.open()

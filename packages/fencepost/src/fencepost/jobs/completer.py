@@ -148,6 +148,7 @@ class Completer:
 
     async def _settle(self, batch: Sequence[tuple[HeldJob, Outcome]]) -> None:
         done: list[HeldJob] = []
+        parked: list[HeldJob] = []
         lost: list[HeldJob] = []
         finishes: list[tuple[HeldJob, kernel_job.Finish]] = []
         leaves: list[tuple[HeldJob, kernel_job.Leave]] = []
@@ -161,13 +162,15 @@ class Completer:
                         self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
                     leaves.append((active, outcome))
                 case Committed():
-                    done.append(active)
+                    (parked if outcome.parked else done).append(active)
                 case Lost():
                     lost.append(active)
                 case Refused():
                     refused.append((active, outcome.reason))
         self._metrics.finished("ok", done)
+        self._metrics.finished("parked", parked)
         self._metrics.finished("lost", lost)
+        done += parked
         for active, reason in refused:
             self._finish_refused(active, reason, done, leaves)
         await self._finish(finishes, done, leaves)

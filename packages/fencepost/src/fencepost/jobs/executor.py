@@ -64,12 +64,14 @@ class HeldJob:
     @property
     def ended(self) -> bool:
         """Whether its handler has ended: the outcome is decided, if not yet written."""
-        return self.outcome_known or self.job.finished
+        return self.outcome_known or self.job.finished or self.job.parked
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The handler finished the job in its own transaction: only the entry is left to settle."""
+    """The handler finished or parked the job in its own transaction: only the entry is left to settle."""
+
+    parked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +322,8 @@ async def execute(
     except (Exception, SystemExit) as error:
         # SystemExit too: a handler that calls a command line must not end the worker.
         return _failed(active, handler, error)
+    if active.job.parked:
+        return Committed(parked=True)
     return Committed() if active.job.finished else _finish(running, result)
 
 

@@ -173,15 +173,19 @@ class Handlers:
         return self._by_kind.get(kind)
 
     def of(self, queues: Iterable[str]) -> Handlers:
-        """The handlers of the given queues."""
+        """The handlers of the given queues. A workflow waits in a part of its queue, QUEUE/NAME@VERSION."""
         chosen, wanted = Handlers(), set(queues)
-        unknown = sorted(wanted - set(self.queues))
+        unknown = sorted(wanted - {part for h in self for part in (h.queue, h.queue.partition("/")[0])})
         if unknown:
             raise InvalidInput(
                 f"No handler serves {', '.join(unknown)}; there are {', '.join(self.queues) or 'none'}.",
                 field="queues",
             )
-        chosen._by_kind.update((kind, h) for kind, h in self._by_kind.items() if h.queue in wanted)
+        chosen._by_kind.update(
+            (kind, h)
+            for kind, h in self._by_kind.items()
+            if h.queue in wanted or h.queue.partition("/")[0] in wanted
+        )
         return chosen
 
     def __iter__(self) -> Iterator[Handler[...]]:

@@ -16,7 +16,16 @@ from fencepost.transaction import SyncTransaction, Transaction
 class Job:
     """One attempt at a job. Every write through it is fenced by the attempt."""
 
-    __slots__ = ("_database", "_instead", "_running", "_stopped", "_sync_database", "finished", "owner")
+    __slots__ = (
+        "_database",
+        "_instead",
+        "_running",
+        "_stopped",
+        "_sync_database",
+        "finished",
+        "owner",
+        "parked",
+    )
 
     def __init__(
         self,
@@ -33,6 +42,13 @@ class Job:
         self._instead: tuple[Json, str] | None = None
         self.owner = owner
         self.finished = False
+        self.parked = False
+        """Whether it was given back in a transaction of its own: a workflow that sleeps or waits."""
+
+    @property
+    def running(self) -> kernel_job.Running:
+        """The claim that this attempt is."""
+        return self._running
 
     @property
     def id(self) -> int:

@@ -6,16 +6,19 @@ from __future__ import annotations
 import random
 
 from fencepost.jobs.settings import JobSettings
-from fencepost.kernel import batch, job_queries, rate, schedule
+from fencepost.kernel import batch, event, job_queries, rate, schedule
 from fencepost.kernel.call import CallRunner
 from fencepost.retention import BATCH, until_short
 from fencepost.signals import announce
 
 WAITERS_KEEP_SECONDS = 86_400.0
+EVENTS_KEEP_SECONDS = 30 * 86_400.0
+"""An event may come long before a workflow awaits it."""
 
 
 class Pruner:
-    """Prunes finished jobs past a count, ticks, complete batches, full buckets, and waiters that are gone."""
+    """Prunes finished jobs past a count, ticks, complete batches, old events, full buckets, and waiters that
+    are gone."""
 
     def __init__(self, database: CallRunner, settings: JobSettings) -> None:
         self._database = database
@@ -24,6 +27,7 @@ class Pruner:
     async def tick(self) -> float:
         await until_short(self._database, rate.prune(BATCH))
         await self._database.run(job_queries.prune_waiters(WAITERS_KEEP_SECONDS))
+        await until_short(self._database, event.prune(EVENTS_KEEP_SECONDS, BATCH))
         if self._settings.keep_finished_count is not None:
             await until_short(
                 self._database, job_queries.prune_excess(self._settings.keep_finished_count, BATCH)

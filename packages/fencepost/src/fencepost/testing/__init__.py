@@ -8,10 +8,13 @@ Signals                           named events to wait for
 Proxy                             late, cut and half-open connections; the reply to a COMMIT lost
 History, check, once, ...         a record of what happened, and the rules that it must keep
 points_in                         the named points of a package, for a test of their names
+workflow_harness                  workflows on a worker in this process, whose sleeps are skipped
+crash_everywhere                  the same, with a crash or a pause at every point of every step
+stubbed_steps, run_inline         a workflow with other steps in it; a workflow in memory, without servers
 run_flow, check_flow, check_sink  a flow in memory, with and without crashes; a sink against real servers
 
-Modules for flows are loaded on first use of one of their names: a child process that needs none of them
-starts sooner.
+Modules for flows and workflows are loaded on first use of one of their names: a child process that
+needs none of them starts sooner.
 """
 
 import typing
@@ -21,7 +24,14 @@ from fencepost.crashpoints import PlannedCrash
 from fencepost.testing.children import Child
 from fencepost.testing.clock import Clock
 from fencepost.testing.crashes import at_crash_point, crash_at
-from fencepost.testing.errors import ChildFailed, HistoryBroken, KitError, NotATestDatabase, PointMissed
+from fencepost.testing.errors import (
+    ChildFailed,
+    EffectsDiffer,
+    HistoryBroken,
+    KitError,
+    NotATestDatabase,
+    PointMissed,
+)
 from fencepost.testing.fault_state import DropRule
 from fencepost.testing.history import (
     Breach,
@@ -41,18 +51,29 @@ from fencepost.testing.signals import Signals
 if typing.TYPE_CHECKING:
     from fencepost.testing.flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
     from fencepost.testing.flow_sinks import SinkBroken, check_sink
+    from fencepost.testing.inline_workflow import InlineOutcome, run_inline
+    from fencepost.testing.workflow_runs import (
+        CrashReport,
+        WorkflowHarness,
+        crash_everywhere,
+        stubbed_steps,
+        workflow_harness,
+    )
 
 __all__ = [
     "Breach",
     "Child",
     "ChildFailed",
     "Clock",
+    "CrashReport",
     "DropRule",
+    "EffectsDiffer",
     "FlowBroken",
     "FlowOutcome",
     "History",
     "HistoryBroken",
     "HistoryLine",
+    "InlineOutcome",
     "KitError",
     "NotATestDatabase",
     "PlannedCrash",
@@ -62,6 +83,7 @@ __all__ = [
     "Rule",
     "Signals",
     "SinkBroken",
+    "WorkflowHarness",
     "at_crash_point",
     "at_most_once",
     "breaches",
@@ -69,19 +91,30 @@ __all__ = [
     "check_flow",
     "check_sink",
     "crash_at",
+    "crash_everywhere",
     "once",
     "points_in",
     "run_flow",
+    "run_inline",
+    "stubbed_steps",
     "tokens_grow",
+    "workflow_harness",
 ]
 
 _HOMES = {
+    "CrashReport": "fencepost.testing.workflow_runs",
     "FlowBroken": "fencepost.testing.flow_harness",
     "FlowOutcome": "fencepost.testing.flow_harness",
+    "InlineOutcome": "fencepost.testing.inline_workflow",
     "SinkBroken": "fencepost.testing.flow_sinks",
+    "WorkflowHarness": "fencepost.testing.workflow_runs",
     "check_flow": "fencepost.testing.flow_harness",
     "check_sink": "fencepost.testing.flow_sinks",
+    "crash_everywhere": "fencepost.testing.workflow_runs",
     "run_flow": "fencepost.testing.flow_harness",
+    "run_inline": "fencepost.testing.inline_workflow",
+    "stubbed_steps": "fencepost.testing.workflow_runs",
+    "workflow_harness": "fencepost.testing.workflow_runs",
 }
 
 

@@ -5,6 +5,7 @@ AssertionError
     ├── NotATestDatabase    the database contains work, so its clock is not replaced
     ├── PointMissed         a crash was planned, and its point was never reached
     ├── ChildFailed         a child process ended otherwise than the test expects; the message has its output
+    ├── EffectsDiffer       a workflow that crashed has left something else than one that did not
     ├── HistoryBroken       the history breaks an invariant; the message lists the breaches
     └── RunTooEasy          a torture run in which too little happened to prove anything
 """
@@ -24,6 +25,10 @@ class PointMissed(KitError):
 
 class ChildFailed(KitError):
     """A child process ended, or did not end, contrary to the test's expectation."""
+
+
+class EffectsDiffer(KitError):
+    """A workflow with a crash or a pause in it has left something else behind than one without."""
 
 
 class HistoryBroken(KitError):

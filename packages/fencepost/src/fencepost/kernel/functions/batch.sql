@@ -166,6 +166,7 @@ declare
   v_ids    bigint[];
 begin
   v_ids := array(select b.batch_id from fencepost.job_batch b where b.completed_at < v_before
+                   and not fencepost._workflow_needs_batch(b.batch_id)
                  order by b.completed_at limit p_limit for update skip locked);
   delete from fencepost.job_batch_member m where m.batch_id = any (v_ids);
   delete from fencepost.job_batch_part p where p.batch_id = any (v_ids);

@@ -116,6 +116,7 @@ begin
   return query
   select life.at, life.event, life.actor, life.token, life.detail from (
     select *, null::bigint as turn, null::bigint as place from fencepost._explain_job(v_id) where v_noun = 'job'
+    union all select *, null, null from fencepost._explain_workflow(v_id) where v_noun = 'job'
     union all select *, null, null from fencepost._explain_outbox(v_id) where v_noun = 'outbox'
     union all select at, event, actor, token, detail, null, ordinality from fencepost._explain_named(v_noun, v_name) with ordinality
     union all

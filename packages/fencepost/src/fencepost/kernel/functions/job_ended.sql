@@ -1,7 +1,8 @@
 -- What follows when jobs have ended, in the transaction that ended them.
 
--- Count the batches that wait for the jobs, and wake the sessions that wait for their results. Both are rare,
--- so both are checked for first: two lookups for each finishing statement, however many jobs it finished.
+-- Count the batches that wait for the jobs, wake the sessions that wait for their results, and undo the steps
+-- of workflows that ended badly. All are rare, so they are checked for first: four lookups for each finishing
+-- statement, however many jobs it finished.
 create or replace function fencepost._job_ended(p_ids bigint[], p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -11,6 +12,12 @@ begin
   end if;
   if exists (select 1 from fencepost.sleeper s where s.topic >= 'result:' and s.topic < 'result;') then
     perform fencepost._result_tell(p_ids);
+  end if;
+  if exists (select 1 from fencepost.workflow_undo u where u.next_job_id is not null and not u.called_next) then
+    perform fencepost._workflow_undo_next(p_ids, p_now);
+  end if;
+  if exists (select 1 from fencepost.workflow_step s where s.undo is not null and s.undone_by is null) then
+    perform fencepost._workflow_undo(p_ids, p_now);
   end if;
 end $$;
 
@@ -63,8 +70,9 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-  v_newest fencepost.job_finished;
-  v_ids    bigint[];
+  v_newest   fencepost.job_finished;
+  v_children boolean := fencepost._workflow_has_children();
+  v_ids      bigint[];
 begin
   if p_keep is null or p_keep < 0 then
     raise exception 'keep is %; it must be 0 or more.', coalesce(p_keep::text, 'null')
@@ -78,7 +86,7 @@ begin
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o
       where o.finished_at <= v_newest.finished_at and (o.finished_at, o.job_id) <= (v_newest.finished_at, v_newest.job_id)
-        and o.state <> 'dead'
+        and o.state <> 'dead' and not (v_children and fencepost._workflow_needs(o.job_id))
       order by o.finished_at, o.job_id limit p_limit for update skip locked))
     returning f.job_id
   )

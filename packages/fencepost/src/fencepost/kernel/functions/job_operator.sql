@@ -77,6 +77,7 @@ begin
   if not found then
     perform fencepost._job_refuse_operator(p_id, p_expected, p_actor, 'replay');
   end if;
+  perform fencepost._workflow_check_replay(p_id, p_actor);
   select * into strict v_job from fencepost.job j where j.job_id = p_id;
   v_now := fencepost.clock();
   if v_job.unique_key is not null then
@@ -117,6 +118,7 @@ begin
   update fencepost.job_finished f set state = 'cancelled', final_status = 'discarded' where f.job_id = p_id;
   perform fencepost._event(fencepost.clock(), 'job', p_id::text, 'discarded', p_actor, v_dead.attempt,
     jsonb_build_object('from', 'dead', 'final_status', v_dead.final_status));
+  perform fencepost._workflow_undo_next(array[p_id], fencepost.clock());
 end $$;
 
 -- Replace the outcome of a finished job, because its work was repeated elsewhere and that result counts now.
@@ -205,12 +207,14 @@ create or replace function fencepost.job_prune(p_keep interval, p_limit integer,
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
-  v_ids    bigint[];
+  v_before   timestamptz := fencepost._prune_before(p_keep, p_limit);
+  v_children boolean := fencepost._workflow_has_children();
+  v_ids      bigint[];
 begin
   with gone as (
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o where o.finished_at < v_before and (p_dead or o.state <> 'dead')
+        and not (v_children and fencepost._workflow_needs(o.job_id))
       order by o.finished_at limit p_limit for update skip locked))
     returning f.job_id
   )

@@ -1,0 +1,1 @@
+"""Durable workflows: jobs that remember their steps."""

@@ -1,0 +1,469 @@
+"""Workflows on a worker: every step happens once, whatever the worker does in between."""
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fencepost import Job, Mismatch, Transaction
+from fencepost.jobs.retry_policy import Retry, Verdict
+from fencepost.testing import Clock
+from fencepost.workflows.child_job import ChildJob
+from fencepost.workflows.errors import ChildJobFailed, EventTimeout, StepNameTaken
+from fencepost.workflows.sync_workflow import SyncWorkflow
+from fencepost.workflows.workflow import Workflow
+from tests.integration.jobs.harness import JobHarness
+
+
+def at_once(tries: int, error: Exception) -> Verdict:
+    return Retry(0)
+
+
+@dataclass
+class Quote:
+    order_id: int
+    cents: int
+
+
+async def start(harness: JobHarness, handler: Any, **arguments: Any) -> int:
+    async with harness.fp.transaction() as tx:
+        submitted = await handler.start(tx, **arguments)
+    return int(submitted.job_id)
+
+
+async def write(tx: Transaction, note: str) -> str:
+    await tx.execute("insert into effect (note) values (%s)", (note,))
+    return note
+
+
+def notes(harness: JobHarness) -> list[str]:
+    return [note for (note,) in harness.rows("select note from effect order by id")]
+
+
+async def test_a_workflow_runs_its_steps_and_returns_a_typed_result(redis_harness: JobHarness) -> None:
+    fp = redis_harness.fp
+
+    async def price(order_id: int) -> Quote:
+        return Quote(order_id, 500)
+
+    @fp.workflow("orders")
+    async def fulfil(wf: Workflow, order_id: int) -> Quote:
+        quote = await wf.step(price, order_id)
+        assert isinstance(quote, Quote)
+        await wf.transaction(write, f"reserved {quote.order_id}")
+        return quote
+
+    async with redis_harness.working():
+        job_id = await start(redis_harness, fulfil, order_id=7)
+        assert await fulfil.result(job_id) == Quote(7, 500)
+
+    assert notes(redis_harness) == ["reserved 7"]
+    steps = redis_harness.rows("select name, result from fencepost.workflow_steps order by step_id")
+    assert steps == [("price", {"order_id": 7, "cents": 500}), ("write", "reserved 7")]
+
+
+async def test_a_later_attempt_goes_on_after_the_recorded_steps(harness: JobHarness) -> None:
+    calls: list[str] = []
+
+    async def first() -> str:
+        calls.append("first")
+        return "one"
+
+    async def second(given: str) -> str:
+        calls.append("second")
+        if len(calls) < 4:
+            raise RuntimeError("not yet")
+        return given + " two"
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def two(wf: Workflow) -> str:
+        given = await wf.step(first)
+        await wf.transaction(write, given)
+        return await wf.step(second, given)
+
+    async with harness.working():
+        job_id = await start(harness, two)
+        assert await two.result(job_id) == "one two"
+
+    assert calls == ["first", "second", "second", "second"]
+    assert notes(harness) == ["one"]
+    assert harness.job(job_id).attempt == 3
+
+
+async def test_a_step_whose_writes_fail_is_not_recorded(harness: JobHarness) -> None:
+    tries = 0
+
+    async def fail_once(tx: Transaction) -> None:
+        nonlocal tries
+        tries += 1
+        await write(tx, f"try {tries}")
+        if tries == 1:
+            raise RuntimeError("after the write")
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def one(wf: Workflow) -> None:
+        await wf.transaction(fail_once)
+
+    async with harness.working():
+        await one.result(await start(harness, one))
+
+    assert notes(harness) == ["try 2"]
+
+
+async def test_a_step_that_is_not_durable_rides_with_the_next(harness: JobHarness) -> None:
+    seen: list[int] = []
+
+    def count() -> int:
+        return harness.value("select count(*) from fencepost.workflow_step")  # type: ignore[no-any-return]
+
+    async def pure() -> int:
+        return 5
+
+    @harness.fp.workflow("orders")
+    async def ride(wf: Workflow) -> int:
+        five = await wf.options(durable=False).step(pure)
+        seen.append(await asyncio.to_thread(count))
+        await wf.options(name="next").step(pure)
+        seen.append(await asyncio.to_thread(count))
+        await wf.options(name="rider", durable=False).step(pure)
+        await wf.transaction(write, "x")
+        seen.append(await asyncio.to_thread(count))
+        return five
+
+    async with harness.working():
+        await ride.result(await start(harness, ride))
+
+    assert seen == [0, 2, 4]
+
+
+async def test_other_arguments_under_the_same_name_are_refused(harness: JobHarness) -> None:
+    given = 1
+
+    async def price(number: int) -> int:
+        return number
+
+    @harness.fp.workflow("orders", tries=2, retry=at_once)
+    async def changed(wf: Workflow) -> int:
+        nonlocal given
+        await wf.step(price, given)
+        given += 1
+        raise RuntimeError("again")
+
+    async with harness.working():
+        job_id = await start(harness, changed)
+        seen = await harness.until_state(job_id, "dead")
+
+    assert (seen.error or "").startswith(Mismatch.__name__)
+    assert ("mismatch", "step") in harness.refusals()
+
+
+async def test_a_name_that_is_used_twice_in_one_run_is_an_error(harness: JobHarness) -> None:
+    async def price(number: int) -> int:
+        return number
+
+    @harness.fp.workflow("orders", tries=1)
+    async def twice(wf: Workflow) -> None:
+        await wf.options(key="a").step(price, 1)
+        await wf.options(key="b").step(price, 1)
+        await wf.step(price, 1)
+        await wf.step(price, 1)
+
+    async with harness.working():
+        job_id = await start(harness, twice)
+        seen = await harness.until_state(job_id, "dead")
+
+    assert (seen.error or "").startswith(StepNameTaken.__name__)
+
+
+async def test_a_sleeping_workflow_wakes_when_its_time_has_come(harness: JobHarness, clock: Clock) -> None:
+    @harness.fp.workflow("orders", concurrency_key="one", concurrency_limit=1)
+    async def nap(wf: Workflow, number: int) -> int:
+        await wf.sleep(timedelta(hours=1))
+        return number
+
+    async with harness.working():
+        jobs = [await start(harness, nap, number=number) for number in (1, 2)]
+        # The second gets the slot while the first sleeps.
+        await harness.until(
+            "both sleep",
+            lambda: (
+                harness.value("select count(*) from fencepost.workflow_waits") == 2 and running(harness) == 0
+            ),
+        )
+        assert [harness.job(job_id).tries for job_id in jobs] == [0, 0]
+        clock.advance(3601)
+        assert [await nap.result(job_id) for job_id in jobs] == [1, 2]
+
+
+def running(harness: JobHarness) -> int:
+    return int(harness.value("select count(*) from fencepost.job_running"))
+
+
+async def test_an_event_wakes_the_workflow_that_waits_for_it(redis_harness: JobHarness) -> None:
+    harness = redis_harness
+
+    @harness.fp.workflow("orders")
+    async def approved(wf: Workflow, order_id: int) -> str:
+        quote = await wf.event(f"approve:{order_id}", Quote)
+        again = await wf.options(name="again").event(f"approve:{order_id}")
+        assert again == {"order_id": quote.order_id, "cents": quote.cents}
+        return f"{quote.cents} cents"
+
+    async with harness.working():
+        job_id = await start(harness, approved, order_id=7)
+        await harness.until("it waits", lambda: bool(harness.rows("select 1 from fencepost.workflow_waits")))
+        async with harness.fp.transaction() as tx:
+            assert await harness.fp.events.emit(tx, "approve:7", {"order_id": 7, "cents": 9}, actor="carol")
+            assert not await harness.fp.events.emit(tx, "approve:7", {"order_id": 7, "cents": 1})
+        assert await approved.result(job_id) == "9 cents"
+
+
+async def test_an_event_that_does_not_come_times_out_for_good(harness: JobHarness, clock: Clock) -> None:
+    failures = 0
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def waits(wf: Workflow) -> str:
+        nonlocal failures
+        try:
+            await wf.event("never", timeout=timedelta(days=2))
+        except EventTimeout:
+            failures += 1
+            if failures == 1:
+                raise RuntimeError("once more") from None
+            return "timed out"
+        return "came"
+
+    async with harness.working():
+        job_id = await start(harness, waits)
+        await harness.until("it waits", lambda: bool(harness.rows("select 1 from fencepost.workflow_waits")))
+        clock.advance(2 * 86_400 + 1)
+        await harness.until("it has failed once", lambda: failures >= 1)
+        assert await waits.result(job_id) == "timed out"
+
+
+async def test_several_waits_at_once_end_with_the_last(harness: JobHarness, clock: Clock) -> None:
+    @harness.fp.workflow("orders")
+    async def both(wf: Workflow) -> list[Any]:
+        slept, one, two = await asyncio.gather(wf.sleep(60), wf.event("one"), wf.event("two"))
+        return [slept, one, two]
+
+    async with harness.working():
+        job_id = await start(harness, both)
+        await harness.until(
+            "it waits for three", lambda: len(harness.rows("select 1 from fencepost.workflow_waits")) == 3
+        )
+        async with harness.fp.transaction() as tx:
+            await harness.fp.events.emit(tx, "two", 2)
+        await harness.until(
+            "one came",
+            lambda: bool(harness.rows("select 1 from fencepost.workflow_steps where name = 'two'")),
+        )
+        clock.advance(61)
+        async with harness.fp.transaction() as tx:
+            await harness.fp.events.emit(tx, "one", 1)
+        assert await both.result(job_id) == [None, 1, 2]
+
+
+async def test_children_run_and_their_results_come_back_in_order(redis_harness: JobHarness) -> None:
+    harness = redis_harness
+
+    @harness.fp.workflow("packing")
+    async def pack(wf: Workflow, line: int) -> Quote:
+        return Quote(line, line * 100)
+
+    @harness.fp.job("plain")
+    async def plain(job: Job, number: int) -> int:
+        return number + 1
+
+    @harness.fp.workflow("orders")
+    async def fulfil(wf: Workflow) -> int:
+        spawned = await wf.spawn(ChildJob.of(plain.submission(number=1)))
+        quotes = await wf.gather(*(pack.child(line) for line in range(150)))
+        assert [quote.order_id for quote in quotes] == list(range(150))
+        return sum(quote.cents for quote in quotes) + int(await wf.result(spawned))
+
+    async with harness.working():
+        job_id = await start(harness, fulfil)
+        assert await fulfil.result(job_id) == 100 * sum(range(150)) + 2
+
+
+async def test_a_failed_child_is_named_after_all_have_ended(harness: JobHarness) -> None:
+    @harness.fp.job("plain", tries=1)
+    async def fails(job: Job, number: int) -> int:
+        if number == 1:
+            raise RuntimeError("no")
+        return number
+
+    @harness.fp.workflow("orders")
+    async def parent(wf: Workflow) -> list[Any]:
+        wanted = [ChildJob.of(fails.submission(number=number)) for number in (0, 1, 2)]
+        with pytest.raises(ChildJobFailed, match="RuntimeError: no"):
+            await wf.gather(*wanted)
+        settled = await wf.options(name="again").gather_settled(*wanted)
+        return [None if isinstance(one, ChildJobFailed) else one for one in settled]
+
+    async with harness.working():
+        job_id = await start(harness, parent)
+        assert await parent.result(job_id) == [0, None, 2]
+
+
+async def test_a_restart_begins_again_with_other_arguments(harness: JobHarness) -> None:
+    keys: list[str] = []
+
+    async def look(number: int) -> int:
+        return number
+
+    @harness.fp.workflow("orders")
+    async def loop(wf: Workflow, number: int) -> int:
+        keys.append(wf.idempotency_key("look"))
+        seen = await wf.step(look, number)
+        if seen < 3:
+            await wf.restart(number=seen + 1)
+        assert wf.round == 3
+        return seen
+
+    async with harness.working():
+        job_id = await start(harness, loop, number=0)
+        assert await loop.result(job_id) == 3
+
+    assert keys == [f"loop:{job_id}:{round_}:look" for round_ in range(4)]
+    assert len(harness.rows("select 1 from fencepost.workflow_steps")) == 1
+
+
+async def test_time_and_chance_are_recorded(harness: JobHarness) -> None:
+    seen: list[tuple[datetime, float, uuid.UUID, str]] = []
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def chance(wf: Workflow) -> None:
+        key = wf.idempotency_key("ship")
+        seen.append((await wf.now(), await wf.random(), await wf.uuid(), key))
+        if len(seen) < 2:
+            raise RuntimeError("again")
+
+    async with harness.working():
+        await chance.result(await start(harness, chance))
+
+    assert seen[0] == seen[1]
+
+
+async def test_a_worker_never_takes_a_version_that_it_does_not_accept(harness: JobHarness) -> None:
+    @harness.fp.workflow("orders", kind="fulfil", version=2, accepts={1, 2})
+    async def fulfil(wf: Workflow) -> list[Any]:
+        return [wf.version, wf.since(2)]
+
+    def start_version(version: int) -> int:
+        return int(
+            harness.value(
+                "select job_id from fencepost.workflow_start('orders', 'fulfil', %s, '{}')", (version,)
+            )
+        )
+
+    async with harness.working():
+        newer, older = start_version(3), start_version(1)
+        assert await fulfil.result(older) == [1, False]
+        assert await fulfil.result(await start(harness, fulfil)) == [2, True]
+
+    assert harness.job(newer)[:3] == ("pending", None, 0)
+
+
+async def test_one_live_workflow_for_a_unique_key_whatever_its_version(harness: JobHarness) -> None:
+    def declare(version: int) -> Any:
+        @harness.fp.workflow("orders", kind="fulfil", version=version, unique="{order_id}")
+        async def fulfil(wf: Workflow, order_id: int) -> None: ...
+
+        return fulfil
+
+    async with harness.fp.transaction() as tx:
+        first = await declare(1).start(tx, order_id=7)
+        second = await declare(2).start(tx, order_id=7)
+
+    assert second == (first.job_id, False)
+
+
+async def test_a_cancelled_workflow_is_undone_and_its_next_step_refused(harness: JobHarness) -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+    undone: list[str] = []
+
+    @harness.fp.job("undo")
+    async def unreserve(job: Job, what: str) -> None:
+        undone.append(what)
+
+    async def hold(tx: Transaction) -> None:
+        await write(tx, "held")
+
+    async def slow() -> None:
+        entered.set()
+        await go_on.wait()
+
+    @harness.fp.workflow("orders")
+    async def reserve(wf: Workflow) -> None:
+        for what in ("a", "b"):
+            await wf.options(key=what, undo=unreserve.submission(what=what)).transaction(write, what)
+        await wf.step(slow)
+        await wf.transaction(hold)
+
+    async with harness.working():
+        job_id = await start(harness, reserve)
+        await entered.wait()
+        harness.rows("select fencepost.job_cancel(%s, 'carol')", (job_id,))
+        go_on.set()
+        await harness.until_state(job_id, "cancelled")
+        await harness.until("both are undone", lambda: len(undone) == 2)
+
+    assert undone == ["b", "a"]
+    assert notes(harness) == ["a", "b"]
+
+
+async def test_a_sync_workflow_does_the_same_in_a_thread(harness: JobHarness, clock: Clock) -> None:
+    calls: list[str] = []
+
+    @harness.fp.job("plain")
+    async def plain(job: Job, number: int) -> int:
+        return number + 1
+
+    def price(order_id: int) -> Quote:
+        calls.append("price")
+        return Quote(order_id, 500)
+
+    def store(tx: Any, note: str) -> str:
+        tx.execute("insert into effect (note) values (%s)", (note,))
+        return note
+
+    @harness.fp.workflow("orders", retry=at_once)
+    def fulfil(wf: SyncWorkflow, order_id: int, round_: int = 0) -> list[Any]:
+        quote = wf.options(durable=False).step(price, order_id)
+        wf.transaction(store, f"stored {quote.order_id}")
+        calls.append(str(wf.random()))
+        wf.sleep(60)
+        event = wf.event("go", Quote)
+        children = wf.gather(*(ChildJob.of(plain.submission(number=number)) for number in range(3)))
+        spawned = wf.spawn(ChildJob.of(plain.submission(number=9)))
+        last = wf.result(spawned)
+        if not round_:
+            wf.restart(order_id=order_id, round_=1)
+        return [event.cents, children, last, wf.round]
+
+    async with harness.working():
+        job_id = await start(harness, fulfil, order_id=7)
+        await harness.until("it sleeps", lambda: bool(harness.rows("select 1 from fencepost.workflow_waits")))
+        async with harness.fp.transaction() as tx:
+            await harness.fp.events.emit(tx, "go", {"order_id": 7, "cents": 3})
+        clock.advance(61)
+        await harness.until(
+            "it begins again",
+            lambda: (
+                harness.value(
+                    "select headers -> 'workflow' -> 'round' from fencepost.jobs where job_id = %s", (job_id,)
+                )
+                == 1
+            ),
+        )
+        await harness.until("it sleeps", lambda: bool(harness.rows("select 1 from fencepost.workflow_waits")))
+        clock.advance(61)
+        assert await fulfil.result(job_id) == [3, [1, 2, 3], 10, 1]
+
+    assert calls.count("price") == 2
+    assert notes(harness) == ["stored 7", "stored 7"]

@@ -1,0 +1,153 @@
+"""Bugs that workflows on a kernel like this one can have."""
+
+from tests.isolation.planted_bug import Edit, PlantedBug
+
+WORKFLOW = (
+    PlantedBug(
+        "a step does not lock its workflow",
+        "workflow: a step meets a release",
+        (Edit("_step_fence", " for key share", ""),),
+    ),
+    PlantedBug(
+        "a step locks so hard that the heartbeat waits",
+        "workflow: a renewal passes a step",
+        (Edit("_step_fence", "for key share", "for no key update"),),
+    ),
+    PlantedBug(
+        "a step does not compare the attempt",
+        "workflow: a late step meets a takeover by its own owner",
+        (Edit("_step_fence", " and r.attempt = p_attempt", ""),),
+    ),
+    PlantedBug(
+        "a step does not look at the clock",
+        "workflow: a late step meets a reclaim",
+        (Edit("_step_fence", "v_running.expires_at <= fencepost.clock() or ", ""),),
+    ),
+    PlantedBug(
+        "a step does not look at the cancel",
+        "workflow: a step meets a cancel",
+        (Edit("_step_fence", " or v_running.cancel_requested_at is not null", ""),),
+    ),
+    PlantedBug(
+        "a step forgets that it has passed its fence",
+        "workflow: a fenced step and a reclaim (commit)",
+        (Edit("_step_fence", "and not fencepost._job_is_fenced(p_id, p_attempt)", ""),),
+    ),
+    PlantedBug(
+        "a step that is known is taken for a new one",
+        "workflow: one step twice",
+        (Edit("_step_write", "return false;", "return true;"),),
+    ),
+    PlantedBug(
+        "a step does not compare its arguments",
+        "workflow: one step with other arguments",
+        (Edit("_step_refuse_known", "v_known.digest <> p_digest", "false"),),
+    ),
+    PlantedBug(
+        "steps of many wait for a row that another holds",
+        "workflow: steps of many meet a release",
+        (Edit("step_commit_many", " skip locked", ""),),
+    ),
+    PlantedBug(
+        "steps of many do not compare the attempt",
+        "workflow: late steps of many meet a takeover by their own owner",
+        (Edit("step_commit_many", "and r.attempt = a.attempt and r.owner", "and r.owner"),),
+    ),
+    PlantedBug(
+        "steps of many do not look at the cancel",
+        "workflow: steps of many meet a cancel",
+        (Edit("step_commit_many", " and r.cancel_requested_at is null", ""),),
+    ),
+    PlantedBug(
+        "steps of many lock so hard that the heartbeat passes them over",
+        "workflow: a renewal passes steps of many",
+        (Edit("step_commit_many", "for key share of r", "for no key update of r"),),
+    ),
+    PlantedBug(
+        "a sleep does not look at the cancel",
+        "workflow: a sleep meets a cancel",
+        (Edit("_workflow_hold", " or (v.running).cancel_requested_at is not null", ""),),
+    ),
+    PlantedBug(
+        "an await looks for its event without the lock",
+        "workflow: an await meets an emission",
+        (Edit("event_await", "perform fencepost._event_lock(p_event);", ""),),
+    ),
+    PlantedBug(
+        "an emission looks for what waits without the lock",
+        "workflow: an await meets an emission",
+        (Edit("event_emit", "perform fencepost._event_lock(p_event);", ""),),
+    ),
+    PlantedBug(
+        "an emission calls nobody",
+        "workflow: an await meets an emission",
+        (Edit("event_emit", "set run_at = v_now", "set run_at = j.run_at"),),
+    ),
+    PlantedBug(
+        "the last emission stays",
+        "workflow: two emissions",
+        (
+            Edit(
+                "event_emit",
+                "on conflict (event) do nothing",
+                "on conflict (event) do update set payload = excluded.payload",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a join does not lock the batch",
+        "workflow: a join meets the end of the last child",
+        (
+            Edit(
+                "workflow_join",
+                "perform 1 from fencepost.job_batch b where b.batch_id = p_batch or b.callback_job_id = p_id"
+                " order by b.batch_id for update;",
+                "",
+            ),
+            Edit(
+                "workflow_join",
+                "update fencepost.job_batch b set callback_job_id = p_id where b.batch_id = p_batch;",
+                "",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a spawn is not fenced",
+        "workflow: a spawn meets a release",
+        (
+            Edit(
+                "workflow_spawn",
+                "perform fencepost._step_fence(p_id, p_attempt, p_owner, 'spawn', p_name);",
+                "",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "an end forgets the undo",
+        "workflow: two burials",
+        (Edit("_job_ended", "perform fencepost._workflow_undo(p_ids, p_now);", "null;"),),
+    ),
+    PlantedBug(
+        "a finished workflow is undone too",
+        "workflow: a burial meets a finish",
+        (Edit("_workflow_undo", " and f.state in ('dead', 'cancelled')", ""),),
+    ),
+    PlantedBug(
+        "a retry from a step does not lock what it retries",
+        "workflow: two retries from a step",
+        (
+            Edit(
+                "workflow_retry_from",
+                " and f.state in ('dead', 'cancelled') for update",
+                " and f.state in ('dead', 'cancelled')",
+            ),
+            Edit(
+                "workflow_retry_from",
+                "perform fencepost.job_replay(p_id, p_actor, v_finished.state);",
+                "with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)"
+                " insert into fencepost.job_waiting (job_id, queue, priority, run_at, attempt)"
+                " select g.job_id, g.queue, 1, fencepost.clock(), g.attempt from gone g;",
+            ),
+        ),
+    ),
+)
