@@ -151,7 +151,8 @@ async def _throughput(
     fp: Fencepost, database: Database, workflow: WorkflowHandler[[], None], count: int
 ) -> Measured:
     async with fp.transaction() as tx:
-        await workflow.handler.submit_many(tx, [{}] * count)
+        nothing: dict[str, Any] = {}
+        await workflow.handler.submit_many(tx, [nothing] * count)
     before = _commits(database)
     began = time.perf_counter()
     async with _working(fp):

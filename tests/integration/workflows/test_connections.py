@@ -1,7 +1,7 @@
 """Starting and emitting on any connection is part of its transaction."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import psycopg
@@ -30,7 +30,8 @@ def approve(harness: JobHarness) -> Approve:
 
 
 def use(fp: Fencepost, approve: Approve, connection: Any, number: int) -> tuple[Any, Any]:
-    return approve.start(connection, number), fp.events.emit(connection, f"approve:{number}", {"n": number})
+    start, emit = cast("Any", approve).start, cast("Any", fp.events).emit
+    return start(connection, number), emit(connection, f"approve:{number}", {"n": number})
 
 
 async def use_psycopg(fp: Fencepost, approve: Approve, url: str, number: int, keep: bool) -> None:

@@ -133,7 +133,10 @@ async def test_steps_are_stubbed_by_name(harness: JobHarness, clock: Clock) -> N
     async def no_reserve(tx: Transaction, job_id: int) -> str:
         return "stubbed"
 
-    with stubbed_steps(harness.fp, {"price": lambda order_id: 5, "reserve": no_reserve}):
+    def cheap(order_id: int) -> int:
+        return 5
+
+    with stubbed_steps(harness.fp, {"price": cheap, "reserve": no_reserve}):
         async with workflow_harness(harness.fp, clock, events={"approve": True}) as under_test:
             job_id = await under_test.run(fulfil.submission(order_id=7))
             assert await fulfil.result(job_id) == 5

@@ -50,7 +50,19 @@ async def fulfil(wf: Workflow, order_id: int, pages: int = 0) -> list[Any]:
     return [quote.cents, approved.cents, packed, wf.since(2), wf.round]
 
 
-GIVEN: dict[str, Any] = {"events": {"approve": {"cents": 5}}, "children": {"pack": lambda line: line + 1}}
+def packed(line: int) -> int:
+    return line + 1
+
+
+def cheap(order_id: int) -> Quote:
+    return Quote(cents=1)
+
+
+def no_reserve(tx: Any, order_id: int) -> str:
+    return "stubbed"
+
+
+GIVEN: dict[str, Any] = {"events": {"approve": {"cents": 5}}, "children": {"pack": packed}}
 
 
 async def test_it_runs_to_its_end_without_waiting() -> None:
@@ -64,10 +76,7 @@ async def test_it_runs_to_its_end_without_waiting() -> None:
 
 
 async def test_steps_can_be_stubbed_by_name_and_another_version_run() -> None:
-    stubs: dict[str, Any] = {
-        "price": lambda order_id: Quote(cents=1),
-        "reserve": lambda tx, order_id: "stubbed",
-    }
+    stubs: dict[str, Any] = {"price": cheap, "reserve": no_reserve}
 
     outcome = await run_inline(fulfil, arguments={"order_id": 7}, stubs=stubs, version=1, **GIVEN)
 

@@ -90,13 +90,13 @@ class WorkflowHarness:
         """The process stands still at the point, until its lease is over and its job was put back; a
         transaction that is open there is ended, as an eviction does it."""
         self.clock.advance(lease_seconds + 1)
-        url = self.fp.database_url
-        threads = [
-            threading.Thread(target=lambda i=job_id: asyncio.run(evict_job(url, i, 0))) for job_id in job_ids
-        ]
-        for thread in threads:
-            thread.start()
-            thread.join()
+        for job_id in job_ids:
+            # This thread has a loop, which stands still.
+            eviction = threading.Thread(
+                target=asyncio.run, args=(evict_job(self.fp.database_url, job_id, 0),)
+            )
+            eviction.start()
+            eviction.join()
 
     async def _drive(self, job_id: int, submission: Submission) -> None:
         left_seconds = STUCK_SECONDS
