@@ -158,3 +158,18 @@ def test_a_wrong_declaration_is_refused_at_once(options: dict[str, Any], field: 
     with pytest.raises(InvalidInput) as caught:
         fp.workflow(queue, **options)(work)
     assert caught.value.field == field
+
+
+def test_a_worker_of_a_queue_takes_the_workflows_of_it() -> None:
+    app = Fencepost("postgresql://nowhere/nothing")
+
+    @app.workflow("orders", version=2, accepts={1, 2})
+    async def work(wf: Workflow) -> None: ...
+
+    @app.job("mail")
+    async def send(job: Job) -> None: ...
+
+    assert app.handlers.of(["orders"]).queues == ("orders/work@1", "orders/work@2")
+    assert app.handlers.of(["orders/work@2", "mail"]).queues == ("mail", "orders/work@2")
+    with pytest.raises(InvalidInput, match="No handler serves order;"):
+        app.handlers.of(["order"])
