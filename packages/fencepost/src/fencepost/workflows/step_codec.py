@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, get_type_hints
+from uuid import UUID
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -99,3 +101,6 @@ def arguments_digest(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 
 
 _NOTHING = digest("step", [[], {}])
+TIME = codec_for("the time", datetime)
+NUMBER = codec_for("the random number", float)
+IDENTIFIER = codec_for("the UUID", UUID)

@@ -28,7 +28,7 @@ from fencepost.workflows.run_state import (
     in_seconds,
     read_event,
 )
-from fencepost.workflows.step_codec import Codec, codec_for
+from fencepost.workflows.step_codec import IDENTIFIER, NUMBER, TIME, Codec, codec_for
 from fencepost.workflows.step_log import StepLog
 
 P = ParamSpec("P")
@@ -200,15 +200,15 @@ class SyncWorkflow(WorkflowFacts):
 
     def now(self) -> datetime:
         """The time, recorded: the same in every attempt."""
-        return self._recorded("now", _NOW, lambda: datetime.now(UTC))
+        return self._recorded("now", TIME, lambda: datetime.now(UTC))
 
     def random(self) -> float:
         """A random number from 0 to 1, recorded."""
-        return self._recorded("random", _FLOAT, random.random)
+        return self._recorded("random", NUMBER, random.random)
 
     def uuid(self) -> uuid.UUID:
         """A random UUID, recorded."""
-        return self._recorded("uuid", _UUID, uuid.uuid4)
+        return self._recorded("uuid", IDENTIFIER, uuid.uuid4)
 
     def _recorded(self, default: str, codec: Codec, make: Callable[[], T]) -> T:
         name = self._options.named(default)
@@ -258,8 +258,3 @@ class SyncWorkflow(WorkflowFacts):
         outcomes = children.as_json(self._run.database.run(kernel.children(job_ids)))
         self._record(self._run.log.record(name, digest, outcomes))
         return outcomes
-
-
-_NOW = codec_for("the time", datetime)
-_FLOAT = codec_for("the random number", float)
-_UUID = codec_for("the UUID", uuid.UUID)

@@ -32,7 +32,7 @@ from fencepost.workflows.run_state import (
     in_seconds,
     read_event,
 )
-from fencepost.workflows.step_codec import Codec, codec_for
+from fencepost.workflows.step_codec import IDENTIFIER, NUMBER, TIME, Codec, codec_for
 from fencepost.workflows.step_committer import StepCommitter
 from fencepost.workflows.step_log import StepLog
 
@@ -366,15 +366,15 @@ class Workflow(WorkflowFacts):
 
     async def now(self) -> datetime:
         """The time, recorded: the same in every attempt."""
-        return await self._recorded("now", _NOW, lambda: datetime.now(UTC))
+        return await self._recorded("now", TIME, lambda: datetime.now(UTC))
 
     async def random(self) -> float:
         """A random number from 0 to 1, recorded."""
-        return await self._recorded("random", _FLOAT, random.random)
+        return await self._recorded("random", NUMBER, random.random)
 
     async def uuid(self) -> uuid.UUID:
         """A random UUID, recorded."""
-        return await self._recorded("uuid", _UUID, uuid.uuid4)
+        return await self._recorded("uuid", IDENTIFIER, uuid.uuid4)
 
     async def _recorded(self, default: str, codec: Codec, make: Callable[[], T]) -> T:
         name = self._options.named(default)
@@ -434,8 +434,3 @@ class Workflow(WorkflowFacts):
             outcomes = children.as_json(await run.database.run(kernel.children(job_ids)))
             await run.commit(run.log.record(name, digest, outcomes))
             return outcomes
-
-
-_NOW = codec_for("the time", datetime)
-_FLOAT = codec_for("the random number", float)
-_UUID = codec_for("the UUID", uuid.UUID)
