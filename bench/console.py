@@ -17,11 +17,11 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run as call
 from fencepost_server.accounts.secret import new_secret
-from fencepost_server.console.http_service import make_service
-from fencepost_server.console.role import ACCOUNTS, Role
-from fencepost_server.console.settings import ConsoleSettings
-from fencepost_server.web.app import make_app
-from fencepost_server.web.server import WebServer
+from fencepost_server.console._http_service import make_service
+from fencepost_server.console._role import ACCOUNTS, Role
+from fencepost_server.console._settings import ConsoleSettings
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.settings import WebSettings
 
 FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000)

@@ -12,14 +12,14 @@ from typing import Any
 from bench import flows_env
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.flows import Flow, IterableSource
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.redis_client import connect_bytes
-from fencepost.flows.settings import FlowSettings
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._redis_client import connect_bytes
+from fencepost.flows._settings import FlowSettings
+from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import Child, Signals
 

@@ -19,13 +19,13 @@ from bench.bench_server import migrated_database
 from fencepost.client import Fencepost
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.flows import Flow, Tumbling
-from fencepost.flows.graph import Stream
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.redis_client import connect_bytes, entries_of
-from fencepost.flows.settings import FlowSettings
+from fencepost.flows._graph import Stream
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._redis_client import connect_bytes, entries_of
+from fencepost.flows._settings import FlowSettings
+from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 
 STREAM = "bench"

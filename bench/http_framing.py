@@ -19,7 +19,7 @@ import h11
 from bench import orders_senders
 from bench.bench_server import migrated_database
 from bench.orders import local_broker
-from fencepost import http1
+from fencepost import _http1 as http1
 from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.http_client import HttpClient, Request
 

@@ -24,16 +24,16 @@ from bench.bench_server import migrated_database
 from bench.report import Cell, Goal, Report, Row, machine
 from fencepost.client import Fencepost
 from fencepost.metrics import Metrics
-from fencepost_judge.compiling import compile_sources
-from fencepost_judge.language import Language, find_language, libraries, read_specs, site_roots
-from fencepost_judge.metrics import JudgeMetrics
-from fencepost_judge.sandbox import box_binary as box_program
-from fencepost_judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
-from fencepost_judge.sandbox.run_spec import Limits, RunSpec, Site
-from fencepost_judge.sandbox.sandbox_pool import SandboxPool
-from fencepost_judge.service import Judging
-from fencepost_judge.settings import JudgeSettings
-from fencepost_judge.workspace import Workspace
+from fencepost_judge._compiling import compile_sources
+from fencepost_judge._language import Language, find_language, libraries, read_specs, site_roots
+from fencepost_judge._metrics import JudgeMetrics
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
+from fencepost_judge._workspace import Workspace
+from fencepost_judge.sandbox import _box_binary as box_program
+from fencepost_judge.sandbox._box_files import BoxFiles, nothing_and_nowhere
+from fencepost_judge.sandbox._run_spec import Limits, RunSpec, Site
+from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
 ROUNDS = 200
 ROUNDS_QUICK = 40

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 
-from fencepost.kernel import checkpoint, idempotency, job, lease, outbox
+from fencepost.kernel import _checkpoint as checkpoint
+from fencepost.kernel import idempotency, job, lease, outbox
 from fencepost.kernel.call import Json
 from fencepost.kernel.drivers import run
 

@@ -15,8 +15,8 @@ from bench.pgbench import Pgbench
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.settings import Settings
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.settings import NoncesSettings
 from fencepost_nonces.signer import Signer
 
 NAIVE = """

@@ -19,6 +19,7 @@ from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.http_client import HttpClient, Request
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.signals import listening
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
 from fencepost_orders.http_broker import HttpBroker
@@ -26,7 +27,6 @@ from fencepost_orders.http_rules import HttpBrokerConfig
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.request import OrderRequest
 from fencepost_orders.service import Orders
-from fencepost_orders.settings import OrdersSettings
 
 BATCH = 32
 PACED_PER_SECOND = 50

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from fencepost_torture.page import STYLE
+from fencepost_torture._page import STYLE
 
 # The columns that identify a row; every other number is a figure of it.
 LABELS = (

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 
 from bench.page import page_of
-from fencepost.code_version import revision
+from fencepost._code_version import revision
 
 Cell = str | int | float
 Row = Mapping[str, Cell]

@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROGRAM = "src/fencepost_judge/sandbox/box_binary.py"
+PROGRAM = "src/fencepost_judge/sandbox/_box_binary.py"
 
 
 class CompileTheBox(BuildHookInterface[Any]):

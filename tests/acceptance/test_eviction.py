@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.errors import NotOwner, Refusal
 from fencepost.kernel import lease
 from fencepost.kernel.drivers import run

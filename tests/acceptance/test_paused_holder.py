@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.drivers import run
 from fencepost.kernel.eviction import EvictionDelay, evict_job, take_over, take_over_sync
 from fencepost.testing import Clock, HistoryLine, check, once, tokens_grow

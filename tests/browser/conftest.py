@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from fencepost.embedded import Database, PostgresServer
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.browser.visit import Visit
 from tests.integration.console.env import ConsoleEnv, console
 

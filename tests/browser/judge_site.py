@@ -16,14 +16,14 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_judge.access import OWN_AUTH_PATHS
-from fencepost_judge.api import make_router
-from fencepost_judge.pages.routes import make_pages
-from fencepost_judge.role import ACCOUNTS, JudgeRole
+from fencepost_judge._access import OWN_AUTH_PATHS
+from fencepost_judge._api import make_router
+from fencepost_judge._role import ACCOUNTS, JudgeRole
+from fencepost_judge.pages._routes import make_pages
 from fencepost_server.accounts.secret import new_secret
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.judge_workers import BRISK, judging_of
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from fencepost.embedded import Database
-from fencepost_server.console.minutes import roll
-from fencepost_server.console.role import Role
+from fencepost_server.console._minutes import roll
+from fencepost_server.console._role import Role
 from tests.browser.visit import Visit
 from tests.integration.console.env import PASSWORD, ConsoleEnv, console
 from tests.integration.console.oidc_double import ADA, PUBLIC_URL, openid_provider, trusting

@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect
 
 from fencepost.embedded import Database
-from fencepost_judge import contests
-from fencepost_judge.scoreboard import Contest, ContestProblem, Scoring
+from fencepost_judge import _contests as contests
+from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
 from tests.browser.judge_site import JudgeSite, judge_site
 from tests.browser.visit import Guest
 

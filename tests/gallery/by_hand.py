@@ -36,7 +36,7 @@ BY_HAND = {
     "tests/acceptance/nonces/test_uneven_storm.py": [
         (
             "a count and a missing receipt are taken for proof that a stranger used the nonce",
-            "fencepost_nonces/sending/inquiry.py",
+            "fencepost_nonces/sending/_inquiry.py",
             "a storm behind backends of which one lags: recipients are paid twice",
             "test_a_count_and_a_missing_receipt_taken_for_proof_pay_twice",
         ),
@@ -174,19 +174,19 @@ BY_HAND = {
     "tests/integration/orders/test_teeth.py": [
         (
             "a stuck order is rewound",
-            "fencepost_orders/order_source.py",
+            "fencepost_orders/_order_source.py",
             "two orders at the broker",
             "test_a_rewind_instead_of_a_question_doubles_an_order",
         ),
         (
             "a 5xx is taken for nothing done",
-            "fencepost_orders/outcome.py",
+            "fencepost_orders/_outcome.py",
             "two orders at the broker",
             "test_a_planted_bug_doubles_an_order_and_the_right_code_does_not",
         ),
         (
             "absence is taken for proof",
-            "fencepost_orders/resend.py",
+            "fencepost_orders/_resend.py",
             "two orders at the broker",
             "test_a_planted_bug_doubles_an_order_and_the_right_code_does_not",
         ),
@@ -200,7 +200,7 @@ BY_HAND = {
     "tests/integration/flows/test_teeth.py": [
         (
             "a durable checkpoint that is not flagged is skipped",
-            "flows/sinks/files.py",
+            "flows/sinks/_files.py",
             "effects that are lost",
             "test_skipping_a_durable_checkpoint_that_is_not_flagged_loses_its_effects",
         ),
@@ -212,7 +212,7 @@ BY_HAND = {
         ),
         (
             "acknowledged before the commit",
-            "flows/task.py",
+            "flows/_task.py",
             "a source that was trimmed too far",
             "test_acknowledging_before_the_commit_is_found_when_the_flow_starts_again",
         ),

@@ -6,7 +6,8 @@ from typing import Any
 from unittest import mock
 
 from fencepost import Fencepost, IndeterminateCommit, Job, Lease
-from fencepost_torture.systems import jobs, leases
+from fencepost_torture.systems import _jobs as jobs
+from fencepost_torture.systems import _leases as leases
 from tests.acceptance.jobs import mutants as job_mutants
 from tests.integration.orders import test_teeth as order_teeth
 

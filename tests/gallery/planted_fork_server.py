@@ -2,7 +2,7 @@
 
 import sys
 
-from fencepost_torture import fork_server
+from fencepost_torture import _fork_server as fork_server
 from tests.gallery.mutants import planted
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from fencepost.kernel.migrate import component_folders
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.process_pool import FORK_SERVER
-from fencepost_torture.run import TortureRun
-from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._process_pool import FORK_SERVER
+from fencepost_torture._run import TortureRun
+from fencepost_torture._system_environment import SystemEnvironment
 from tests.gallery.gallery import GALLERY, TorturedBug
 from tests.gallery.mutants import MUTANTS
 from tests.isolation import gallery as isolation

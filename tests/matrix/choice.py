@@ -18,10 +18,10 @@ def use_chosen_servers(patch: pytest.MonkeyPatch) -> None:
     """Every server that a test starts is the chosen one, also those that a test has of its own."""
     if directory := os.environ.get(POSTGRES):
         postgres = FoundBinaries(Path(directory) / "postgres", POSTGRES)
-        patch.setattr("fencepost.embedded.postgres.find_postgres", lambda: postgres)
+        patch.setattr("fencepost.embedded._postgres.find_postgres", lambda: postgres)
     if path := os.environ.get(VALKEY):
         valkey = FoundBinaries(Path(path), VALKEY)
-        patch.setattr("fencepost.embedded.valkey.find_valkey", lambda: valkey)
+        patch.setattr("fencepost.embedded._valkey.find_valkey", lambda: valkey)
     if PGBOUNCER in os.environ:
         # Whoever gives no settings of his own, as most tests do; programs read the variable of the cell.
         patch.setattr("fencepost.pool.PREPARE_AFTER", None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from fencepost.embedded import ValkeyServer
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from tests.matrix.ports import free_port
 
 SLOTS = "CLUSTER ADDSLOTSRANGE 0 16383"

@@ -11,10 +11,11 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from fencepost.embedded import Database, FoundBinaries, PostgresServer, data_dir
-from fencepost.embedded.database import SERVICE, VIEWER
-from fencepost.embedded.deadline import Deadline
-from fencepost.embedded.process import KeptProcess, StartPlan
+from fencepost.embedded import Database, FoundBinaries, PostgresServer
+from fencepost.embedded import _data_dir as data_dir
+from fencepost.embedded._database import SERVICE, VIEWER
+from fencepost.embedded._deadline import Deadline
+from fencepost.embedded._process import KeptProcess, StartPlan
 from tests.tmp_dirs import server_place
 
 PORT = 6432

@@ -13,7 +13,7 @@ from typing import Any, cast
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fencepost.embedded import ValkeyServer
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.redis_streams.connection import connect_sync
 from tests.matrix.ports import free_port
 from tests.tmp_dirs import server_directory

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.embedded.binaries import POSTGRES_WHEELS, VALKEY_WHEELS, installed_package
+from fencepost.embedded._binaries import POSTGRES_WHEELS, VALKEY_WHEELS, installed_package
 
 SEARCH_PATH = "FENCEPOST_MATRIX_PATH"
 DEBIAN_POSTGRES = Path("/usr/lib/postgresql")

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import pytest
 
-from fencepost_torture.cpu_time import slowness
+from fencepost_torture._cpu_time import slowness
 from tests.mutants.exchange import Stillborn
 from tests.mutants.excused import REACHED_ELSEWHERE
 from tests.mutants.score import STILLBORN, keep, read_results, results_file, score, table

@@ -18,7 +18,7 @@ from _pytest.fixtures import SubRequest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from fencepost_torture.cpu_time import slowness
+from fencepost_torture._cpu_time import slowness
 from tests.conftest import FAST_SETTINGS
 from tests.tmp_dirs import server_directory
 

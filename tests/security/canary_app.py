@@ -28,12 +28,12 @@ from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost_judge.role import ACCOUNTS as JUDGE_ACCOUNTS
-from fencepost_judge.role import JudgeRole
-from fencepost_server import web_service
+from fencepost_judge._role import ACCOUNTS as JUDGE_ACCOUNTS
+from fencepost_judge._role import JudgeRole
+from fencepost_server import _web_service as web_service
 from fencepost_server.accounts.secret import new_secret
-from fencepost_server.console.role import ACCOUNTS, Role
-from fencepost_server.web.app import make_app
+from fencepost_server.console._role import ACCOUNTS, Role
+from fencepost_server.web._app import make_app
 from tests.security.canary import CanaryServers, canary_of, planted
 
 SAME_MAX = 3

@@ -24,16 +24,16 @@ from psycopg import sql
 
 from bench import report as bench_report
 from bench.report import machine
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.embedded import Database, ValkeyServer
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.errors import SettingsError
 from fencepost.logs import get_logger
 from fencepost.redis_streams.connection import connect_sync
-from fencepost_nonces.sending.keys import keys_of
-from fencepost_nonces.settings import NoncesSettings
-from fencepost_server.console.login import BACK, SIGN_ON
-from fencepost_torture import report as torture_report
+from fencepost_nonces._settings import NoncesSettings
+from fencepost_nonces.sending._keys import keys_of
+from fencepost_server.console._login import BACK, SIGN_ON
+from fencepost_torture import _report as torture_report
 from tests.security.canary import (
     NOWHERE,
     PLANTS,

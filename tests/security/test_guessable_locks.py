@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
 from fencepost.kernel.migrate import component
-from fencepost_server.console.role import ACCOUNTS, Role
+from fencepost_server.console._role import ACCOUNTS, Role
 
 LOGIN: LiteralString = (
     "select * from fencepost.account_login_begin('console', 'ada', '127.0.0.1', '15 minutes')"

@@ -13,13 +13,14 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.logs import configure_logging
-from fencepost_judge import contests, judge_calls
-from fencepost_judge.access import OPEN_PAGES, PAGES, PAGES_ROOT
-from fencepost_judge.grading import CaseResult
-from fencepost_judge.judging import Judgement
-from fencepost_judge.rejudging import Filter
-from fencepost_judge.role import JudgeRole
-from fencepost_judge.scoreboard import Contest, ContestProblem, Scoring
+from fencepost_judge import _contests as contests
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge._access import OPEN_PAGES, PAGES, PAGES_ROOT
+from fencepost_judge._grading import CaseResult
+from fencepost_judge._judging import Judgement
+from fencepost_judge._rejudging import Filter
+from fencepost_judge._role import JudgeRole
+from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
 from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}

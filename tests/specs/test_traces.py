@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture.operation_log import Operation
+from fencepost_torture._operation_log import Operation
 from tests.specs import traces
 from tests.specs.tlc import SPECS
 

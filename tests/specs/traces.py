@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
 
-from fencepost_torture.linearizability import linearize
-from fencepost_torture.models import LeaseModel
-from fencepost_torture.operation_log import Operation
-from fencepost_torture.system_environment import SystemEnvironment
-from fencepost_torture.systems import flows, leases, players
+from fencepost_torture._linearizability import linearize
+from fencepost_torture._models import LeaseModel
+from fencepost_torture._operation_log import Operation
+from fencepost_torture._system_environment import SystemEnvironment
+from fencepost_torture.systems import _flows as flows
+from fencepost_torture.systems import _leases as leases
+from fencepost_torture.systems import _players as players
 from tests.specs.tlc import SPECS, Outcome, search
 
 TRACES = SPECS / "traces"

@@ -12,8 +12,8 @@ import yaml
 
 from fencepost.metrics import Metrics
 from fencepost.retention import RetentionMetrics
-from fencepost_nonces.metrics import NonceMetrics
-from fencepost_orders.metrics import OrderMetrics
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_orders._metrics import OrderMetrics
 from fencepost_players.mutations.metrics import MutationMetrics
 
 ROOT = Path(__file__).parents[2]

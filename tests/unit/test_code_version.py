@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import code_version as module
-from fencepost.code_version import revision
+from fencepost import _code_version as module
+from fencepost._code_version import revision
 
 
 def git(folder: Path, *arguments: str) -> None:

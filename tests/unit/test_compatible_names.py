@@ -12,12 +12,12 @@ from fastapi.routing import APIRoute
 from rich.console import Console
 
 from fencepost import Fencepost
-from fencepost.cli.doctor_checks import probe_compatible_names
-from fencepost.cli.status_screen import board_screen
-from fencepost.cli.status_snapshot import StatusSnapshot
+from fencepost.cli._doctor_checks import probe_compatible_names
+from fencepost.cli._status_screen import board_screen
+from fencepost.cli._status_snapshot import StatusSnapshot
 from fencepost.compatible_names import CompatibleNames, OldMetric, OldSetting
 from fencepost.errors import SettingsError
-from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
 from fencepost.layered_settings import LayeredSettings
 from fencepost.metrics import Metrics
@@ -25,14 +25,14 @@ from fencepost.outbox.settings import OutboxSettings
 from fencepost.plugin import load, plugins
 from fencepost.redis_streams.stream_names import NORMAL
 from fencepost.settings import Settings
-from fencepost_judge import http_service as judge_http
-from fencepost_judge.api import make_router
-from fencepost_judge.direct_path import DirectPathSettings
-from fencepost_judge.service import QUEUE, Judging
-from fencepost_judge.settings import JudgeSettings
-from fencepost_nonces.http_service import make_service as make_nonces
-from fencepost_nonces.settings import NoncesSettings
-from fencepost_orders import http_service as orders_http
+from fencepost_judge import _http_service as judge_http
+from fencepost_judge._api import make_router
+from fencepost_judge._direct_path import DirectPathSettings
+from fencepost_judge._service import QUEUE, Judging
+from fencepost_judge._settings import JudgeSettings
+from fencepost_nonces._http_service import make_service as make_nonces
+from fencepost_nonces._settings import NoncesSettings
+from fencepost_orders import _http_service as orders_http
 from fencepost_orders.service import Orders
 from fencepost_players.service import Players
 

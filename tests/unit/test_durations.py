@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost import Fencepost, InvalidInput, Job, Rate
-from fencepost.durations import positive_seconds_of, seconds_of
+from fencepost._durations import positive_seconds_of, seconds_of
 
 
 @pytest.mark.parametrize(

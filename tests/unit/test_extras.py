@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fencepost.extras import EXTRA_OF, missing_extra
+from fencepost._extras import EXTRA_OF, missing_extra
 
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({list(EXTRA_OF)}))"
 """An entry that is None makes an import fail as if the module were not installed."""
@@ -20,15 +20,15 @@ def run_without(code: str, before: str = WITHOUT, **environ: str) -> subprocess.
 @pytest.mark.parametrize(
     ("extra", "code"),
     [
-        ("cli", "from fencepost.cli.main import main; main()"),
+        ("cli", "from fencepost.cli._main import main; main()"),
         ("redis", "from fencepost.redis_streams.connection import *; connect('redis://a', reply_seconds=1)"),
         ("traces", "from fencepost.tracing import *; export_traces('x', {ENDPOINTS[0]: 'http://127.0.0.1'})"),
         (
             "metrics",
             "from fencepost.metrics import Metrics; sys.exit(Metrics().page().body.decode().strip())",
         ),
-        ("kafka", "from fencepost.flows.sources.kafka import client_library; client_library()"),
-        ("parquet", "from fencepost.flows.sinks.files import arrow_library; arrow_library('pyarrow')"),
+        ("kafka", "from fencepost.flows.sources._kafka import client_library; client_library()"),
+        ("parquet", "from fencepost.flows.sinks._files import arrow_library; arrow_library('pyarrow')"),
     ],
 )
 def test_what_needs_an_extra_names_it(extra: str, code: str) -> None:
@@ -41,7 +41,7 @@ def test_what_needs_an_extra_names_it(extra: str, code: str) -> None:
 def test_without_a_client_library_of_postgresql_the_error_names_the_extra_that_has_one() -> None:
     absent = "import ctypes.util; ctypes.util.find_library = lambda name: None"
     used = run_without("import fencepost; fencepost.Fencepost", absent, PSYCOPG_IMPL="python")
-    status = "import sys; sys.argv = ['fencepost', 'status']; from fencepost.cli.main import main; main()"
+    status = "import sys; sys.argv = ['fencepost', 'status']; from fencepost.cli._main import main; main()"
     command = run_without(status, absent, PSYCOPG_IMPL="python")
 
     for done in (used, command):
@@ -60,7 +60,7 @@ def test_every_module_but_the_command_line_can_be_imported_without_any_extra() -
         "import importlib, pkgutil, fencepost\n"
         "for module in pkgutil.walk_packages(fencepost.__path__, 'fencepost.'):\n"
         # Both are reached through a function that names the extra.
-        "    if not module.name.startswith(('fencepost.cli', 'fencepost.redis_streams.sentinel_clients')):\n"
+        "    if not module.name.startswith(('fencepost.cli', 'fencepost.redis_streams._sentinel_clients')):\n"
         "        importlib.import_module(module.name)"
     )
 
@@ -70,8 +70,8 @@ def test_every_module_but_the_command_line_can_be_imported_without_any_extra() -
 def test_without_metrics_everything_that_counts_goes_on() -> None:
     done = run_without(
         "from fencepost.metrics import Metrics, KernelMetrics, observe_many\n"
-        "from fencepost.cli.status_metrics import StatusCollector\n"
-        "from fencepost.jobs.metrics import JobMetrics\n"
+        "from fencepost.cli._status_metrics import StatusCollector\n"
+        "from fencepost.jobs._metrics import JobMetrics\n"
         "metrics = Metrics(); kernel = KernelMetrics.on(metrics); JobMetrics.on(metrics)\n"
         "kernel.refusals.labels('stale', noun='job').inc()\n"
         "kernel.call_seconds.labels('f', 'ok').observe(1)\n"

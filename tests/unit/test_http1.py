@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.http1 import (
+from fencepost._http1 import (
     BODY_BYTES_MAX,
     HEAD_BYTES_MAX,
     ParsedReply,

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-import fencepost_server.web_service as server
-from fencepost.cli.status_metrics import StatusCollector
-from fencepost.cli.status_snapshot import StatusSnapshot
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.jobs.metrics import JobMetrics
+import fencepost_server._web_service as server
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_snapshot import StatusSnapshot
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.jobs._metrics import JobMetrics
 from fencepost.metrics import KernelMetrics, MetricDeclaration, Metrics, MetricSet
 from fencepost.retention import RetentionMetrics
-from fencepost_judge.metrics import JudgeMetrics
-from fencepost_nonces.metrics import NonceMetrics
-from fencepost_orders.metrics import OrderMetrics
+from fencepost_judge._metrics import JudgeMetrics
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_orders._metrics import OrderMetrics
 from fencepost_players.mutations.metrics import MutationMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ SETS = {
 
 def sets() -> list[type[MetricSet]]:
     """Those of the installed code: what the server imports declares the rest."""
-    assert server.__name__ == "fencepost_server.web_service"
+    assert server.__name__ == "fencepost_server._web_service"
     ours = [one for one in MetricSet.__subclasses__() if one.__module__.startswith("fencepost")]
     assert set(ours) >= SETS
     return ours

@@ -25,7 +25,7 @@ def install(folder: Path, name: str, code: str) -> None:
 
 def fencepost(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fencepost.cli.main", *arguments],
+        [sys.executable, "-m", "fencepost.cli._main", *arguments],
         env=os.environ | {"PYTHONPATH": str(folder), "DATABASE_URL": "postgresql://127.0.0.1:9/none"},
         cwd=folder,
         capture_output=True,

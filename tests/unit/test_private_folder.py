@@ -11,10 +11,10 @@ import pytest
 
 from fencepost.cli.findings import FindingState, is_healthy
 from fencepost.cli.probes.folders import probe_folders
-from fencepost.embedded.server_dir import ServerDir
+from fencepost.embedded._server_dir import ServerDir
 from fencepost.private_folder import make_private, tighten
 from fencepost.server_addresses import ServerAddresses, noted
-from fencepost_judge.store import Store
+from fencepost_judge._store import Store
 
 PLACE = ServerAddresses("test", "none", "a", "b", "c", None)
 

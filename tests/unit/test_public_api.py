@@ -121,7 +121,11 @@ def test_importing_the_package_loads_no_driver() -> None:
 def test_a_client_that_runs_no_worker_loads_neither_redis_nor_flows_nor_what_renders_logs() -> None:
     """redis-py brings the SDK of OpenTelemetry, structlog brings rich: half of the time to start."""
     heavy = {"redis", "opentelemetry", "structlog", "rich", "yaml", "fencepost.flows"}
-    heavy |= {"fencepost.jobs.worker", "fencepost.redis_streams.stream", "fencepost.redis_streams.connection"}
+    heavy |= {
+        "fencepost.jobs._worker",
+        "fencepost.redis_streams.stream",
+        "fencepost.redis_streams.connection",
+    }
     code = "import sys, fencepost; fencepost.Fencepost('postgresql:///x').sync(); print(*sys.modules)"
 
     assert heavy.isdisjoint(run_alone(code).split())

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fencepost._sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.errors import SettingsError
-from fencepost.sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.settings import Settings
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.sync_form import Awaited, Blocking, Form, Operations, complete, context, operation, settled
+from fencepost._sync_form import Awaited, Blocking, Form, Operations, complete, context, operation, settled
 
 
 class Counter(Operations[Form]):

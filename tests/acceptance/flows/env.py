@@ -12,10 +12,10 @@ from psycopg import sql
 from redis.exceptions import ResponseError
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.testing import Child
-from fencepost.testing.errors import ChildFailed
+from fencepost.testing._errors import ChildFailed
 from tests.acceptance.flows import kafka_model, worker_processes
 from tests.acceptance.flows.effects import ByKey, Effects, by_key, count_of
 from tests.receivers import service

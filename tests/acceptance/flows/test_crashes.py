@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fencepost.testing.flow_windows import windows_of
+from fencepost.testing._flow_windows import windows_of
 from tests.acceptance.flows.env import HANG_SECONDS, FlowsEnv
 from tests.acceptance.flows.worker_processes import SINKS, Place
 

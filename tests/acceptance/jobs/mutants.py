@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
-from fencepost.jobs.completer import Completer
-from fencepost.jobs.executor import HeldJob, Outcome
-from fencepost.jobs.fetcher import Fetcher
-from fencepost.jobs.reclaimer import START, Reclaimer
-from fencepost.jobs.stream_reconciler import StreamReconciler
+from fencepost.jobs._completer import Completer
+from fencepost.jobs._executor import HeldJob, Outcome
+from fencepost.jobs._fetcher import Fetcher
+from fencepost.jobs._reclaimer import START, Reclaimer
+from fencepost.jobs._stream_reconciler import StreamReconciler
 from fencepost.kernel import job as kernel_job
 
 

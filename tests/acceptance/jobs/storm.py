@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from fencepost.embedded import PostgresServer, ValkeyServer
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child
 from tests.acceptance.jobs import worker_processes
 from tests.acceptance.jobs.env import JobsEnv

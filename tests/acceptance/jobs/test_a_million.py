@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fencepost.client import Fencepost
-from fencepost.jobs.dispatcher import Dispatcher
-from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import RedisHealth
+from fencepost.jobs._dispatcher import Dispatcher
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._redis_health import RedisHealth
+from fencepost.jobs._stream_reconciler import BATCH, BATCHES_PER_TICK, StreamReconciler
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.stream_reconciler import BATCH, BATCHES_PER_TICK, StreamReconciler
 from fencepost.kernel import job as kernel_job
 from tests.acceptance.jobs.env import STREAM, JobsEnv
 

@@ -11,8 +11,8 @@ from typing import Any
 from fencepost.client import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.logs import configure_logging
-from fencepost_judge.service import Judging
-from fencepost_judge.settings import JudgeSettings
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
 
 BRISK = JobSettings(
     lease_seconds=30,

@@ -20,9 +20,9 @@ from fencepost.errors import FencepostError
 from fencepost.kernel.drivers import run
 from fencepost.kernel.migrate import migrate
 from fencepost.testing import Child, Clock
-from fencepost_judge import contests
-from fencepost_judge.scoreboard import Contest, ContestProblem, Scoring, scoreboard
-from fencepost_judge.service import Judging
+from fencepost_judge import _contests as contests
+from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring, scoreboard
+from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.integration.judge.judge_env import problem_folder
 from tests.integration.judge.waiting import found

@@ -8,14 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import NotFound, StaleAttempt
 from fencepost.testing import Clock
-from fencepost_judge import custom_runs
-from fencepost_judge.custom_run_executor import OUTPUT_BYTES_MAX, CustomRunOutcome
-from fencepost_judge.service import Judging
+from fencepost_judge import _custom_runs as custom_runs
+from fencepost_judge._custom_run_executor import OUTPUT_BYTES_MAX, CustomRunOutcome
+from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judging_of, open_judging
 from tests.integration.judge.waiting import found
 

@@ -13,15 +13,15 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch, NotFound, StaleAttempt
 from fencepost.testing import Child, Clock
-from fencepost_judge import judge_calls
-from fencepost_judge.api import make_router
-from fencepost_judge.judging import Judgement
-from fencepost_judge.role import OPERATOR
-from fencepost_judge.service import TRIES, Judging
-from fencepost_judge.visibility import as_json
-from fencepost_server.web.app import make_app
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge._api import make_router
+from fencepost_judge._judging import Judgement
+from fencepost_judge._role import OPERATOR
+from fencepost_judge._service import TRIES, Judging
+from fencepost_judge._visibility import as_json
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.judge_workers import judge, judging_of, open_judging
 from tests.integration.judge.waiting import found

@@ -9,11 +9,11 @@ import pytest
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, Clock
-from fencepost_judge.discovery import ListedWorker
-from fencepost_judge.service import TRIES, Judging
-from fencepost_judge.settings import JudgeSettings
+from fencepost_judge._discovery import ListedWorker
+from fencepost_judge._service import TRIES, Judging
+from fencepost_judge._settings import JudgeSettings
 from tests.acceptance.judge.judge_workers import BRISK, judge, judging_of, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
 from tests.integration.judge.waiting import found

@@ -7,9 +7,9 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Child, Clock
-from fencepost_judge import rejudging
-from fencepost_judge.rejudging import Filter
-from fencepost_judge.service import Judging
+from fencepost_judge import _rejudging as rejudging
+from fencepost_judge._rejudging import Filter
+from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.acceptance.judge.test_judged_once import judged
 from tests.integration.judge.waiting import found

@@ -9,10 +9,10 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_judge.role import OPERATOR
-from fencepost_judge.service import TRIES, Judging
-from fencepost_judge.store import Store, StoreUnavailable
-from fencepost_judge.visibility import as_json
+from fencepost_judge._role import OPERATOR
+from fencepost_judge._service import TRIES, Judging
+from fencepost_judge._store import Store, StoreUnavailable
+from fencepost_judge._visibility import as_json
 from tests.acceptance.judge.judge_workers import open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT
 from tests.integration.judge.waiting import found

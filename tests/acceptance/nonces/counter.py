@@ -4,16 +4,16 @@ import asyncio
 from typing import Any
 
 from fencepost import Fencepost
-from fencepost_nonces.http_service import first_nonce_of
-from fencepost_nonces.metrics import NonceMetrics
+from fencepost_nonces._http_service import first_nonce_of
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.sending.inquiry import Inquiry
-from fencepost_nonces.sending.keys import Keystore
-from fencepost_nonces.sending.nonce_use import Block, Finding, Use
-from fencepost_nonces.sending.rpc import Chain, Chains
-from fencepost_nonces.sending.sender import TransactionSender
-from fencepost_nonces.sending.transaction_calls import Open
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.sending._inquiry import Inquiry
+from fencepost_nonces.sending._keys import Keystore
+from fencepost_nonces.sending._nonce_use import Block, Finding, Use
+from fencepost_nonces.sending._rpc import Chain, Chains
+from fencepost_nonces.sending._sender import TransactionSender
+from fencepost_nonces.sending._transaction_calls import Open
 from tests.acceptance.nonces.exchange import new_account
 
 

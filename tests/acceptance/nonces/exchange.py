@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost_nonces.http_service import first_nonce_of
-from fencepost_nonces.maintenance import Maintenance
-from fencepost_nonces.metrics import NonceMetrics
+from fencepost_nonces._http_service import first_nonce_of
+from fencepost_nonces._maintenance import Maintenance
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.sending.acceptance import Acceptance
-from fencepost_nonces.sending.keys import Keys, Keystore
-from fencepost_nonces.sending.rpc import Chains
-from fencepost_nonces.sending.sender import TransactionSender
-from fencepost_nonces.sending.transaction_calls import TransactionRequest
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.sending._acceptance import Acceptance
+from fencepost_nonces.sending._keys import Keys, Keystore
+from fencepost_nonces.sending._rpc import Chains
+from fencepost_nonces.sending._sender import TransactionSender
+from fencepost_nonces.sending._transaction_calls import TransactionRequest
 from fencepost_nonces.signer import Signer, checksummed
-from fencepost_torture.chain import CHAIN_ID, Anvil, new_account, recipient
+from fencepost_torture._chain import CHAIN_ID, Anvil, new_account, recipient
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

@@ -16,10 +16,10 @@ import psycopg
 
 from fencepost.client import Fencepost
 from fencepost.errors import Backpressure, FencepostError, Refusal
-from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces._errors import SignerElsewhere
+from fencepost_nonces._nonce_calls import NonceEnding, Reservation
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.nonce_calls import NonceEnding, Reservation
-from fencepost_nonces.settings import NoncesSettings
 from fencepost_nonces.signer import Signer
 
 # What tells a client to ask again, and what it waits before it does.

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, ChildFailed, Clock
 from tests.acceptance.nonces.share import fill_gaps, serve_share
 

@@ -15,12 +15,12 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, Clock
-from fencepost_nonces.sending import transaction_calls as tx_calls
-from fencepost_nonces.sending.transaction_calls import TransactionRequest
+from fencepost_nonces.sending import _transaction_calls as tx_calls
+from fencepost_nonces.sending._transaction_calls import TransactionRequest
 from fencepost_nonces.signer import Signer
-from fencepost_torture.systems.transactions import Transactions
+from fencepost_torture.systems._transactions import Transactions
 from tests.acceptance.nonces.anvil import CHAIN_ID, FUNDS, Anvil, running_anvil
 from tests.acceptance.nonces.counter import run_counter
 from tests.acceptance.nonces.exchange import new_account, recipient

@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock, PlannedCrash, crash_at
-from fencepost_nonces.sending.fees import GWEI
+from fencepost_nonces.sending._fees import GWEI
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import new_account, opened, recipient
 

@@ -15,10 +15,10 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_nonces.sending.classification import Meaning
-from fencepost_nonces.sending.fees import Fees, Market, raised
-from fencepost_nonces.sending.keys import Keystore
-from fencepost_nonces.sending.rpc import Chain
+from fencepost_nonces.sending._classification import Meaning
+from fencepost_nonces.sending._fees import Fees, Market, raised
+from fencepost_nonces.sending._keys import Keystore
+from fencepost_nonces.sending._rpc import Chain
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, installed
 from tests.acceptance.nonces.exchange import new_account, opened, recipient
 

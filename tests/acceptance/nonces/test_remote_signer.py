@@ -7,8 +7,8 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock, PlannedCrash, crash_at
-from fencepost_nonces.errors import SigningFailed
-from fencepost_nonces.sending.keys import RemoteSigner
+from fencepost_nonces._errors import SigningFailed
+from fencepost_nonces.sending._keys import RemoteSigner
 from fencepost_server.web.errors import status_of
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient

@@ -6,15 +6,15 @@ import pytest
 import structlog
 from psycopg.sql import SQL, Identifier
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.errors import AlreadyFinished, InvalidInput, Mismatch
 from fencepost.kernel import outbox
 from fencepost.testing import Clock, PlannedCrash, crash_at
-from fencepost_nonces.sending.fees import GWEI
+from fencepost_nonces.sending._fees import GWEI
 from fencepost_nonces.signer import Signer
-from fencepost_torture.systems.transactions import Transactions
+from fencepost_torture.systems._transactions import Transactions
 from tests.acceptance.nonces.anvil import CHAIN_ID, ETHER, Anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
 

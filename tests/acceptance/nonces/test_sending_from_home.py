@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_nonces import queries
-from fencepost_nonces.routing import home_of
-from fencepost_nonces.sending.keys import Keystore
+from fencepost_nonces import _queries as queries
+from fencepost_nonces._routing import home_of
+from fencepost_nonces.sending._keys import Keystore
 from fencepost_nonces.signer import Signer
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, Clock
 from fencepost_nonces.testing import RpcProxy, Unevenness
-from fencepost_torture.systems.transactions import Transactions
+from fencepost_torture.systems._transactions import Transactions
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.acceptance.nonces.counter import run_counter
 from tests.acceptance.nonces.exchange import new_account

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.drivers import run
 from fencepost.testing import Child
-from fencepost_orders import operator_calls, order_calls
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import operator_calls
 from fencepost_orders.broker import Promise
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 from fencepost_orders.testing.broker import HostileBroker

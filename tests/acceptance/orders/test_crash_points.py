@@ -11,8 +11,9 @@ from fencepost import outbox
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
 from fencepost.testing import Child, Signals
-from fencepost.testing.points import points_in
-from fencepost_orders import operator_calls, order_calls
+from fencepost.testing._points import points_in
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import operator_calls
 from fencepost_orders.broker import Promise
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 from fencepost_orders.testing.broker import HostileBroker

@@ -14,14 +14,14 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.outbox.settings import OutboxSettings
-from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders._alpaca import AlpacaBroker
+from fencepost_orders._oanda import OandaBroker
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import BrokerAdapter, Promise
 from fencepost_orders.brokers import Broker
-from fencepost_orders.oanda import OandaBroker
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.request import OrderRequest
 from fencepost_orders.service import Orders
-from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_dialect import Dialect
 from fencepost_orders.testing.broker_faults import BrokerFaults

@@ -7,11 +7,11 @@ from typing import Any
 from fencepost import Fencepost
 from fencepost.logs import configure_logging
 from fencepost.outbox.settings import OutboxSettings
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.service import Orders
-from fencepost_orders.settings import OrdersSettings
 from tests.integration.orders.broker_env import MARGIN_SECONDS, adapter_for
 
 LIMITS = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)

@@ -14,14 +14,14 @@ from typing import Any
 
 from fencepost import Fencepost, crashpoints
 from fencepost.testing import Child, child_main
-from fencepost.testing.points import points_in
+from fencepost.testing._points import points_in
 from fencepost_players import mutations, service
-from fencepost_players.api import make_router
+from fencepost_players._api import make_router
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.service import Players
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 
 # Read from the source: a point that is added is died at.

@@ -10,10 +10,10 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.eviction import EvictionDelay
 from fencepost.testing import Child, Clock
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.catalog import Reward
 from fencepost_players.distributor import distribute_and_sync
 from fencepost_players.mutations.errors import Aborted

@@ -10,7 +10,7 @@ import pytest
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.kernel.drivers import run
 from fencepost.testing import Signals
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from tests.acceptance.players.crowd import Crowd
 from tests.acceptance.players.nodes import POINTS, Fleet
 from tests.integration.players import env

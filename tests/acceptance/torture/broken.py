@@ -12,9 +12,9 @@ import psycopg
 
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.testing import Breach
-from fencepost_torture.child_setup import until_told_to_end
-from fencepost_torture.effects import exactly_once
-from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
+from fencepost_torture._child_setup import until_told_to_end
+from fencepost_torture._effects import exactly_once
+from fencepost_torture._system_environment import Account, ProcessTask, SystemEnvironment
 
 
 class Forgetful:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.valkey import ValkeyServer
+from fencepost.embedded._valkey import ValkeyServer
 from fencepost.testing import Clock, Proxy
-from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture._system_environment import SystemEnvironment
 
 
 @pytest.fixture

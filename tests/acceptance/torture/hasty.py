@@ -3,8 +3,8 @@
 from typing import Any
 from unittest import mock
 
-from fencepost_torture.system_environment import ProcessTask
-from fencepost_torture.systems import sinks
+from fencepost_torture._system_environment import ProcessTask
+from fencepost_torture.systems import _sinks as sinks
 
 
 class HastyFiles(sinks.FlakyFiles):

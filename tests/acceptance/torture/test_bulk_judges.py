@@ -11,18 +11,18 @@ import psycopg
 import pytest
 
 from fencepost import Fencepost
-from fencepost.flows.shuffle import ChannelKeys
+from fencepost.flows._shuffle import ChannelKeys
 from fencepost.redis_streams.connection import connect_sync
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.settings import NoncesSettings
 from fencepost_nonces.signer import Signer
-from fencepost_torture import row_counter
-from fencepost_torture.operation_log import Operation, OperationLog
-from fencepost_torture.system_environment import Account, SystemEnvironment
-from fencepost_torture.systems.flows import BulkFlows
-from fencepost_torture.systems.jobs import Jobs
-from fencepost_torture.systems.leases import Leases
-from fencepost_torture.systems.nonces import CHAIN, BulkNonces, NonceCaller
+from fencepost_torture import _row_counter as row_counter
+from fencepost_torture._operation_log import Operation, OperationLog
+from fencepost_torture._system_environment import Account, SystemEnvironment
+from fencepost_torture.systems._flows import BulkFlows
+from fencepost_torture.systems._jobs import Jobs
+from fencepost_torture.systems._leases import Leases
+from fencepost_torture.systems._nonces import CHAIN, BulkNonces, NonceCaller
 from tests.acceptance.torture.wreckage import left, rules, wreck
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from fencepost.cli.exit_codes import ExitCode
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "torture-your-own-application.md"
-PROGRAM = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
+PROGRAM = "import sys; from fencepost.cli._app import main; sys.argv[0] = 'fencepost'; main()"
 
 
 def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from fencepost_torture.disk import Disk, choose_disk
-from fencepost_torture.mount_namespace import may_mount
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.small_disk import SmallDisk
-from fencepost_torture.tally import Tally
+from fencepost_torture._disk import Disk, choose_disk
+from fencepost_torture._mount_namespace import may_mount
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._small_disk import SmallDisk
+from fencepost_torture._tally import Tally
 
 pytestmark = [
     pytest.mark.timeout(600),

@@ -14,20 +14,21 @@ from typing import Any, LiteralString
 import pytest
 
 from fencepost import Fencepost
-from fencepost.embedded.errors import BinaryMissingError
+from fencepost.embedded._errors import BinaryMissingError
 from fencepost.kernel import job as kernel_job
-from fencepost_judge import judge_calls, service
-from fencepost_judge.judging import Judgement
-from fencepost_judge.settings import JudgeSettings
-from fencepost_torture.operation_log import Operation
-from fencepost_torture.pace import RunPace
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
-from fencepost_torture.systems import judge_leftovers
-from fencepost_torture.systems.judge import JudgeCaller, JudgeSystem
-from fencepost_torture.systems.judge_checker import PROGRAMS
-from fencepost_torture.systems.judge_leftovers import LeftoverScan
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _service as service
+from fencepost_judge._judging import Judgement
+from fencepost_judge._settings import JudgeSettings
+from fencepost_torture._operation_log import Operation
+from fencepost_torture._pace import RunPace
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._system_environment import Account, ProcessTask, SystemEnvironment
+from fencepost_torture.systems import _judge_leftovers as judge_leftovers
+from fencepost_torture.systems._judge import JudgeCaller, JudgeSystem
+from fencepost_torture.systems._judge_checker import PROGRAMS
+from fencepost_torture.systems._judge_leftovers import LeftoverScan
 from tests.acceptance.torture.test_bulk_judges import retell
 from tests.acceptance.torture.wreckage import rules, wreck
 
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes ne
 
 EXAMS = 4
 OWNER = "bench"
-PLACE = "fencepost_torture.systems.judge:JUDGE"
+PLACE = "fencepost_torture.systems._judge:JUDGE"
 CALLED: LiteralString = "select count(*) from told where step = 'rejudge'"
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture.disk import choose_disk
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.system_environment import SystemEnvironment
-from fencepost_torture.tally import Tally
+from fencepost_torture._disk import choose_disk
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._system_environment import SystemEnvironment
+from fencepost_torture._tally import Tally
 
 pytestmark = [
     pytest.mark.timeout(600),

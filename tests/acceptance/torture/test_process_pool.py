@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from fencepost.embedded.deadline import Deadline
-from fencepost_torture.process_pool import ProcessPool
-from fencepost_torture.system_environment import ProcessTask
+from fencepost.embedded._deadline import Deadline
+from fencepost_torture._process_pool import ProcessPool
+from fencepost_torture._system_environment import ProcessTask
 
 DEAF = "tests.acceptance.torture.broken:Deaf"
 

@@ -10,13 +10,13 @@ from typing import LiteralString
 
 import pytest
 
-from fencepost_torture.goals import GOALS
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.schedule import NODE_CLOCK, POSTGRES_CLOCK, chosen_kinds
-from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture._goals import GOALS
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._schedule import NODE_CLOCK, POSTGRES_CLOCK, chosen_kinds
+from fencepost_torture._system_environment import SystemEnvironment
+from fencepost_torture._tally import Tally
 from fencepost_torture.systems import PLACES
-from fencepost_torture.tally import Tally
 from tests.specs import traces
 
 # A disk and clocks that can be moved are not on every machine, and have tests of their own.

@@ -8,18 +8,18 @@ from typing import Any, LiteralString
 import pytest
 from psycopg.types.json import Jsonb
 
-from fencepost.embedded.valkey import ValkeyServer
+from fencepost.embedded._valkey import ValkeyServer
 from fencepost.redis_streams.connection import connect_sync
-from fencepost_torture.pace import RunPace
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import TortureRun
-from fencepost_torture.system_environment import SystemEnvironment
-from fencepost_torture.systems.jobs import HELPING
-from fencepost_torture.systems.scheduled_jobs import STRAYS, ScheduledJobs
-from fencepost_torture.tally import Tally
+from fencepost_torture._pace import RunPace
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import TortureRun
+from fencepost_torture._system_environment import SystemEnvironment
+from fencepost_torture._tally import Tally
+from fencepost_torture.systems._jobs import HELPING
+from fencepost_torture.systems._scheduled_jobs import STRAYS, ScheduledJobs
 from tests.acceptance.torture.wreckage import left, rules, wreck
 
-PLACE = "fencepost_torture.systems.scheduled_jobs:ODD_JOBS"
+PLACE = "fencepost_torture.systems._scheduled_jobs:ODD_JOBS"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECONDS = 10
 

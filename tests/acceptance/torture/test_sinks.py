@@ -9,15 +9,15 @@ from typing import LiteralString
 import pytest
 
 from fencepost.testing import Breach
-from fencepost_torture.pace import RunPace
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import TortureRun
-from fencepost_torture.system_environment import Account, SystemEnvironment
-from fencepost_torture.systems.sinks import Sinks
-from fencepost_torture.tally import Tally
+from fencepost_torture._pace import RunPace
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import TortureRun
+from fencepost_torture._system_environment import Account, SystemEnvironment
+from fencepost_torture._tally import Tally
+from fencepost_torture.systems._sinks import Sinks
 from tests.acceptance.torture.wreckage import wreck
 
-SINKS = "fencepost_torture.systems.sinks:SINKS"
+SINKS = "fencepost_torture.systems._sinks:SINKS"
 HASTY = "tests.acceptance.torture.hasty:Hasty"
 HELPINGS, RECORDS = 10, 40
 OUT: LiteralString = """

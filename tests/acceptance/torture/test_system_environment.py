@@ -6,8 +6,8 @@ import psycopg
 
 from fencepost import InFlight
 from fencepost.testing import Breach
-from fencepost_torture.system_environment import SystemEnvironment
-from fencepost_torture.system_run import tokens_grew, watch_tokens
+from fencepost_torture._system_environment import SystemEnvironment
+from fencepost_torture._system_run import tokens_grew, watch_tokens
 
 
 def fails_once(env: SystemEnvironment, how: Callable[[], object]) -> int:

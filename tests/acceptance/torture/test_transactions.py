@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.errors import BinaryMissingError
-from fencepost_torture.chain import running_anvil
-from fencepost_torture.pace import RunPace
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.system_environment import SystemEnvironment
-from fencepost_torture.systems.transactions import Transactions
-from fencepost_torture.tally import Tally
+from fencepost.embedded._errors import BinaryMissingError
+from fencepost_torture._chain import running_anvil
+from fencepost_torture._pace import RunPace
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._system_environment import SystemEnvironment
+from fencepost_torture._tally import Tally
+from fencepost_torture.systems._transactions import Transactions
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 ROOT = Path(__file__).parents[3]
-SYSTEM = "fencepost_torture.systems.transactions:TRANSACTIONS"
+SYSTEM = "fencepost_torture.systems._transactions:TRANSACTIONS"
 needs_a_chain = pytest.mark.skipif(
     shutil.which("anvil") is None and shutil.which("npm") is None, reason="neither anvil nor npm is installed"
 )

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.schedule import NODE_CLOCK, POSTGRES_CLOCK
-from fencepost_torture.tally import Tally
-from fencepost_torture.wall_clocks import choose_clocks
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._schedule import NODE_CLOCK, POSTGRES_CLOCK
+from fencepost_torture._tally import Tally
+from fencepost_torture._wall_clocks import choose_clocks
 
 pytestmark = [
     pytest.mark.timeout(300),

@@ -2,7 +2,7 @@
 
 from typing import Any, LiteralString
 
-from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture._system_environment import SystemEnvironment
 
 
 def wreck(env: SystemEnvironment, *statements: LiteralString) -> None:

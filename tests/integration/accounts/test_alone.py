@@ -9,8 +9,8 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer
 from fencepost.kernel.migrate import components, migrate, require
-from fencepost_judge.role import JudgeRole
-from fencepost_server.console.role import Role
+from fencepost_judge._role import JudgeRole
+from fencepost_server.console._role import Role
 from tests.integration.console.env import PASSWORD, console, log_in
 from tests.integration.judge.judge_env import open_office
 from tests.integration.kernel.bare_databases import bare_databases

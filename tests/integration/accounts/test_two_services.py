@@ -12,12 +12,12 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_judge.role import ACCOUNTS as JUDGE
-from fencepost_judge.role import JudgeRole
+from fencepost_judge._role import ACCOUNTS as JUDGE
+from fencepost_judge._role import JudgeRole
 from fencepost_server.accounts.calls import Accounts, audit_entries
 from fencepost_server.accounts.role import Identity
-from fencepost_server.console.role import ACCOUNTS as CONSOLE
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import ACCOUNTS as CONSOLE
+from fencepost_server.console._role import Role
 from tests.integration.judge.judge_env import CHEAP, open_office
 
 T = TypeVar("T")

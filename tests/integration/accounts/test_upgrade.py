@@ -14,12 +14,12 @@ from fencepost.errors import MigrationFailed
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.kernel.migrate import component, components, kernel, migrate
-from fencepost_judge.role import ACCOUNTS as JUDGE
-from fencepost_judge.role import JudgeRole
+from fencepost_judge._role import ACCOUNTS as JUDGE
+from fencepost_judge._role import JudgeRole
 from fencepost_server.accounts.calls import audit_entries
 from fencepost_server.accounts.role import Identity
-from fencepost_server.console.role import ACCOUNTS as CONSOLE
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import ACCOUNTS as CONSOLE
+from fencepost_server.console._role import Role
 from tests.integration.kernel.bare_databases import bare_databases, schema_of
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.embedded import Database
 
 

@@ -16,7 +16,7 @@ QUIET = """
 from fencepost.flows import Flow, IterableSource, ListSink
 flow = Flow("quiet").source(IterableSource([])).sink(ListSink())
 """
-MAIN = "from fencepost.cli.app import main; main()"
+MAIN = "from fencepost.cli._app import main; main()"
 
 
 def test_it_lives_and_says_whether_it_can_work(database: Database, tmp_path: Path) -> None:

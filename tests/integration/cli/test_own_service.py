@@ -31,7 +31,7 @@ class Installed:
 
     def fencepost(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "fencepost.cli.main", *arguments],
+            [sys.executable, "-m", "fencepost.cli._main", *arguments],
             env=self._environment,
             capture_output=True,
             text=True,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from psycopg import sql
 
-from fencepost.cli import schema
+from fencepost.cli import _schema as schema
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database, PostgresServer
 from fencepost.kernel import migrate as migrating

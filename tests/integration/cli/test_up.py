@@ -16,16 +16,16 @@ from urllib.request import urlopen
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from tests.integration.cli.conftest import Answer
 
 OURS = ("DATABASE_URL", "REDIS_URL", "MIGRATION_DATABASE_URL", "FENCEPOST_CONFIG", "METRICS_PORT")
 # Only a hang takes that long: a busy machine must not look like one.
 HANG_SECONDS = 240
-HAND_OVER = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
+HAND_OVER = "import sys; from fencepost.cli._app import main; sys.argv[0] = 'fencepost'; main()"
 
 
 class Up:

@@ -21,11 +21,11 @@ from fencepost import (
     NotOwner,
     Submission,
 )
+from fencepost._sync_form import settled
 from fencepost.embedded import Database
-from fencepost.jobs.scheduler import declare
+from fencepost.jobs._scheduler import declare
 from fencepost.kernel import job as kernel_job
 from fencepost.settings import Settings
-from fencepost.sync_form import settled
 from fencepost.testing import Clock
 
 WAITS = Submission(queue="mail", kind="send", payload={"to": "ann"})

@@ -10,7 +10,7 @@ from psycopg_pool import PoolTimeout
 
 from fencepost import Call, Fencepost, ServerUnavailable
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel import idempotency, job, lease, outbox
 from fencepost.kernel.call import column, scalar
 from fencepost.settings import Settings

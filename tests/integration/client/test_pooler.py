@@ -10,7 +10,7 @@ import pytest
 
 from fencepost import Fencepost, Job, Mismatch
 from fencepost.embedded import Database, PostgresServer
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import lease
 from fencepost.settings import Settings

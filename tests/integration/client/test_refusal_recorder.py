@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from fencepost import NotOwner
+from fencepost._refusal_recorder import RefusalRecorder
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
-from fencepost.refusal_recorder import RefusalRecorder
+from fencepost.embedded._deadline import Deadline
 
 
 class Drops:

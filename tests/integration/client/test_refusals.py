@@ -6,8 +6,9 @@ from structlog.testing import capture_logs
 
 from fencepost import Duplicate, Fencepost, NotFound, NotOwner
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
-from fencepost.kernel import lease, refusal
+from fencepost.embedded._deadline import Deadline
+from fencepost.kernel import _refusal as refusal
+from fencepost.kernel import lease
 from fencepost.settings import Settings
 from tests.integration.client.facade import Facade, SyncFacade
 

@@ -19,13 +19,13 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.settings import Settings
 from fencepost_server.accounts.secret import new_secret
+from fencepost_server.console._http_service import make_context, make_router, running
+from fencepost_server.console._role import ACCOUNTS, Role
+from fencepost_server.console._settings import ConsoleSettings
 from fencepost_server.console.context import ConsoleContext
-from fencepost_server.console.http_service import make_context, make_router, running
-from fencepost_server.console.role import ACCOUNTS, Role
-from fencepost_server.console.settings import ConsoleSettings
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from fencepost_server.console.role import Role
-from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.console._role import Role
+from fencepost_server.console._settings import ConsoleSettings
 
 ADA: dict[str, Any] = {"sub": "ada-1", "email": "ada@house.example", "groups": ["staff", "ops"]}
 BOB: dict[str, Any] = {"sub": "bob-1", "email": "bob@house.example", "groups": ["guests"]}

@@ -12,14 +12,16 @@ from typing import Any
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost.flows import Flow, IterableSource, ListSink, dead_letters, flow_store
-from fencepost.flows.plan import FlowPlan
-from fencepost.flows.record import Failure
+from fencepost.flows import Flow, IterableSource, ListSink
+from fencepost.flows import _dead_letters as dead_letters
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._record import Failure
 from fencepost.kernel import lease, schedule
 from fencepost.kernel.drivers import run
 from fencepost.kernel.job import Submission, SubmitOptions
 from fencepost_orders import operator_calls
-from fencepost_orders.order_source import Outcome
+from fencepost_orders._order_source import Outcome
 from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
 from fencepost_players.service import Players
 from tests.integration.console.watchers import OWNER, Watchers

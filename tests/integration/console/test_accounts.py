@@ -9,7 +9,7 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_server.console.role import ACCOUNTS, Role
+from fencepost_server.console._role import ACCOUNTS, Role
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from urllib.parse import unquote_plus
 
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.watchers import Watchers
 from tests.integration.orders.env import OrdersEnv

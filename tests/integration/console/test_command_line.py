@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost_judge.role import ACCOUNTS as JUDGE
-from fencepost_judge.role import JudgeRole
-from fencepost_server.console.commands import announce
-from fencepost_server.console.role import ACCOUNTS
+from fencepost_judge._role import ACCOUNTS as JUDGE
+from fencepost_judge._role import JudgeRole
+from fencepost_server.console._commands import announce
+from fencepost_server.console._role import ACCOUNTS
 from tests.integration.console.env import ConsoleEnv, log_in
 
 

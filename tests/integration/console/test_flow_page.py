@@ -3,13 +3,15 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from fencepost.flows import Flow, IterableSource, ListSink, dead_letters, flow_store
-from fencepost.flows.plan import FlowPlan
-from fencepost.flows.record import Failure
+from fencepost.flows import Flow, IterableSource, ListSink
+from fencepost.flows import _dead_letters as dead_letters
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._record import Failure
 from fencepost.kernel import lease
 from fencepost.kernel.drivers import run
 from fencepost.kernel.lease import Lease
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv
 
 FLOW = Flow("shop-1").source(IterableSource([])).map(int).sink(ListSink())

@@ -10,7 +10,7 @@ from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
 from fencepost_server.accounts.calls import audit_entries
 from fencepost_server.accounts.login import WINDOW_SECONDS
-from fencepost_server.console.role import ACCOUNTS, Role
+from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, form_token, log_in
 

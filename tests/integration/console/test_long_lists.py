@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.flows import flow_store
-from fencepost.flows.plan import FlowPlan
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._plan import FlowPlan
 from fencepost.kernel.drivers import run
 from fencepost_server.console import router
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import Page
 from tests.integration.console.populated_system import FLOW

@@ -9,10 +9,10 @@ import pytest
 from fastapi.routing import APIRoute
 
 from fencepost.client import Fencepost
-from fencepost_server.console.http_service import make_context, make_router
-from fencepost_server.console.login import OPEN_PATHS
-from fencepost_server.console.role import Role
-from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.console._http_service import make_context, make_router
+from fencepost_server.console._login import OPEN_PATHS
+from fencepost_server.console._role import Role
+from fencepost_server.console._settings import ConsoleSettings
 from tests.integration.console.env import ConsoleEnv
 
 LOGOUT = ("POST", "/console/logout")

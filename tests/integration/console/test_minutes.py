@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.jobs.worker_registry import WorkerRegistry
+from fencepost.jobs._worker_registry import WorkerRegistry
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost_server.console import minutes
+from fencepost_server.console import _minutes as minutes
 from tests.integration.console.watchers import Watchers
 
 

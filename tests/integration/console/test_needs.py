@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.populated_system import PopulatedSystem
 from tests.integration.console.watchers import Watchers

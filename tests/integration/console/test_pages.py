@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fencepost.embedded import Database
-from fencepost_server.console.role import Role
-from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.console._role import Role
+from fencepost_server.console._settings import ConsoleSettings
 from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import LISTS
 from tests.integration.console.watchers import Watchers

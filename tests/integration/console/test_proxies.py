@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost_server.console.role import ACCOUNTS, Role
+from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import ConsoleEnv, console, log_in
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.env import console
 from tests.integration.console.page import Page
 from tests.integration.console.populated_system import TORTURE, leave_a_report

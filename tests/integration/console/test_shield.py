@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from fencepost.errors import FencepostError
-from fencepost_server.console.read_pool import ReadPool
-from fencepost_server.console.role import Role
+from fencepost_server.console._read_pool import ReadPool
+from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv, log_in
 from tests.integration.console.page import Page
 

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost_server.accounts.calls import audit_entries
-from fencepost_server.console.role import ACCOUNTS, Role
+from fencepost_server.console._role import ACCOUNTS, Role
 from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, log_in
 from tests.integration.console.oidc_double import ADA, BOB, EVE, FAKE, openid_provider, trusting
 

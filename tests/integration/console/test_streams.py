@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
-from fencepost_server.console.live_snapshot import MISSED_MAX, SnapshotStream
-from fencepost_server.console.role import Role
-from fencepost_server.console.settings import ConsoleSettings
+from fencepost.embedded._deadline import Deadline
+from fencepost_server.console._live_snapshot import MISSED_MAX, SnapshotStream
+from fencepost_server.console._role import Role
+from fencepost_server.console._settings import ConsoleSettings
 from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.watchers import Watchers
 
@@ -64,7 +64,7 @@ async def test_a_reader_keeps_the_newest_only_and_is_given_up_when_he_never_take
 
 def test_a_reader_who_reads_nothing_is_dropped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # However long a look takes here, the next one is made: it is their number that counts.
-    monkeypatch.setattr("fencepost_server.console.live_snapshot.SHARE_MAX", 1000.0)
+    monkeypatch.setattr("fencepost_server.console._live_snapshot.SHARE_MAX", 1000.0)
     with console(database, ConsoleSettings(look_seconds=0.2)) as env:
         # Large enough to fill the sockets' buffers after a few looks.
         with database.connect() as connection:

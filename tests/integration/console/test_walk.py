@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.defiled import defile
 from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import Page

@@ -9,11 +9,11 @@ import psycopg
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
+from fencepost.jobs._worker_registry import WorkerRegistry
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.worker_registry import WorkerRegistry
-from fencepost_server.console.role import Role
+from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.watchers import OWNER, Watchers
 

@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
-from fencepost.kernel import batch, dead_letter, job, job_queries, notify, rate, schedule
+from fencepost.kernel import _batch as batch
+from fencepost.kernel import _notify as notify
+from fencepost.kernel import dead_letter, job, job_queries, rate, schedule
 from tests.integration.drivers.walking import AT_ONCE, AWKWARD, DOCUMENT, LONG_AGO, NOBODY, Ask, is_moment
 
 

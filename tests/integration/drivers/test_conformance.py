@@ -7,7 +7,8 @@ import pytest
 
 from fencepost import Call, FencepostError, InvalidInput, Lease, NotOwner, WrongIsolation
 from fencepost.embedded import Database
-from fencepost.kernel import idempotency, lease, refusal
+from fencepost.kernel import _refusal as refusal
+from fencepost.kernel import idempotency, lease
 from fencepost.kernel.call import scalar
 from tests.integration.drivers.port import Port
 

@@ -9,7 +9,11 @@ from datetime import timedelta
 
 from fencepost import NotOwner
 from fencepost.errors import REFUSALS
-from fencepost.kernel import checkpoint, idempotency, lease, notify, outbox, poison_entries, queue, refusal
+from fencepost.kernel import _checkpoint as checkpoint
+from fencepost.kernel import _notify as notify
+from fencepost.kernel import _poison_entries as poison_entries
+from fencepost.kernel import _refusal as refusal
+from fencepost.kernel import idempotency, lease, outbox, queue
 from tests.integration.drivers.walking import (
     AT_ONCE,
     AWKWARD,

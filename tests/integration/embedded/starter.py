@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from fencepost.embedded import Pair
-from fencepost.embedded.reaper import descendants
+from fencepost.embedded._reaper import descendants
 
 
 def start_from_a_thread(pair: Pair) -> None:

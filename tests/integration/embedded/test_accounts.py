@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Pair, PostgresServer
-from fencepost.embedded.identity import NOBODY, Identity
-from fencepost.embedded.process import run_to_end
+from fencepost.embedded._identity import NOBODY, Identity
+from fencepost.embedded._process import run_to_end
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 

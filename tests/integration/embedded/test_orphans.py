@@ -15,9 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from fencepost.embedded import Pair, reaper
-from fencepost.embedded.deadline import Deadline
-from fencepost.embedded.reaper import process_table
+from fencepost.embedded import Pair
+from fencepost.embedded import _reaper as reaper
+from fencepost.embedded._deadline import Deadline
+from fencepost.embedded._reaper import process_table
 
 STARTER = Path(__file__).with_name("starter.py")
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from fencepost.embedded import DirectoryInUseError, NotRunningError, PostgresServer, ServerStartError
-from fencepost.embedded.binaries import DEBIAN_POSTGRES, FoundBinaries, find_postgres
-from fencepost.embedded.deadline import Deadline
-from fencepost.embedded.reaper import process_table
+from fencepost.embedded._binaries import DEBIAN_POSTGRES, FoundBinaries, find_postgres
+from fencepost.embedded._deadline import Deadline
+from fencepost.embedded._reaper import process_table
 
 
 def ask(server: PostgresServer, query: str) -> object:

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fencepost.embedded import DirectoryInUseError, NotRunningError, ServerStartError, ValkeyServer
-from fencepost.embedded.reaper import process_table
+from fencepost.embedded._reaper import process_table
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.embedded import Database
 from tests.integration.flows.harness import Command, FlowHarness
 

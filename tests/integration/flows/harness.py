@@ -10,10 +10,10 @@ import redis
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.settings import FlowSettings
-from fencepost.flows.sinks.sink import FlowContext
-from fencepost.flows.worker import FlowWorker
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._settings import FlowSettings
+from fencepost.flows._worker import FlowWorker
+from fencepost.flows.sinks._sink import FlowContext
 from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.signals import listening

@@ -9,13 +9,14 @@ import pytest
 from redis.exceptions import ResponseError
 from rich.console import Console
 
-from fencepost.cli.flow_progress import progress_bars
+from fencepost.cli._flow_progress import progress_bars
 from fencepost.errors import InvalidInput
-from fencepost.flows import Flow, IterableSource, flow_store
-from fencepost.flows.plan import FlowPlan
-from fencepost.flows.progress import Progress, progress_of
+from fencepost.flows import Flow, IterableSource
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._progress import Progress, progress_of
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
-from fencepost.flows.sources.files import FileLines
+from fencepost.flows.sources._files import FileLines
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.kernel import lease
 from tests.integration.flows.harness import FlowHarness

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows import CheckpointId, Flow, IterableSource, steps
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.redis_client import connect_bytes
-from fencepost.flows.shuffle import ChannelKeys, ChannelSender
+from fencepost.flows import CheckpointId, Flow, IterableSource
+from fencepost.flows import _steps as steps
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._redis_client import connect_bytes
+from fencepost.flows._shuffle import ChannelKeys, ChannelSender
+from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import Signals
 from fencepost.transaction import Transaction

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Mismatch
-from fencepost.flows import Flow, StartRefused, TableSink, flow_store, units
-from fencepost.flows.graph import KeyedStream
-from fencepost.flows.plan import FlowPlan
+from fencepost.flows import Flow, StartRefused, TableSink
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows import _units as units
+from fencepost.flows._graph import KeyedStream
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._state import decode
+from fencepost.flows._value_codec import flat
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.state import decode
-from fencepost.flows.value_codec import flat
 from fencepost.kernel import lease
 from tests.integration.flows.harness import FlowHarness
 

@@ -15,11 +15,15 @@ from fencepost.flows import (
     ListSink,
     SourceTrimmed,
     Tumbling,
-    dead_letters,
-    flow_store,
 )
-from fencepost.flows.plan import FlowPlan
-from fencepost.flows.record import Failure
+from fencepost.flows import (
+    _dead_letters as dead_letters,
+)
+from fencepost.flows import (
+    _flow_store as flow_store,
+)
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._record import Failure
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.kernel import lease

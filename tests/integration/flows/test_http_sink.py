@@ -10,8 +10,8 @@ import pytest
 
 from fencepost.flows import CheckpointId, FlowError
 from fencepost.flows.sinks import http
+from fencepost.flows.sinks._rejecting import Rejection
 from fencepost.flows.sinks.http import HttpSink
-from fencepost.flows.sinks.rejecting import Rejection
 
 CHECKPOINT = CheckpointId("flow:f/all", 1, 1)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fencepost.flows import Flow, IterableSource, Session, Tumbling
-from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import PlannedCrash, crash_at
 from tests.integration.flows.harness import HURRY, Command, FlowHarness
@@ -70,7 +70,7 @@ async def test_what_is_dropped_is_counted_logged_and_shown(
 
 async def test_a_zombie_counts_nothing(harness: FlowHarness) -> None:
     from fencepost.errors import Refusal
-    from fencepost.flows import flow_store
+    from fencepost.flows import _flow_store as flow_store
     from fencepost.kernel import lease
 
     held = await harness.fp.run(lease.acquire("flow:lately/all", "a/boot-1", 60))

@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 from fencepost.flows import Flow, IterableSource
-from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import at_crash_point
 from tests.integration.flows.harness import HURRY, FlowHarness

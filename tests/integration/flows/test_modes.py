@@ -8,14 +8,15 @@ import pytest
 
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.crashpoints import PlannedCrash
-from fencepost.flows import Flow, IdempotentRecord, IterableSource, flow_store
+from fencepost.flows import Flow, IdempotentRecord, IterableSource
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._task import Task
+from fencepost.flows.sinks._sink import CheckpointId
+from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, as_record
-from fencepost.flows.sinks.sink import CheckpointId
-from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
-from fencepost.flows.sources.outbox import OutboxChannel
+from fencepost.flows.sources._outbox import OutboxChannel
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.task import Task
 from fencepost.kernel import outbox
 from fencepost.testing import crash_at
 from tests.integration.flows.harness import Command, FlowHarness
@@ -199,7 +200,7 @@ async def test_documents_with_an_id_and_a_value_are_documents(harness: FlowHarne
 
 
 def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
-    from fencepost.flows.value_codec import pack, unpack
+    from fencepost.flows._value_codec import pack, unpack
 
     stored = unpack(pack(IdempotentRecord("a", {"n": 1})))
 

@@ -14,15 +14,17 @@ import pytest
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.errors import Duplicate, InFlight, InvalidInput, NotFound
-from fencepost.flows import Flow, flow_store
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.plan import FlowPlan
+from fencepost.flows import Flow
+from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._units import shape
+from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.units import shape
-from fencepost.flows.worker import FlowWorker
-from fencepost.kernel import checkpoint, lease
+from fencepost.kernel import _checkpoint as checkpoint
+from fencepost.kernel import lease
 from fencepost.kernel.call import Json
 from fencepost.metrics import Metrics
 from tests.integration.flows.harness import HURRY, Command, FlowHarness
@@ -33,7 +35,7 @@ from fencepost.flows.sinks.postgres import PostgresRows
 flow = Flow("bounded").source(IterableSource(list(range(10)))).sink(PostgresRows("line", ["value"]))
 """
 FIVE_COMMITS = {"FLOW_BATCH": "2", "FLOW_CHECKPOINT_RECORDS": "2", "FLOW_CHECKPOINT_INTERVAL_SEC": "600"}
-MAIN = "from fencepost.cli.app import main; main()"
+MAIN = "from fencepost.cli._app import main; main()"
 
 
 def totals(groups: int | None = None) -> Flow:

@@ -15,15 +15,15 @@ from fencepost.flows import (
     IdempotentRecord,
     Sink,
 )
-from fencepost.flows.sinks.external_postgres import ExternalPostgres
-from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
+from fencepost.flows.sinks._external_postgres import ExternalPostgres
+from fencepost.flows.sinks._files import JsonLines, ParquetFiles, arrow_library
+from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import Merge, OutboxSink, PostgresRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
-from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
-from fencepost.testing.flow_sinks import SinkBroken, check_sink
-from fencepost.testing.flow_windows import PHASES
+from fencepost.testing._flow_sinks import SinkBroken, check_sink
+from fencepost.testing._flow_windows import PHASES
 from tests.integration.flows.harness import FlowHarness
 from tests.receivers import service
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fencepost.flows import Flow
-from fencepost.flows.reporter import Reporter
-from fencepost.flows.shuffle_sender import ShuffleSender
+from fencepost.flows._reporter import Reporter
+from fencepost.flows._shuffle_sender import ShuffleSender
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from tests.integration.flows.harness import FlowHarness

@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from fencepost.flows import Flow, SourceTrimmed, state
+from fencepost.flows import Flow, SourceTrimmed
+from fencepost.flows import _state as state
+from fencepost.flows._task import Task
 from fencepost.flows.sinks import redis as redis_sinks
-from fencepost.flows.sinks.files import JsonLines
+from fencepost.flows.sinks._files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.flows.task import Task
-from fencepost.testing import PlannedCrash, crash_at, flow_sinks
-from fencepost.testing.flow_sinks import SinkBroken, check_sink
+from fencepost.testing import PlannedCrash, crash_at
+from fencepost.testing import _flow_sinks as flow_sinks
+from fencepost.testing._flow_sinks import SinkBroken, check_sink
 from tests.integration.flows.harness import FlowHarness
 
 

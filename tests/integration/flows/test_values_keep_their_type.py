@@ -19,9 +19,11 @@ from fencepost.flows import (
     StagedSink,
     Tumbling,
     WindowResult,
-    dead_letters,
 )
-from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows import (
+    _dead_letters as dead_letters,
+)
+from fencepost.flows._guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.testing import PlannedCrash, crash_at

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.database import SERVICE
+from fencepost.embedded._database import SERVICE
 from fencepost.jobs.settings import JobSettings
 from fencepost.settings import Settings
 from tests.integration.job_features.probes import Probes

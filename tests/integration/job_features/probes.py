@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from tests.waiting_for import Waiter
 
 WAIT_SECONDS = 60.0

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Backpressure, Fencepost, Job
 from fencepost.embedded import Database
-from fencepost.jobs.handler import Handler
+from fencepost.jobs._handler import Handler
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue
 from fencepost.testing import Clock

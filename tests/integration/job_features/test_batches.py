@@ -8,7 +8,7 @@ import pytest
 
 from fencepost import Duplicate, Fencepost, InvalidInput, Job, Mismatch, NotFound, PermanentError, run
 from fencepost.embedded import Database
-from fencepost.kernel import batch as kernel_batch
+from fencepost.kernel import _batch as kernel_batch
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.job import Submitted
 from fencepost.testing import Clock

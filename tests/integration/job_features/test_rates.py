@@ -11,7 +11,7 @@ import pytest
 
 from fencepost import Fencepost, InvalidInput, Job, Rate, run
 from fencepost.embedded import Database
-from fencepost.jobs.scheduler import declare
+from fencepost.jobs._scheduler import declare
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel.rate import Limit

@@ -38,7 +38,7 @@ async def test_whoever_waits_is_told_when_the_job_ends(
     fp: Fencepost, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With polling far away, only the notification can bring the answer in time."""
-    monkeypatch.setattr("fencepost.jobs.job_results.POLLS", Backoff(1000, 1000))
+    monkeypatch.setattr("fencepost.jobs._job_results.POLLS", Backoff(1000, 1000))
     job = await running(fp)
     waiting = [asyncio.create_task(fp.jobs.result(job.job_id, within=2000)) for _ in range(3)]
     await probes.until("they listen", lambda: probes.value(SLEEPERS) == 1 and bool(probes.rows(LISTENING)))
@@ -128,7 +128,7 @@ async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) ->
 def test_the_sync_form_waits_and_raises_alike(
     database: Database, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.jobs.job_results.POLLS", Backoff(1000, 1000))
+    monkeypatch.setattr("fencepost.jobs._job_results.POLLS", Backoff(1000, 1000))
     client = Fencepost(database.url, settings=listening(database))
     with client.sync() as fp, ThreadPoolExecutor(1) as threads:
         job = fp.run(kernel_job.claim(fp.run(kernel_job.submit("work", "one", {})).job_id, OWNER))

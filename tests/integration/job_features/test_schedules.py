@@ -9,7 +9,7 @@ import pytest
 
 from fencepost import Fencepost, Job, NotFound
 from fencepost.embedded import Database
-from fencepost.jobs.scheduler import Scheduler, declare
+from fencepost.jobs._scheduler import Scheduler, declare
 from fencepost.kernel import queue
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.testing import Clock, PlannedCrash, Signals, crash_at

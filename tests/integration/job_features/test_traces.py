@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanContext
 
 from fencepost.client import Fencepost
 from fencepost.jobs.job import Job
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.job_features.conftest import Working

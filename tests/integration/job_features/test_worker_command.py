@@ -13,12 +13,12 @@ import pytest
 
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
 from tests.integration.job_features.probes import Probes
 
-HAND_OVER = "from fencepost.cli.app import main; main()"
+HAND_OVER = "from fencepost.cli._app import main; main()"
 APPLICATION = "tests.integration.job_features.shop_tasks"
 ROOT = Path(__file__).parents[3]
 Start = Callable[..., subprocess.Popen[str]]

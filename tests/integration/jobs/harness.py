@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.database import SERVICE
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._database import SERVICE
+from fencepost.embedded._deadline import Deadline
+from fencepost.jobs._worker import Worker
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.worker import Worker
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.settings import Settings
 from tests.waiting_for import Waiter

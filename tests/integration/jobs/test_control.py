@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
-from fencepost.jobs.dispatcher import Dispatcher
-from fencepost.jobs.handler import Handler
+from fencepost.jobs._dispatcher import Dispatcher
+from fencepost.jobs._handler import Handler
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs.job import Job
-from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import RedisHealth
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue

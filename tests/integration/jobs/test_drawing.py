@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from fencepost.jobs import fetcher
-from fencepost.jobs.dispatcher import INVITATION_SECONDS, Dispatcher
+from fencepost.jobs import _fetcher as fetcher
+from fencepost.jobs._dispatcher import INVITATION_SECONDS, Dispatcher
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs.job import Job
-from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import RedisHealth
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Json
 from fencepost.metrics import Metrics

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.jobs.fetcher import Fetched, Fetcher
+from fencepost.jobs._fetcher import Fetched, Fetcher
 from fencepost.jobs.job import Job
 from fencepost.redis_streams.stream import StreamEntry
 from fencepost.testing import Proxy, Signals

@@ -9,12 +9,12 @@ import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from fencepost.cli.status_snapshot import read_board
+from fencepost.cli._status_snapshot import read_board
 from fencepost.embedded import Database, ValkeyServer
-from fencepost.jobs.dispatcher import Dispatcher
+from fencepost.jobs._dispatcher import Dispatcher
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs.job import Job
-from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.redis_health import RedisHealth
 from fencepost.kernel import job as kernel_job
 from fencepost.metrics import Metrics
 from fencepost.redis_streams.stream import Dispatched, Streams

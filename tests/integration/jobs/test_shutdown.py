@@ -65,7 +65,7 @@ async def test_what_does_not_end_in_time_is_given_back_with_its_try(harness: Job
 async def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_worker(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.jobs.worker.FAREWELL_SECONDS", 0.2)
+    monkeypatch.setattr("fencepost.jobs._worker.FAREWELL_SECONDS", 0.2)
     began = asyncio.Event()
 
     @harness.fp.job("default")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.embedded import Database
 from tests.integration.judge.judge_env import Command
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.metrics import Metrics
-from fencepost_judge.metrics import JudgeMetrics
-from fencepost_judge.protocol import RunOutcome
-from fencepost_judge.sandbox.box_files import BoxFiles
-from fencepost_judge.sandbox.run_spec import Limits, RunSpec, Site
-from fencepost_judge.sandbox.sandbox_pool import SandboxPool
+from fencepost_judge._metrics import JudgeMetrics
+from fencepost_judge._protocol import RunOutcome
+from fencepost_judge.sandbox._box_files import BoxFiles
+from fencepost_judge.sandbox._run_spec import Limits, RunSpec, Site
+from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
 LIBRARIES = tuple(
     path

@@ -13,16 +13,16 @@ from fastapi import APIRouter
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost_judge.access import OWN_AUTH_PATHS
-from fencepost_judge.api import make_router
-from fencepost_judge.direct_path import DirectPathSettings
-from fencepost_judge.pages.routes import make_pages
-from fencepost_judge.role import ACCOUNTS, JudgeRole
-from fencepost_judge.service import Judging
-from fencepost_judge.settings import JudgeSettings
+from fencepost_judge._access import OWN_AUTH_PATHS
+from fencepost_judge._api import make_router
+from fencepost_judge._direct_path import DirectPathSettings
+from fencepost_judge._role import ACCOUNTS, JudgeRole
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
+from fencepost_judge.pages._routes import make_pages
 from fencepost_server.accounts.passwords import Passwords
 from fencepost_server.accounts.secret import new_secret
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 

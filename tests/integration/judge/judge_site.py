@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.metrics import Metrics
-from fencepost_judge.judging import Judge, Judgement
-from fencepost_judge.language import Language, find_languages, read_specs
-from fencepost_judge.metrics import JudgeMetrics
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.problem import Problem
-from fencepost_judge.runtime import open_judge
-from fencepost_judge.settings import JudgeSettings
-from fencepost_judge.store import Store
-from fencepost_judge.time_limit import given
+from fencepost_judge._judging import Judge, Judgement
+from fencepost_judge._language import Language, find_languages, read_specs
+from fencepost_judge._metrics import JudgeMetrics
+from fencepost_judge._problem import Problem
+from fencepost_judge._runtime import open_judge
+from fencepost_judge._settings import JudgeSettings
+from fencepost_judge._store import Store
+from fencepost_judge._time_limit import given
+from fencepost_judge.packages._reading import read_problem
 
 SAMPLES = Path(__file__).parents[3] / "packages/fencepost-judge/src/fencepost_judge/samples"
 

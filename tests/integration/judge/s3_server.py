@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from fencepost_judge.store import Keys
+from fencepost_judge._store import Keys
 from tests.integration.judge.server_process import hired_server
 from tests.matrix.ports import free_port
 

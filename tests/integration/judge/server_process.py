@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 
 STARTS = 3
 START_SECONDS = 60

@@ -9,8 +9,8 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.logs import configure_logging
 from fencepost.testing import Clock
-from fencepost_judge.access import ACCESS, SMALL_BYTES
-from fencepost_judge.role import ACCOUNTS, JudgeRole
+from fencepost_judge._access import ACCESS, SMALL_BYTES
+from fencepost_judge._role import ACCOUNTS, JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, SERVER_TOKEN, open_office
 
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, SERVER_TOKEN: 3}

@@ -7,8 +7,8 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.pool import CallLost
-from fencepost_judge.role import JudgeRole
-from fencepost_judge.store import Store, StoreUnavailable
+from fencepost_judge._role import JudgeRole
+from fencepost_judge._store import Store, StoreUnavailable
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.test_secrets import package
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.sandbox import box_binary
-from fencepost_judge.sandbox.agent import Agent
-from fencepost_judge.sandbox.box_process import start_box
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._agent import Agent
+from fencepost_judge.sandbox._box_process import start_box
 from tests.integration.judge.env import JudgingEnv
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")

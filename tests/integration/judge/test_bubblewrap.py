@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.protocol import Verdict
-from fencepost_judge.sandbox import box_binary, bubblewrap
-from fencepost_judge.sandbox.probing import probe_machine
-from fencepost_judge.sandbox.run_spec import Limits
+from fencepost_judge._protocol import Verdict
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox import _bubblewrap as bubblewrap
+from fencepost_judge.sandbox._probing import probe_machine
+from fencepost_judge.sandbox._run_spec import Limits
 from tests.integration.judge.env import JudgingEnv
 from tests.integration.judge.hostile_programs import compile_zoo, expectations, names
 from tests.integration.judge.judge_site import open_judge_site

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.protocol import Verdict
-from fencepost_judge.sandbox import box_binary
+from fencepost_judge._protocol import Verdict
+from fencepost_judge.sandbox import _box_binary as box_binary
 from tests.integration.judge.env import QUICK, JudgingEnv
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")

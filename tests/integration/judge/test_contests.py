@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_judge.contest_api import ContestRequest
-from fencepost_judge.role import JudgeRole
+from fencepost_judge._contest_api import ContestRequest
+from fencepost_judge._role import JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.test_rejudging import judged
 

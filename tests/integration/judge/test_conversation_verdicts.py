@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.judging import JudgeFault
+from fencepost_judge._judging import JudgeFault
 from tests.integration.judge.judge_site import JudgeSite, open_judge_site
 
 pytestmark = [

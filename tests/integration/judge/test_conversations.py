@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.judging import Judgement
+from fencepost_judge._judging import Judgement
 from tests.integration.judge.env import JudgingEnv
 from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.waiting import until

@@ -17,13 +17,13 @@ from fencepost.embedded import Database
 from fencepost.kernel import job as kernel_job
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.redis_streams.stream import Dispatched, Streams
-from fencepost_judge import judge_calls
-from fencepost_judge.direct_path import DirectPathSettings, envelope
-from fencepost_judge.judging import Judgement
-from fencepost_judge.rejudging import Filter
-from fencepost_judge.role import JudgeRole
-from fencepost_judge.service import Judging
-from fencepost_judge.settings import JudgeSettings
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge._direct_path import DirectPathSettings, envelope
+from fencepost_judge._judging import Judgement
+from fencepost_judge._rejudging import Filter
+from fencepost_judge._role import JudgeRole
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
 from tests.integration.judge.judge_env import JudgeEnv, open_office
 from tests.integration.judge.waiting import until
 

@@ -16,8 +16,8 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotOwner, ServerUnavailable
 from fencepost.metrics import Metrics
 from fencepost.testing import Clock
-from fencepost_judge import discovery_kernel
-from fencepost_judge.discovery import (
+from fencepost_judge import _discovery_kernel as discovery_kernel
+from fencepost_judge._discovery import (
     Directory,
     JudgePresence,
     ListedWorker,
@@ -26,8 +26,8 @@ from fencepost_judge.discovery import (
     RegistrationLost,
     WorkerInfo,
 )
-from fencepost_judge.discovery_etcd import PREFIX, EtcdAddress, EtcdDirectory
-from fencepost_judge.discovery_kernel import KernelDirectory
+from fencepost_judge._discovery_etcd import PREFIX, EtcdAddress, EtcdDirectory
+from fencepost_judge._discovery_kernel import KernelDirectory
 from tests.integration.judge.etcd_server import EtcdServer, etcd_server, find_etcd
 from tests.matrix.ports import free_port
 

@@ -15,12 +15,13 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput
 from fencepost.jobs.settings import JobSettings
 from fencepost.testing import Clock, at_crash_point
-from fencepost_judge import judge_calls, rejudging
-from fencepost_judge.judging import Judgement
-from fencepost_judge.rejudging import Filter
-from fencepost_judge.role import OPERATOR, JudgeRole
-from fencepost_judge.service import FINAL_STATUS, QUEUE, Judging
-from fencepost_judge.visibility import as_json
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _rejudging as rejudging
+from fencepost_judge._judging import Judgement
+from fencepost_judge._rejudging import Filter
+from fencepost_judge._role import OPERATOR, JudgeRole
+from fencepost_judge._service import FINAL_STATUS, QUEUE, Judging
+from fencepost_judge._visibility import as_json
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.waiting import found
 

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import at_crash_point
-from fencepost_judge.rejudging import Filter
+from fencepost_judge._rejudging import Filter
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 

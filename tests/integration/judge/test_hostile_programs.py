@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.sandbox.probing import probe_machine
+from fencepost_judge.sandbox._probing import probe_machine
 from tests.integration.judge.env import QUICK, JudgingEnv, Ran, mounts
 from tests.integration.judge.hostile_programs import Expected, compile_zoo, expectations, names
 from tests.integration.judge.waiting import until

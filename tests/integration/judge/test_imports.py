@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost_judge import service
-from fencepost_judge.packages.reading import ReadProblem, read_problem
-from fencepost_judge.role import JudgeRole
+from fencepost_judge import _service as service
+from fencepost_judge._role import JudgeRole
+from fencepost_judge.packages._reading import ReadProblem, read_problem
 from tests.integration.judge.judge_env import PROGRAM, open_office
 from tests.integration.judge.waiting import until
 from tests.unit.judge.test_packages import LEGACY

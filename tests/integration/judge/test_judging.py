@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fencepost_judge.grading import CaseResult
-from fencepost_judge.judging import Judge, JudgeFault
-from fencepost_judge.language import read_specs
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.verification import verify
+from fencepost_judge._grading import CaseResult
+from fencepost_judge._judging import Judge, JudgeFault
+from fencepost_judge._language import read_specs
+from fencepost_judge._verification import verify
+from fencepost_judge.packages._reading import read_problem
 from tests.integration.judge.judge_site import SAMPLES, open_judge_site
 from tests.integration.judge.programs import BROKEN, FAILING, HUNGRY, SUMS
 
@@ -226,7 +226,7 @@ async def test_a_broken_box_is_the_judges_fault(tmp_path: Path, monkeypatch: pyt
     script = tmp_path / "box"
     script.write_text("#!/bin/sh\nexit 1\n")
     script.chmod(0o755)
-    monkeypatch.setattr("fencepost_judge.sandbox.box_binary.find", lambda: script)
+    monkeypatch.setattr("fencepost_judge.sandbox._box_binary.find", lambda: script)
     async with open_judge_site(tmp_path / "court") as judge_site:
         with pytest.raises(JudgeFault, match="protocol"):
             await judge_site.sentence(judge_site.problem(SUM), "python", SUMS["python"])

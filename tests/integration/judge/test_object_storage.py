@@ -9,10 +9,10 @@ import httpx
 import pytest
 from obstore.store import ObjectStore
 
-from fencepost_judge.judging import JudgeFault
-from fencepost_judge.runtime import open_store
-from fencepost_judge.settings import JudgeSettings
-from fencepost_judge.store import CorruptData, Keys, Store, StoreUnavailable, open_objects
+from fencepost_judge._judging import JudgeFault
+from fencepost_judge._runtime import open_store
+from fencepost_judge._settings import JudgeSettings
+from fencepost_judge._store import CorruptData, Keys, Store, StoreUnavailable, open_objects
 from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.programs import SUMS
 from tests.integration.judge.s3_server import ACCESS, BUCKET, FORBIDDEN, PROGRAM, SECRET, S3Server, s3_server

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.judging import DataAway, JudgeFault, Judgement
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.store import Store, StoreUnavailable
-from fencepost_judge.verification import check_data, verify
+from fencepost_judge._judging import DataAway, JudgeFault, Judgement
+from fencepost_judge._store import Store, StoreUnavailable
+from fencepost_judge._verification import check_data, verify
+from fencepost_judge.packages._reading import read_problem
 from tests.integration.judge.judge_site import JudgeSite, open_judge_site
 from tests.unit.judge.test_packages import write
 

@@ -16,11 +16,11 @@ from fencepost.errors import NotFound
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost_judge import judge_calls
-from fencepost_judge.grading import CaseResult
-from fencepost_judge.judging import Judgement
-from fencepost_judge.pages import submissions
-from fencepost_judge.role import ACCOUNTS, JudgeRole
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge._grading import CaseResult
+from fencepost_judge._judging import Judgement
+from fencepost_judge._role import ACCOUNTS, JudgeRole
+from fencepost_judge.pages import _submissions as submissions
 from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 OWNER = "judge/boot-1"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.sandbox.probing import probe_machine
+from fencepost_judge.sandbox._probing import probe_machine
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

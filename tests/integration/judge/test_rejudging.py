@@ -9,10 +9,11 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import AlreadyFinished, InFlight, NotFound, StaleAttempt
-from fencepost_judge import judge_calls, rejudging
-from fencepost_judge.judging import Judgement
-from fencepost_judge.rejudging import Filter
-from fencepost_judge.role import JudgeRole
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _rejudging as rejudging
+from fencepost_judge._judging import Judgement
+from fencepost_judge._rejudging import Filter
+from fencepost_judge._role import JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 FUNCTIONS = Path(__file__).parents[3] / "packages/fencepost-judge/src/fencepost_judge/functions"

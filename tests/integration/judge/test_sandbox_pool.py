@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from fencepost.testing import Signals
-from fencepost_judge.protocol import Verdict
-from fencepost_judge.sandbox import box_binary
-from fencepost_judge.sandbox.agent import Agent
-from fencepost_judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
-from fencepost_judge.sandbox.run_spec import Limits, RunSpec
+from fencepost_judge._protocol import Verdict
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._agent import Agent
+from fencepost_judge.sandbox._box_files import BoxFiles, nothing_and_nowhere
+from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from tests.integration.judge.env import LIBRARIES, QUICK, JudgingEnv, Ran, cgroups_of
 from tests.integration.judge.hostile_programs import compile_zoo
 from tests.integration.judge.waiting import until
@@ -134,7 +134,7 @@ from pathlib import Path
 from tests.integration.judge.env import JudgingEnv
 stage = JudgingEnv(Path({str(env.folder / "second")!r}), mark={env.mark!r})
 import shutil; shutil.copy({str(env.workspace / "app/zoo")!r}, stage.workspace / "app/zoo")
-from fencepost_judge.sandbox.run_spec import Limits
+from fencepost_judge.sandbox._run_spec import Limits
 async def main():
     async with stage.boxes(slots=1, agents=sys.argv[1] == "agent") as boxes:
         await stage.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60000, wall_ms=60000))

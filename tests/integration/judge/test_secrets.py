@@ -9,10 +9,10 @@ from psycopg.types.json import Jsonb
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_judge import judge_calls
-from fencepost_judge.grading import CaseResult
-from fencepost_judge.judging import Judgement
-from fencepost_judge.role import JudgeRole
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge._grading import CaseResult
+from fencepost_judge._judging import Judgement
+from fencepost_judge._role import JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 SAMPLE, SECRET = "1357924680", "8642097531"

@@ -14,9 +14,9 @@ import pytest
 
 from fencepost.cli.findings import FindingState
 from fencepost.cli.probes.machine import ThisMachine
-from fencepost_judge.sandbox import box_binary
-from fencepost_judge.sandbox.doctor_probe import cgroup_mounts, probe_cgroups
-from fencepost_judge.sandbox.run_spec import RunSpec
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._doctor_probe import cgroup_mounts, probe_cgroups
+from fencepost_judge.sandbox._run_spec import RunSpec
 from tests.integration.judge.env import LIBRARIES, QUICK, JudgingEnv
 from tests.integration.judge.waiting import until
 

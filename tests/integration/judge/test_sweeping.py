@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.sandbox import box_binary
-from fencepost_judge.sandbox.agent import Agent
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._agent import Agent
 from tests.integration.judge.env import JudgingEnv, cgroups_of
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.sandbox import box_binary
+from fencepost_judge.sandbox import _box_binary as box_binary
 from tests.integration.judge.env import JudgingEnv
 from tests.integration.judge.hostile_programs import compile_zoo, expectations
 

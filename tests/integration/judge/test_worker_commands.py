@@ -6,10 +6,10 @@ from pathlib import Path
 
 from fencepost.embedded import Database
 from fencepost.kernel import drivers
-from fencepost_judge import contests
-from fencepost_judge.discovery import Load
-from fencepost_judge.discovery_kernel import KernelDirectory
-from fencepost_judge.role import JudgeRole
+from fencepost_judge import _contests as contests
+from fencepost_judge._discovery import Load
+from fencepost_judge._discovery_kernel import KernelDirectory
+from fencepost_judge._role import JudgeRole
 from tests.integration.judge.judge_env import Command, open_office, problem_folder
 from tests.integration.judge.test_commands import CONTEST
 from tests.integration.judge.test_discovery import CARD

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from fencepost.embedded.deadline import PAUSES, Deadline
+from fencepost.embedded._deadline import PAUSES, Deadline
 
 WAIT_SECONDS = 60
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.database import SERVICE
+from fencepost.embedded._database import SERVICE
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from tests.integration.kernel.caller import Caller
 
 SECONDS_MAX = 30

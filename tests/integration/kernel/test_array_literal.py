@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fencepost.embedded import Database
-from fencepost.kernel.array_literal import as_literals
+from fencepost.kernel._array_literal import as_literals
 
 # Everything but NUL and lone surrogates, which PostgreSQL has no place for.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))

@@ -7,7 +7,7 @@ import pytest
 
 import fencepost.kernel.migrate as migrations
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.migrate import migrate
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.database import SERVICE
+from fencepost.embedded._database import SERVICE
 from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller

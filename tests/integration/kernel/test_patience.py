@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fencepost.embedded import Database
-from fencepost.embedded.database import SERVICE
+from fencepost.embedded._database import SERVICE
 from fencepost.kernel.call import Call, column, scalar
 from fencepost.kernel.eviction import EvictionDelay, Takeover, connecting, of_lease, take_over, take_over_sync
 from fencepost.kernel.lease import Lease

@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.embedded import Database, PostgresServer
 from fencepost.errors import InvalidInput, MigrationFailed, ServerUnavailable
-from fencepost.kernel.recover import Recovery, recover
+from fencepost.kernel._recover import Recovery, recover
 from tests.integration.kernel.caller import Caller
 
 

@@ -10,7 +10,8 @@ from fencepost.kernel import idempotency
 from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock
-from fencepost_players import catalog, queries
+from fencepost_players import _queries as queries
+from fencepost_players import catalog
 from fencepost_players.requests import CreatePlayer
 from fencepost_players.service import Players
 

@@ -6,7 +6,7 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch
 from fencepost.testing import Clock
-from fencepost_players.mutations import request_id_policy
+from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations.errors import InvalidArgument
 from fencepost_players.mutations.pipeline import Pipeline
 from tests.integration.mutations.counter import Addition, AddSome, add_some

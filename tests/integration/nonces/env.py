@@ -6,8 +6,8 @@ from typing import Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.settings import NoncesSettings
 from fencepost_nonces.signer import Signer
 
 ALICE = Signer.of(1, "0x" + "a1" * 20)

@@ -5,14 +5,15 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from fencepost import Fencepost
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost_nonces import nonce_calls, queries
-from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces import _nonce_calls as nonce_calls
+from fencepost_nonces import _queries as queries
+from fencepost_nonces._errors import SignerElsewhere
+from fencepost_nonces._nonce_calls import NonceEnding
+from fencepost_nonces._routing import home_of
 from fencepost_nonces.node import Node
-from fencepost_nonces.nonce_calls import NonceEnding
-from fencepost_nonces.routing import home_of
 from fencepost_nonces.signer import Signer
 from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 

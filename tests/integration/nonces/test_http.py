@@ -11,14 +11,14 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.errors import ServerUnavailable
-from fencepost_nonces.http_service import make_service
-from fencepost_nonces.request_forwarder import FORWARDED
-from fencepost_nonces.routing import home_of
-from fencepost_nonces.settings import NoncesSettings
-from fencepost_server.web.app import make_app
-from fencepost_server.web.server import WebServer
+from fencepost_nonces._http_service import make_service
+from fencepost_nonces._request_forwarder import FORWARDED
+from fencepost_nonces._routing import home_of
+from fencepost_nonces._settings import NoncesSettings
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.settings import WebSettings
 
 SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"

@@ -11,9 +11,9 @@ from fencepost.embedded import Database
 from fencepost.errors import Backpressure, InvalidInput
 from fencepost.kernel.call import Call
 from fencepost.testing import Clock, Signals
-from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces._errors import SignerElsewhere
+from fencepost_nonces._routing import home_of
 from fencepost_nonces.node import Node
-from fencepost_nonces.routing import home_of
 from fencepost_nonces.signer import Signer
 from tests.integration.nonces.env import ALICE, NoncesEnv, stand_still, town_on
 

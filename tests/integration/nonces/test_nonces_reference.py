@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fencepost.kernel.migrate import component
 from fencepost.metrics import Metrics
-from fencepost_nonces.metrics import NonceMetrics
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_nonces._settings import NoncesSettings
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.test_reference import FUNCTIONS, signature
 

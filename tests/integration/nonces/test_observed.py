@@ -11,8 +11,8 @@ import structlog
 from fencepost.embedded import Database
 from fencepost.signals import listening
 from fencepost.testing import Clock
+from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
-from fencepost_nonces.settings import NoncesSettings
 from tests.integration.nonces.env import ALICE, NoncesEnv, stand_still, town_on
 
 LEASE_SECONDS = 30.0

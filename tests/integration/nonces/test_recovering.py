@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.kernel.recover import recover
+from fencepost.kernel._recover import recover
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.operator import (
     CHAIN,

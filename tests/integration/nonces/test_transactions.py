@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost_nonces.sending.ethereum import accounts
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces._settings import NoncesSettings
+from fencepost_nonces.sending._ethereum import accounts
 from tests.integration.nonces.test_http import served
 
 KEY = bytes.fromhex("22" * 32)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Clock
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces._settings import NoncesSettings
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.operator import CHAIN, SIGNER, NonceOperator, statuses
 from tests.integration.nonces.test_http import served

@@ -8,6 +8,7 @@ from typing import Any
 
 from fencepost import Fencepost
 from fencepost.outbox.settings import OutboxSettings
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import BrokerAdapter, Meaning, Promise
 from fencepost_orders.brokers import Broker
 from fencepost_orders.http_broker import HttpBroker
@@ -15,7 +16,6 @@ from fencepost_orders.http_rules import HttpBrokerConfig, Rule
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.request import OrderRequest
 from fencepost_orders.service import Orders
-from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import DEADLINE_HEADER, HostileBroker
 
 DEADLINE_SECONDS = 60

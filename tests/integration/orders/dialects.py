@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from fencepost_orders.testing.broker_book import Book, BookOrder
+from fencepost_orders.testing._broker_book import Book, BookOrder
 from fencepost_orders.testing.broker_dialect import Dialect, Said, status_of
 
 # Transactions that filled an order are numbered behind those that made one.

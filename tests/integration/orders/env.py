@@ -8,9 +8,11 @@ import psycopg
 
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost_orders import operator_calls, order_calls, order_source
-from fencepost_orders.order_calls import Accepted
-from fencepost_orders.order_source import OrderSettlement, Settled, TakenOrder
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
+from fencepost_orders._order_calls import Accepted
+from fencepost_orders._order_source import OrderSettlement, Settled, TakenOrder
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 
 T = TypeVar("T")

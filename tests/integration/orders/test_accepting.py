@@ -9,7 +9,7 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.testing import Clock
-from fencepost_orders import order_calls
+from fencepost_orders import _order_calls as order_calls
 from tests.integration.orders.env import RESULT, OrdersEnv
 
 

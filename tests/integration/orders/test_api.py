@@ -13,17 +13,17 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
-from fencepost_orders.api import make_router
+from fencepost_orders._api import make_router
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.service import Orders
-from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import BrokerFaults
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import QUICK, adapter_for
 from tests.integration.orders.env import OrdersEnv

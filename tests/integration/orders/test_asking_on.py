@@ -9,12 +9,14 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound, StaleAttempt
 from fencepost.testing import Clock
-from fencepost_orders import fill_source, operator_calls, order_source
+from fencepost_orders import _fill_source as fill_source
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
+from fencepost_orders._order_source import OrderSettlement
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Promise
-from fencepost_orders.order_source import OrderSettlement
-from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing._broker_book import Book, BookOrder
 from fencepost_orders.testing.broker import HostileBroker
-from fencepost_orders.testing.broker_book import Book, BookOrder
 from fencepost_orders.testing.broker_dialect import Dialect, Said
 from fencepost_orders.testing.broker_faults import BrokerFaults
 from tests.integration.orders.broker_env import MARGIN_SECONDS, floor_with, open_floor

@@ -6,8 +6,10 @@ import pytest
 
 from fencepost.errors import InvalidInput, WrongIsolation
 from fencepost.kernel.call import Call, scalar
-from fencepost_orders import operator_calls, order_calls, order_source
-from fencepost_orders.order_source import OrderSettlement
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
+from fencepost_orders._order_source import OrderSettlement
 from tests.integration.orders.env import BROKER, OrdersEnv, request
 
 

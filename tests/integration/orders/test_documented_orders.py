@@ -8,7 +8,7 @@ from pathlib import Path
 from fencepost.embedded import Database
 from fencepost.layered_settings import LayeredSettings
 from fencepost.outbox.settings import OutboxSettings
-from fencepost_orders.settings import OrdersSettings
+from fencepost_orders._settings import OrdersSettings
 from tests.integration.client.page import agrees, blocks
 
 DOCS = Path(__file__).parents[3] / "docs"

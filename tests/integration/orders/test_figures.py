@@ -7,12 +7,14 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_orders import operator_calls, order_calls, order_source
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
+from fencepost_orders._order_source import OrderSettlement, PendingOrderSource
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Code, Promise
 from fencepost_orders.brokers import Broker
-from fencepost_orders.order_source import OrderSettlement, PendingOrderSource
 from fencepost_orders.service import Orders
-from fencepost_orders.settings import OrdersSettings
 from tests.integration.orders.broker_env import adapter_for
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 

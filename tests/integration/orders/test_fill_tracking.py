@@ -8,12 +8,14 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from fencepost_orders import fill_source, operator_calls, order_calls
-from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders import _fill_source as fill_source
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import operator_calls
+from fencepost_orders._alpaca import AlpacaBroker
+from fencepost_orders._fill_source import FollowUp
+from fencepost_orders._oanda import OandaBroker
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import BrokerAdapter, Promise
-from fencepost_orders.fill_source import FollowUp
-from fencepost_orders.oanda import OandaBroker
-from fencepost_orders.settings import OrdersSettings
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_dialect import Dialect
 from tests.integration.orders.broker_env import MARGIN_SECONDS, adapter_for, open_floor

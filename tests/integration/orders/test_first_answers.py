@@ -7,8 +7,8 @@ from fencepost.embedded import Database
 from fencepost_orders.broker import Promise
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import HttpBrokerConfig
+from fencepost_orders.testing._broker_book import Book, BookOrder
 from fencepost_orders.testing.broker import HostileBroker
-from fencepost_orders.testing.broker_book import Book, BookOrder
 from fencepost_orders.testing.broker_dialect import Dialect, Said
 from tests.integration.orders.broker_env import floor_with, open_floor
 

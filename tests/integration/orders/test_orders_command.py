@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost_orders import operator_calls, order_source
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
 from tests.integration.cli.conftest import Answer
 from tests.integration.orders.env import OrdersEnv
 

@@ -9,8 +9,8 @@ import yaml
 
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
+from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.brokers import make_brokers
-from fencepost_orders.settings import OrdersSettings
 from tests.integration.client.page import blocks
 from tests.integration.orders.broker_env import open_floor
 

@@ -5,7 +5,10 @@ from importlib.resources import files
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost_orders import fill_source, operator_calls, order_calls, order_source
+from fencepost_orders import _fill_source as fill_source
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv
 
 HISTORY = 3000

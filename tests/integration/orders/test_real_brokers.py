@@ -11,12 +11,12 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
-from fencepost_orders.alpaca import AlpacaBroker, alpaca_order
+from fencepost_orders._alpaca import AlpacaBroker, alpaca_order
+from fencepost_orders._oanda import OandaBroker, oanda_order
 from fencepost_orders.broker import BrokerAdapter, Code, LookupFinding, Meaning, OutgoingOrder, Promise
 from fencepost_orders.brokers import make_brokers
-from fencepost_orders.oanda import OandaBroker, oanda_order
+from fencepost_orders.testing._broker_book import Book, BookOrder
 from fencepost_orders.testing.broker import HostileBroker
-from fencepost_orders.testing.broker_book import Book, BookOrder
 from fencepost_orders.testing.broker_dialect import Said
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.integration.orders.broker_env import open_floor

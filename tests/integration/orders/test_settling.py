@@ -7,7 +7,9 @@ import pytest
 from fencepost.errors import AlreadyFinished, InFlight, Mismatch, NotFound
 from fencepost.errors import Duplicate as DuplicateRefusal
 from fencepost.testing import Clock
-from fencepost_orders import operator_calls, order_calls, order_source
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import operator_calls
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 
 

@@ -10,10 +10,14 @@ import pytest
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.testing import at_crash_point
-from fencepost_orders import operator_calls, order_source, outcome, resend, sender
+from fencepost_orders import _order_source as order_source
+from fencepost_orders import _outcome as outcome
+from fencepost_orders import _resend as resend
+from fencepost_orders import _sender as sender
+from fencepost_orders import operator_calls
+from fencepost_orders._order_source import OrderSettlement, PendingOrderSource, TakenOrder
+from fencepost_orders._resend import Decision, Facts, Next
 from fencepost_orders.broker import AnswerVerdict, Declaration, LookupFinding, Meaning, Promise
-from fencepost_orders.order_source import OrderSettlement, PendingOrderSource, TakenOrder
-from fencepost_orders.resend import Decision, Facts, Next
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.integration.orders.broker_env import STUCK_SOON, VALID_SECONDS, floor_with

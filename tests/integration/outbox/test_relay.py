@@ -15,9 +15,9 @@ from fencepost.embedded import Database
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request
 from fencepost.kernel import outbox
 from fencepost.listener import Listener
-from fencepost.outbox.delivery import Channel
+from fencepost.outbox._delivery import Channel
+from fencepost.outbox._webhook import Webhook
 from fencepost.outbox.relay import Relay, RelayLimits
-from fencepost.outbox.webhook import Webhook
 from fencepost.testing import Signals, at_crash_point
 from tests.integration.outbox.receiver import Receiver, receiving
 

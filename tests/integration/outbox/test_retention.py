@@ -9,9 +9,9 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.flows.graph import Flow
+from fencepost.flows._graph import Flow
 from fencepost.flows.sinks.postgres import OutboxSink
-from fencepost.flows.sources.outbox import OutboxChannel
+from fencepost.flows.sources._outbox import OutboxChannel
 from fencepost.jobs.job import Job
 from fencepost.kernel import idempotency, outbox
 from fencepost.kernel.outbox import Message, Settlement
@@ -20,7 +20,7 @@ from fencepost.retention import BATCH, Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock, Signals
 from fencepost_players.service import Players
-from fencepost_server.web import background
+from fencepost_server.web import _background as background
 
 AT_ONCE = Settings(message_keep_seconds=0.001, history_keep_seconds=0.001, marker_keep_seconds=1)
 

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.metrics import Metrics
 from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
-from fencepost_nonces.sending.ethereum import accounts
-from fencepost_server.web.server import WebServer
-from fencepost_server.web_service import web_service
+from fencepost_nonces.sending._ethereum import accounts
+from fencepost_server._web_service import web_service
+from fencepost_server.web._server import WebServer
 from tests.integration.outbox.receiver import receiving
 
 KEY = bytes.fromhex("22" * 32)

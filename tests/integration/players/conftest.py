@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
 from fencepost_players.service import Players

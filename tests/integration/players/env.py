@@ -5,7 +5,8 @@ from typing import Any
 
 from fencepost import Fencepost
 from fencepost.kernel.call import Call
-from fencepost_players import catalog, queries
+from fencepost_players import _queries as queries
+from fencepost_players import catalog
 from fencepost_players.catalog import Cost, Reward, Stage, Weighted
 
 GOLD = Reward(resource="gold", count=10)

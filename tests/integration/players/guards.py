@@ -10,9 +10,9 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import PlannedCrash, at_crash_point, crash_at
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.mutations.errors import Aborted, AlreadyExists, KeyReused
 from fencepost_players.requests import Transfer, UseItem
 from fencepost_players.service import Players

@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost_players.queries import audit_check
+from fencepost_players._queries import audit_check
 from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import enrol

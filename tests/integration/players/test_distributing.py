@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import Duplicate, Mismatch
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.catalog import Reward
 from fencepost_players.distributor import PlayerVersionBumper, Summary, distribute_and_sync
 from fencepost_players.service import Players

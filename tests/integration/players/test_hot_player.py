@@ -12,10 +12,10 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.settings import Settings
 from fencepost.testing import Proxy, at_crash_point
-from fencepost_players import queries
+from fencepost_players import _queries as queries
+from fencepost_players._player_store import PlayerStore
 from fencepost_players.mutations.errors import Aborted, MutationError
 from fencepost_players.mutations.pipeline import MutationAnswer
-from fencepost_players.player_store import PlayerStore
 from fencepost_players.requests import ClearDungeon, Draw, GrantItems, PlayerRequest, Teach, Transfer, UseItem
 from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller

@@ -14,13 +14,14 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.plugin import load, plugins
 from fencepost.testing import Signals
-from fencepost_players import requests, rules
-from fencepost_players.api import TWIRP, make_router
-from fencepost_players.http_service import make_service
+from fencepost_players import _rules as rules
+from fencepost_players import requests
+from fencepost_players._api import TWIRP, make_router
+from fencepost_players._http_service import make_service
 from fencepost_players.mutations.http_routes import MutationRoute, TwirpRoute
 from fencepost_players.mutations.planning import Mutation, Rng, mutation, mutations_of
 from fencepost_players.service import Players
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.players import env

@@ -14,8 +14,8 @@ from fencepost.redis_streams.response_cache import CacheKey
 from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock
-from fencepost_players.api import make_router
-from fencepost_players.mutations import request_id_policy
+from fencepost_players._api import make_router
+from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations.errors import Aborted, FailedPrecondition, InvalidArgument
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.requests import GrantItems

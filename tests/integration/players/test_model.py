@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.mutations.errors import FailedPrecondition, KeyReused, MutationError
 from fencepost_players.requests import (
     ClearDungeon,

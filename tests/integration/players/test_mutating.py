@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.catalog import INT64_MAX
 from fencepost_players.mutations.errors import FailedPrecondition, InvalidArgument, MutationError, NoSuchThing
 from fencepost_players.requests import (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fencepost_players import catalog, queries
+from fencepost_players import _queries as queries
+from fencepost_players import catalog
 from fencepost_players.catalog import Cost, Item, Reward, Stage, Weighted
 from fencepost_players.mutations.errors import FailedPrecondition, InvalidArgument
 from fencepost_players.requests import Draw, GrantItems, ItemGrant, PlayerRequest, UnlockHeroStage, UseItem

@@ -3,9 +3,9 @@
 from typing import Any
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.call import Call
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.requests import ClearDungeon, Draw, Transfer, UseItem
 from fencepost_players.service import Players
 from tests.integration.players.conftest import enrol

@@ -14,7 +14,8 @@ from fencepost import Fencepost
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.redis_streams.response_cache import Announced, CacheKey, InProgress
 from fencepost.testing import PlannedCrash, Proxy, at_crash_point, crash_at
-from fencepost_players import catalog, queries
+from fencepost_players import _queries as queries
+from fencepost_players import catalog
 from fencepost_players.mutations.errors import Aborted, AlreadyExists, KeyReused
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.requests import ClearDungeon, GrantItems, ItemGrant, UseItem

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import JsonValue
 
 from fencepost.embedded import Database
-from fencepost_players.api import make_router
+from fencepost_players._api import make_router
 from fencepost_players.requests import GrantItems, ItemGrant
 from fencepost_players.service import Players
 from tests.integration.players.conftest import Node, enrol

@@ -10,11 +10,11 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.kernel import idempotency
+from fencepost_players._player_store import PlayerStore
 from fencepost_players.mutations import pipeline
+from fencepost_players.mutations._execution import BatchExecutor
 from fencepost_players.mutations.errors import AlreadyExists
-from fencepost_players.mutations.execution import BatchExecutor
 from fencepost_players.mutations.planning import Rng, make_plan
-from fencepost_players.player_store import PlayerStore
 from fencepost_players.service import Players
 from tests.integration.players import guards
 from tests.integration.players.conftest import enrol

@@ -8,11 +8,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from fencepost_players.answers import players_proto
-from fencepost_players.api import TWIRP, make_router
-from fencepost_players.mutations.proto import Codec
+from fencepost_players._answers import players_proto
+from fencepost_players._api import TWIRP, make_router
+from fencepost_players.mutations._proto import Codec
 from fencepost_players.service import Players
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.players.conftest import balances, enrol
@@ -146,7 +146,7 @@ async def test_without_the_library_protobuf_is_refused_and_json_goes_on(
     def absent(service: Any) -> Codec:
         raise ImportError("No module named 'google'")
 
-    monkeypatch.setattr("fencepost_players.api.Codec", absent)
+    monkeypatch.setattr("fencepost_players._api.Codec", absent)
     await enrol(players, "ann", items={"box": 1})
     app: FastAPI = make_app([HttpService("players", make_router(players))], WebSettings())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import at_crash_point
-from fencepost_players import queries
+from fencepost_players import _queries as queries
 from fencepost_players.distributor import bump
 from fencepost_players.mutations.errors import Aborted, FailedPrecondition
 from fencepost_players.requests import (

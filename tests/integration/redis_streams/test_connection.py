@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fencepost.embedded import ValkeyServer
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.redis_streams.connection import connect, connect_sync
 from fencepost.redis_streams.stream import Streams
 from fencepost.testing import Proxy

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fencepost.redis_streams.entry_refresher import EntryRefresher
+from fencepost.redis_streams._entry_refresher import EntryRefresher
 from fencepost.redis_streams.stream import StreamEntry, Streams
 
 

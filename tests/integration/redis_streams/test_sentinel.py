@@ -9,8 +9,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fencepost.cli.findings import FindingState
-from fencepost.cli.probes.redis import probe_redis
-from fencepost.embedded.deadline import Deadline
+from fencepost.cli.probes._redis import probe_redis
+from fencepost.embedded._deadline import Deadline
 from fencepost.redis_streams.connection import connect, connect_sync
 from fencepost.redis_streams.stream import Streams
 from tests.matrix.sentinel import Watched, watched

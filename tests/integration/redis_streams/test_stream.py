@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.redis_streams.stream import StreamEntry, Streams, is_missing_group
 
 NORMAL = 1

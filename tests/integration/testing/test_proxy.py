@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Proxy
 
 

@@ -7,13 +7,13 @@ import httpx
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost_orders.api import make_router
+from fencepost_orders._api import make_router
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.service import Orders
 from fencepost_orders.testing.broker import HostileBroker
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import QUICK, BrokerEnv, adapter_for

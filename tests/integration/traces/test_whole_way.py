@@ -11,16 +11,16 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
-from fencepost.flows.sources.outbox import OutboxChannel
+from fencepost.flows.sources._outbox import OutboxChannel
 from fencepost.http_client import HttpClient
 from fencepost.jobs.job import Job
 from fencepost.kernel import outbox
 from fencepost.logs import log_context
-from fencepost.outbox.delivery import Channel
+from fencepost.outbox._delivery import Channel
+from fencepost.outbox._webhook import Webhook
 from fencepost.outbox.relay import Relay, RelayLimits
-from fencepost.outbox.webhook import Webhook
 from fencepost.tracing import span
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.flows.harness import FlowHarness

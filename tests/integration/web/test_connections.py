@@ -17,15 +17,15 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.metrics import Metrics
-from fencepost_server.web import listener
-from fencepost_server.web.app import make_app
-from fencepost_server.web.connections import ConnectionTable, Ending, Limits
+from fencepost_server.web import _listener as listener
+from fencepost_server.web._app import make_app
+from fencepost_server.web._connections import ConnectionTable, Ending, Limits
+from fencepost_server.web._listener import BoundedListener, connections_within
+from fencepost_server.web._networks import Networks
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.listener import BoundedListener, connections_within
-from fencepost_server.web.networks import Networks
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 
 PATIENT = Limits(total_max=20, per_address_max=20)

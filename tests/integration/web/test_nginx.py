@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
-from fencepost_server.console.role import Role
+from fencepost.embedded._deadline import Deadline
+from fencepost_server.console._role import Role
 from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import ConsoleEnv, console, log_in
 

@@ -10,9 +10,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from fencepost.errors import FencepostError, InFlight, InvalidInput, NotFound, ServerUnavailable
-from fencepost_server.web.app import make_app
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 
 ERRORS: dict[str, Exception] = {

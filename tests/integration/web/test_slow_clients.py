@@ -22,12 +22,12 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.drivers import run
 from fencepost_server.accounts.secret import new_secret
-from fencepost_server.console.role import ACCOUNTS, Role
+from fencepost_server.console._role import ACCOUNTS, Role
 
-HAND_OVER = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
+HAND_OVER = "import sys; from fencepost.cli._app import main; sys.argv[0] = 'fencepost'; main()"
 ROOT = Path(__file__).parents[3]
 LOG_BYTES_MAX = 200_000
 

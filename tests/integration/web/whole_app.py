@@ -13,25 +13,25 @@ import psycopg
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost_judge.access import OWN_AUTH_PATHS
-from fencepost_judge.api import make_router as make_judge
-from fencepost_judge.service import Judging
-from fencepost_judge.settings import JudgeSettings
-from fencepost_nonces.http_service import make_service as make_nonces
-from fencepost_nonces.settings import NoncesSettings
-from fencepost_orders.api import make_router as make_orders
+from fencepost_judge._access import OWN_AUTH_PATHS
+from fencepost_judge._api import make_router as make_judge
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
+from fencepost_nonces._http_service import make_service as make_nonces
+from fencepost_nonces._settings import NoncesSettings
+from fencepost_orders._api import make_router as make_orders
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
 from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.service import Orders
-from fencepost_players.http_service import make_service as make_players
+from fencepost_players._http_service import make_service as make_players
 from fencepost_server.accounts.secret import new_secret
-from fencepost_server.console.http_service import make_service as make_console
-from fencepost_server.console.role import ACCOUNTS, Role
-from fencepost_server.console.settings import ConsoleSettings
-from fencepost_server.web.app import make_app
+from fencepost_server.console._http_service import make_service as make_console
+from fencepost_server.console._role import ACCOUNTS, Role
+from fencepost_server.console._settings import ConsoleSettings
+from fencepost_server.web._app import make_app
+from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
-from fencepost_server.web.server import WebServer
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import adapter_for
 

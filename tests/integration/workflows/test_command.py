@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from tests.integration.cli.conftest import Answer

@@ -11,10 +11,10 @@ import pytest
 from fencepost import Job, Mismatch, Transaction
 from fencepost.jobs.retry_policy import Retry, Verdict
 from fencepost.testing import Clock
-from fencepost.workflows.child_job import ChildJob
-from fencepost.workflows.errors import ChildJobFailed, EventTimeout, StepNameTaken
-from fencepost.workflows.sync_workflow import SyncWorkflow
-from fencepost.workflows.workflow import Workflow
+from fencepost.workflows._child_job import ChildJob
+from fencepost.workflows._errors import ChildJobFailed, EventTimeout, StepNameTaken
+from fencepost.workflows._sync_workflow import SyncWorkflow
+from fencepost.workflows._workflow import Workflow
 from tests.integration.jobs.harness import JobHarness
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fencepost import ChildJob, Fencepost, Job, Transaction, Workflow, WorkflowHandler, crashpoints
 from fencepost.embedded import Database
-from fencepost.embedded.database import SERVICE
+from fencepost.embedded._database import SERVICE
 from fencepost.settings import Settings
 from fencepost.testing import Clock
 from tests.integration.jobs.harness import JobHarness, quick

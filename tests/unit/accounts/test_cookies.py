@@ -5,7 +5,7 @@ import time
 import pytest
 from fastapi import Request, Response
 
-from fencepost_server.accounts.cookies import NOTICE_SECONDS, Cookies
+from fencepost_server.accounts._cookies import NOTICE_SECONDS, Cookies
 from fencepost_server.accounts.secret import digest_of, new_secret
 
 COOKIES = Cookies(b"k" * 32, "console")

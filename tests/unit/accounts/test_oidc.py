@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from joserfc import jwk, jws
 
 from fencepost.errors import SettingsError
-from fencepost_server.accounts.oidc import (
+from fencepost_server.accounts._oidc import (
     ALGORITHMS,
     IdentityRefused,
     LoginState,
@@ -20,8 +20,8 @@ from fencepost_server.accounts.oidc import (
     believed,
     person_of,
 )
-from fencepost_server.console.role import Role
-from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.console._role import Role
+from fencepost_server.console._settings import ConsoleSettings
 
 ISSUER = "https://id.example"
 KEY = jwk.RSAKey.generate_key(2048)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from bench import report as reports
 from bench.report import Goal, Report
-from fencepost_server.console.reports import read_reports
+from fencepost_server.console._reports import read_reports
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli import status
-from fencepost.cli.app import run
+from fencepost.cli import _status as status
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode, UserError, exit_code_for
 from fencepost.embedded import DirectoryInUseError, ServerStartError
 from fencepost.errors import MigrationFailed, SchemaMissing, ServerUnavailable, SettingsError
@@ -110,7 +110,7 @@ def test_a_bug_shows_its_traceback_but_no_password(
         raise ZeroDivisionError("while talking to redis://:s3cret@cache")
 
     monkeypatch.setattr(status, "answer_json", broken)
-    monkeypatch.setattr("fencepost.cli.live_status.look", lambda: type("Board", (), {"as_json": dict}))
+    monkeypatch.setattr("fencepost.cli._live_status.look", lambda: type("Board", (), {"as_json": dict}))
     assert run(["status", "--json"]) == ExitCode.BUG
     said = capsys.readouterr().err
     assert "Traceback" in said
@@ -122,22 +122,22 @@ def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fencepost.cli.live_status.look", interrupted)
+    monkeypatch.setattr("fencepost.cli._live_status.look", interrupted)
     assert run(["status"]) == ExitCode.INTERRUPTED
 
 
 def test_a_command_of_a_distribution_that_is_not_installed_says_which_one_brings_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fencepost.cli.app.plugins", dict)
+    monkeypatch.setattr("fencepost.cli._app.plugins", dict)
     assert run(["serve"]) == ExitCode.USAGE
     assert "pip install fencepost-server" in capsys.readouterr().err
 
 
 def test_a_command_loads_no_other_command() -> None:
     probe = (
-        "import sys; from fencepost.cli.app import run; run(['status', '--help']); "
-        "sys.exit(' '.join(m for m in sys.modules if 'commands' in m or m == 'fencepost.cli.up') or 0)"
+        "import sys; from fencepost.cli._app import run; run(['status', '--help']); "
+        "sys.exit(' '.join(m for m in sys.modules if 'commands' in m or m == 'fencepost.cli._up') or 0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60
@@ -152,11 +152,11 @@ def test_the_command_line_itself_loads_nothing_heavy() -> None:
         "redis",
         "rich",
         "fencepost.embedded",
-        "fencepost.cli.stack",
-        "fencepost.cli.doctor_checks",
+        "fencepost.cli._stack",
+        "fencepost.cli._doctor_checks",
     }
     probe = (
-        "import sys, fencepost; before = set(sys.modules); import fencepost.cli.app; "
+        "import sys, fencepost; before = set(sys.modules); import fencepost.cli._app; "
         f"sys.exit(', '.join({heavy!r} & (set(sys.modules) - before)) or 0)"
     )
     done = subprocess.run(

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli.findings import FindingState
-from fencepost.cli.probes import postgres, redis
+from fencepost.cli.probes import _postgres as postgres
+from fencepost.cli.probes import _redis as redis
+from fencepost.cli.probes._servers import probe_binaries, probe_python
 from fencepost.cli.probes.machine import ThisMachine
 from fencepost.cli.probes.programs import PROGRAMS, NeededProgram, probe_program, probe_programs, version_in
-from fencepost.cli.probes.servers import probe_binaries, probe_python
-from fencepost_judge.sandbox.doctor_probe import (
+from fencepost_judge.sandbox._doctor_probe import (
     cgroup_mounts,
     probe_bubblewrap,
     probe_cgroups,

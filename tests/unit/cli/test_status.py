@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from fencepost.cli.durations import span
-from fencepost.cli.status_metrics import StatusCollector
-from fencepost.cli.status_page import board_page
-from fencepost.cli.status_screen import board_screen
-from fencepost.cli.status_snapshot import (
+from fencepost.cli._durations import span
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_page import board_page
+from fencepost.cli._status_screen import board_screen
+from fencepost.cli._status_snapshot import (
     ChannelStatus,
     LeaseStatus,
     QueueStatus,

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fencepost.cli._status_snapshot import Reason
+from fencepost.cli._timeline import TimelineEntry, as_json, as_lines, subject_of
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.status_snapshot import Reason
-from fencepost.cli.timeline import TimelineEntry, as_json, as_lines, subject_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENTS = (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost_server.console.http_service import OWN_AUTH_PATHS
-from fencepost_server.web.security_middleware import SecurityRules
+from fencepost_server.console._http_service import OWN_AUTH_PATHS
+from fencepost_server.web._security_middleware import SecurityRules
 
 RULES = SecurityRules("0123456789abcdef", 1024, OWN_AUTH_PATHS)
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from fencepost_server.console.chart import HEIGHT, STYLES, TOP, bar, ceiling, draw, figure, growth, largest
+from fencepost_server.console._chart import HEIGHT, STYLES, TOP, bar, ceiling, draw, figure, growth, largest
 from fencepost_server.web.formatting import duration
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

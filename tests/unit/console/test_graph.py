@@ -1,6 +1,6 @@
 """A flow's graph as boxes and arrows."""
 
-from fencepost_server.console.graph import BOX_WIDTH, GAP_X, edge_words, lay_out
+from fencepost_server.console._graph import BOX_WIDTH, GAP_X, edge_words, lay_out
 
 
 def test_boxes_stand_right_of_what_they_read_from() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fencepost_server.console._reports import COUNTS_MAX, read_page, read_reports, shown
 from fencepost_server.console.page_data import as_json
-from fencepost_server.console.reports import COUNTS_MAX, read_page, read_reports, shown
 
 WRONG: list[Any] = [None, True, -1, 1e308, math.nan, math.inf, "", "\ud800\0", [], {}, [[]], [{}], {"a": {}}]
 FACTS = (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.binaries import SearchPath, find_postgres, find_valkey, installed_package
-from fencepost.embedded.errors import BinaryMissingError
+from fencepost.embedded._binaries import SearchPath, find_postgres, find_valkey, installed_package
+from fencepost.embedded._errors import BinaryMissingError
 
 
 def program(path: Path) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.data_dir import PidFile, default_cache, refuse_or_clear_pid_file
+from fencepost.embedded._data_dir import PidFile, default_cache, refuse_or_clear_pid_file
 
 STARTING = "{pid}\n/data\n1700000000\n5432\n/sockets\n\n  1234  98765\n"
 

@@ -2,7 +2,7 @@ from itertools import count
 
 import pytest
 
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 
 
 def test_waiting_ends_as_soon_as_the_condition_holds() -> None:

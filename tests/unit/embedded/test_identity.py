@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.identity import NOBODY, Identity, candidates, may_enter, ourselves
+from fencepost.embedded._identity import NOBODY, Identity, candidates, may_enter, ourselves
 
 
 def account(uid: int) -> pwd.struct_passwd:

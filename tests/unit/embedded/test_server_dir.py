@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.errors import DirectoryInUseError
-from fencepost.embedded.server_dir import SOCKET_PATH_BYTES_MAX, ServerDir
+from fencepost.embedded._errors import DirectoryInUseError
+from fencepost.embedded._server_dir import SOCKET_PATH_BYTES_MAX, ServerDir
 
 
 @pytest.fixture

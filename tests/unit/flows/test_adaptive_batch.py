@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.flows.steps import SIZE_MAX, TURN_SECONDS, next_size
+from fencepost.flows._steps import SIZE_MAX, TURN_SECONDS, next_size
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from fencepost.flows.worker import RETRIES, Assignment
+from fencepost.flows._worker import RETRIES, Assignment
 
 FIRST, MOST = RETRIES.first_seconds, RETRIES.most_seconds
 

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 import redis
 
-from fencepost.flows.errors import StartRefused
-from fencepost.flows.failing import blame, facts_of, reading, told, within
+from fencepost.flows._errors import StartRefused
+from fencepost.flows._failing import blame, facts_of, reading, told, within
 
 
 def test_the_innermost_knows_best() -> None:

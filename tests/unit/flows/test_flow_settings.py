@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.flows.settings import FlowSettings
+from fencepost.flows._settings import FlowSettings
 
 PAGE = Path(__file__).parents[3] / "docs/reference/settings.md"
 # A value of each that is allowed and not its default, and one that is refused.

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fencepost.flows.errors import GraphRefused, GuaranteeNotMet
-from fencepost.flows.frontier import BEGINNING, Frontier, Mark, least_mark
-from fencepost.flows.guarantee import Guarantee, Promise, require
-from fencepost.flows.merge import TimeMerge
-from fencepost.flows.windows import Session, Sliding
+from fencepost.flows._errors import GraphRefused, GuaranteeNotMet
+from fencepost.flows._frontier import BEGINNING, Frontier, Mark, least_mark
+from fencepost.flows._guarantee import Guarantee, Promise, require
+from fencepost.flows._merge import TimeMerge
+from fencepost.flows._windows import Session, Sliding
 
 
 def test_a_frontier_comes_back_as_it_was_written() -> None:

@@ -12,7 +12,7 @@ from fencepost.flows import (
     TableSink,
     Tumbling,
 )
-from fencepost.flows.plan import FlowPlan
+from fencepost.flows._plan import FlowPlan
 
 
 def numbers(name: str = "numbers") -> IterableSource:

@@ -7,9 +7,9 @@ import pytest
 
 from fencepost import testing
 from fencepost.flows import Flow, IterableSource, ListSink, Sink, TableSink, Tumbling, TwoPhaseCommitSink
-from fencepost.flows.graph import Stream
+from fencepost.flows._graph import Stream
 from fencepost.testing import FlowBroken, PointMissed, check_flow, run_flow
-from fencepost.testing.flow_windows import DURABLE, PHASES, TWO_PHASES, WITHIN, windows_of
+from fencepost.testing._flow_windows import DURABLE, PHASES, TWO_PHASES, WITHIN, windows_of
 
 NUMBERS = list(range(40))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.flows import Flow, IterableSource, ListSink, Session, Sliding, Tumbling
-from fencepost.flows.graph import KeyedStream, Stream, Windowed
+from fencepost.flows._graph import KeyedStream, Stream, Windowed
 from fencepost.testing import run_flow
 from tests.unit.flows import window_reference as reference
 from tests.unit.flows.window_reference import Answer, Event

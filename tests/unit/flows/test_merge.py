@@ -2,10 +2,10 @@
 
 import pytest
 
-from fencepost.flows.errors import GraphRefused
-from fencepost.flows.merge import TimeMerge
-from fencepost.flows.value_codec import flat, unpack
-from fencepost.flows.windows import Session, Sliding, Tumbling
+from fencepost.flows._errors import GraphRefused
+from fencepost.flows._merge import TimeMerge
+from fencepost.flows._value_codec import flat, unpack
+from fencepost.flows._windows import Session, Sliding, Tumbling
 
 
 @pytest.mark.parametrize(

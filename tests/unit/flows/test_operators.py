@@ -22,7 +22,7 @@ from fencepost.flows import (
     Tumbling,
     WindowResult,
 )
-from fencepost.flows.graph import KeyedStream, Stream
+from fencepost.flows._graph import KeyedStream, Stream
 from fencepost.testing import FlowOutcome, run_flow
 
 Way = dict[str, Any]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows.shared_reads import SharedReads
+from fencepost.flows._shared_reads import SharedReads
 
 
 class FakeRedis:

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
-from fencepost.flows.edge_stats import EdgeStats
-from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.reporter import Reporter, SourceView
-from fencepost.flows.source_lag import LOOKS_KEPT, SourceLag
+from fencepost.flows._edge_stats import EdgeStats
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._reporter import Reporter, SourceView
+from fencepost.flows._source_lag import LOOKS_KEPT, SourceLag
 from fencepost.metrics import Metrics
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fencepost.flows import Flow, IterableSource, StateMismatch, TableSink
-from fencepost.flows.graph import Stream
-from fencepost.flows.plan import FlowPlan, KeyedStage
-from fencepost.flows.state import PIECE_KEYS, Document, decode, encode, pieces
+from fencepost.flows._graph import Stream
+from fencepost.flows._plan import FlowPlan, KeyedStage
+from fencepost.flows._state import PIECE_KEYS, Document, decode, encode, pieces
 
 
 def numbers() -> Stream[Any]:

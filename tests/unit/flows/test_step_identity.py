@@ -16,9 +16,9 @@ from fencepost.flows import (
     TableSink,
     Tumbling,
 )
-from fencepost.flows.graph import KeyedStream, Stream
-from fencepost.flows.layout import Layout, LayoutChange
-from fencepost.flows.plan import FlowPlan
+from fencepost.flows._graph import KeyedStream, Stream
+from fencepost.flows._layout import Layout, LayoutChange
+from fencepost.flows._plan import FlowPlan
 
 
 def records() -> Stream[Any]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
 from fencepost.flows import Failure, IdempotentRecord, WindowResult
-from fencepost.flows.value_codec import (
+from fencepost.flows._value_codec import (
     CODE,
     UnknownClass,
     Unstorable,

@@ -10,17 +10,18 @@ from typing import Any, cast
 import pytest
 from hypothesis import strategies as st
 
+from fencepost._http1 import address_of
 from fencepost.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
-from fencepost.http1 import address_of
 from fencepost.http_client import HttpClient, NotSent, Reply, Request
 from fencepost.kernel.call import document
-from fencepost_orders import alpaca, oanda
-from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders import _alpaca as alpaca
+from fencepost_orders import _oanda as oanda
+from fencepost_orders._alpaca import AlpacaBroker
+from fencepost_orders._oanda import OandaBroker
+from fencepost_orders._outcome import result_of
 from fencepost_orders.broker import BrokerAdapter, BrokerOrder, LookupFinding, OutgoingOrder, Promise
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import Fields, HttpBrokerConfig
-from fencepost_orders.oanda import OandaBroker
-from fencepost_orders.outcome import result_of
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import bodies, wrong_text
 

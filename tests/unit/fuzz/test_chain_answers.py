@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
-from fencepost_nonces.errors import ChainUnavailable, ContradictingAnswers, SigningFailed
-from fencepost_nonces.sending.keys import addresses_of, bytes_of, result_of, verified
-from fencepost_nonces.sending.next_step import ChainView, StuckPolicy, after_sending
-from fencepost_nonces.sending.rpc import Chain, Overloaded, RpcError, Unreadable, read_answer, read_block
+from fencepost_nonces._errors import ChainUnavailable, ContradictingAnswers, SigningFailed
+from fencepost_nonces.sending._keys import addresses_of, bytes_of, result_of, verified
+from fencepost_nonces.sending._next_step import ChainView, StuckPolicy, after_sending
+from fencepost_nonces.sending._rpc import Chain, Overloaded, RpcError, Unreadable, read_answer, read_block
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, bodies
 from tests.unit.nonces.test_next_step import tx

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fencepost.cli.exit_codes import UserError
 from fencepost.errors import InvalidInput, SettingsError
-from fencepost_judge.commands.contests import read_contest
-from fencepost_nonces.sending.ethereum import accounts
-from fencepost_nonces.sending.keys import Keystore
-from fencepost_players.command_actions import _read as read_catalog_file  # pyright: ignore[reportPrivateUsage]
-from fencepost_players.command_actions import catalog_calls
-from fencepost_torture.goals import GOALS
-from fencepost_torture.report import read_kept, read_score
+from fencepost_judge.commands._contests import read_contest
+from fencepost_nonces.sending._ethereum import accounts
+from fencepost_nonces.sending._keys import Keystore
+from fencepost_players._command_actions import _read as read_catalog_file  # pyright: ignore[reportPrivateUsage]
+from fencepost_players._command_actions import catalog_calls
+from fencepost_torture._goals import GOALS
+from fencepost_torture._report import read_kept, read_score
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, as_bytes, bodies, wrong_bytes, wrong_documents
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fencepost.errors import InvalidInput, ServerUnavailable
 from fencepost.http_client import Reply
-from fencepost_judge.comparison import Comparison, ExpectedAnswer, compare
-from fencepost_judge.discovery_etcd import EtcdAddress, code_of, number_in, workers_in
-from fencepost_judge.packages.documents import parse_here
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.sandbox.agent import AgentFailed, read_hello
-from fencepost_judge.sandbox.bubblewrap import _exit_code  # pyright: ignore[reportPrivateUsage]
-from fencepost_judge.store import Store
+from fencepost_judge._comparison import Comparison, ExpectedAnswer, compare
+from fencepost_judge._discovery_etcd import EtcdAddress, code_of, number_in, workers_in
+from fencepost_judge._store import Store
+from fencepost_judge.packages._documents import parse_here
+from fencepost_judge.packages._reading import read_problem
+from fencepost_judge.sandbox._agent import AgentFailed, read_hello
+from fencepost_judge.sandbox._bubblewrap import _exit_code  # pyright: ignore[reportPrivateUsage]
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, TEXTS, bodies, wrong_bytes, wrong_documents, wrong_text
 from tests.unit.judge.test_packages import LEGACY

@@ -13,25 +13,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost import http1
+from fencepost import _http1 as http1
+from fencepost._sentinel_url import SentinelUrl
 from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
 from fencepost.http_client import Reply
-from fencepost.jobs.cron import parse_cron
+from fencepost.jobs._cron import parse_cron
 from fencepost.layered_settings import LayeredSettings, readers
 from fencepost.redaction import redact_named, redact_text, redact_url
 from fencepost.redis_streams import response_cache
-from fencepost.sentinel_url import SentinelUrl
 from fencepost.server_addresses import read_note
-from fencepost_judge import protocol
-from fencepost_judge.packages.archive import unpack
-from fencepost_judge.packages.documents import parse_here
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.store import Store
-from fencepost_nonces.sending.classification import classify
+from fencepost_judge import _protocol as protocol
+from fencepost_judge._store import Store
+from fencepost_judge.packages._archive import unpack
+from fencepost_judge.packages._documents import parse_here
+from fencepost_judge.packages._reading import read_problem
+from fencepost_nonces.sending._classification import classify
 from fencepost_nonces.signer import Signer
-from fencepost_orders import alpaca, oanda
+from fencepost_orders import _alpaca as alpaca
+from fencepost_orders import _oanda as oanda
 from fencepost_orders.request import OrderRequest
-from fencepost_server.console.reports import read_reports
+from fencepost_server.console._reports import read_reports
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed, refusal
 from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, bodies, fuzzed, wrong_bytes, wrong_documents, wrong_text
 from tests.unit.judge.test_packages import LEGACY

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
-from fencepost_server.accounts.oidc import IdentityRefused, OidcProvider, believed, endpoints_of, person_of
-from fencepost_server.console.role import Role
+from fencepost_server.accounts._oidc import IdentityRefused, OidcProvider, believed, endpoints_of, person_of
+from fencepost_server.console._role import Role
 from tests.unit.accounts.test_oidc import ISSUER, LOGIN_STATE, SETTINGS, claims, keys, signed
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text

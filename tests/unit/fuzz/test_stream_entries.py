@@ -8,17 +8,17 @@ import pytest
 from hypothesis import strategies as st
 
 from fencepost.flows import Flow, IterableSource, TableSink
-from fencepost.flows.frontier import Frontier, Mark
-from fencepost.flows.plan import FlowPlan
-from fencepost.flows.record import IdempotentRecord, Record, order
-from fencepost.flows.shared_reads import SharedReads
-from fencepost.flows.shuffle import ChannelKeys, ChannelReceiver, NoEntry, entries_for, read_entry
+from fencepost.flows._frontier import Frontier, Mark
+from fencepost.flows._plan import FlowPlan
+from fencepost.flows._record import IdempotentRecord, Record, order
+from fencepost.flows._shared_reads import SharedReads
+from fencepost.flows._shuffle import ChannelKeys, ChannelReceiver, NoEntry, entries_for, read_entry
+from fencepost.flows._state import as_it_was
+from fencepost.flows._task import Arrival
+from fencepost.flows._units import senders_of
 from fencepost.flows.sources import redis_streams
-from fencepost.flows.state import as_it_was
-from fencepost.flows.task import Arrival
-from fencepost.flows.units import senders_of
-from fencepost.jobs import fetcher as job_fetcher
-from fencepost.kernel import poison_entries as kernel_stream
+from fencepost.jobs import _fetcher as job_fetcher
+from fencepost.kernel import _poison_entries as kernel_stream
 from fencepost.redis_streams import stream as job_stream
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, wrong_bytes, wrong_documents, wrong_text

@@ -15,10 +15,10 @@ from starlette.types import Message, Receive, Scope, Send
 from fencepost.errors import InvalidInput
 from fencepost.kernel.call import text as storable_text
 from fencepost.tracing import place_of, trace_id_of
-from fencepost_server.accounts.cookies import Cookies
+from fencepost_server.accounts._cookies import Cookies
+from fencepost_server.web._security_middleware import SecurityMiddleware, SecurityRules
+from fencepost_server.web._tracing_middleware import TracingMiddleware
 from fencepost_server.web.forms import FORM_FIELD, Id, fields_of, filled, local_path, readable
-from fencepost_server.web.security_middleware import SecurityMiddleware, SecurityRules
-from fencepost_server.web.tracing_middleware import TracingMiddleware
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import TEXTS, wrong_bytes, wrong_text
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import InvalidInput
-from fencepost.jobs.cron import CronCalendar, Interval, every, parse_cron, plan
+from fencepost.jobs._cron import CronCalendar, Interval, every, parse_cron, plan
 from fencepost.kernel.schedule import Due, Missed
 
 BERLIN = ZoneInfo("Europe/Berlin")

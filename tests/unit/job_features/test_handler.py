@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost import Fencepost, InvalidInput, Job, Rate
-from fencepost.jobs.scheduler import Schedules
+from fencepost.jobs._scheduler import Schedules
 from fencepost.kernel.rate import Limit
 from fencepost.logs import log_context
 

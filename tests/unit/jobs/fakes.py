@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from fencepost.database import AsyncDatabase
-from fencepost.jobs.executor import HeldJob, HeldJobs, ThreadPool
-from fencepost.jobs.handler import Handler, Handlers
+from fencepost.jobs._executor import HeldJob, HeldJobs, ThreadPool
+from fencepost.jobs._handler import Handler, Handlers
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._options import JobOptions
+from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs.job import Job
-from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.options import JobOptions
-from fencepost.jobs.redis_health import RedisHealth
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
 from fencepost.metrics import Metrics

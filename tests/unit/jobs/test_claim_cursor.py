@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from fencepost.jobs.fetcher import SLACK, WHOLE_SECONDS, ClaimCursor
+from fencepost.jobs._fetcher import SLACK, WHOLE_SECONDS, ClaimCursor
 from fencepost.kernel.job import Running
 from tests.unit.jobs.fakes import running
 

@@ -10,8 +10,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fencepost.errors import InvalidInput
-from fencepost.jobs.completer import Completer
-from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, leave
+from fencepost.jobs._completer import Completer
+from fencepost.jobs._executor import Committed, HeldJob, Lost, Outcome, Refused, leave
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, RECLAIM_DECISIONS
 from fencepost.kernel.call import Call

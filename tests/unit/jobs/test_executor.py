@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Cancelled, Duplicate, LeaseExpired, Refusal
-from fencepost.jobs.executor import (
+from fencepost.jobs._executor import (
     Committed,
     HeldJob,
     Lost,

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from fencepost.crashpoints import PlannedCrash
-from fencepost.jobs.executor import AT_ONCE, Executor, HeldJob, Lost, Outcome, ThreadPool
+from fencepost.jobs._executor import AT_ONCE, Executor, HeldJob, Lost, Outcome, ThreadPool
 from fencepost.jobs.job import Job
 from fencepost.kernel.job import Finish, Leave
 from tests.unit.jobs.fakes import handler_of, held, held_jobs

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost.jobs import fetcher as module
-from fencepost.jobs.completer import Completer
-from fencepost.jobs.executor import Executor, ThreadPool
-from fencepost.jobs.fetcher import DRAWING_SECONDS, SLACK, Fetcher
-from fencepost.jobs.handler import Handler, Handlers
+from fencepost.jobs import _fetcher as module
+from fencepost.jobs._completer import Completer
+from fencepost.jobs._executor import Executor, ThreadPool
+from fencepost.jobs._fetcher import DRAWING_SECONDS, SLACK, Fetcher
+from fencepost.jobs._handler import Handler, Handlers
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from fencepost.jobs.executor import HeldJobs, ThreadPool
+from fencepost.jobs._executor import HeldJobs, ThreadPool
 from tests.unit.jobs.fakes import Counted, held, held_jobs
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fencepost.errors import REFUSALS
-from fencepost.jobs.handler import Handlers
-from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs._handler import Handlers
+from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, POISON, RECLAIM_DECISIONS
 from fencepost.metrics import Metrics
 from tests.unit.jobs.fakes import handler_of, held

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fencepost.jobs.stream_reconciler import fate
+from fencepost.jobs._stream_reconciler import fate
 from fencepost.kernel.job import Driven
 from fencepost.redis_streams.stream import StreamLook
 

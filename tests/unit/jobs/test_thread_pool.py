@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fencepost.jobs.executor import ThreadPool
+from fencepost.jobs._executor import ThreadPool
 
 
 async def test_a_function_answers_from_a_thread_with_the_callers_context() -> None:

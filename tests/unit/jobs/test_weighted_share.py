@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.jobs.fetcher import WeightedShare
+from fencepost.jobs._fetcher import WeightedShare
 from fencepost.jobs.retry_policy import PRIORITY_SHARES
 
 

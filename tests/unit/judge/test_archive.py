@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_judge.packages.archive import unpack
+from fencepost_judge.packages._archive import unpack
 
 
 def archive(tmp_path: Path, *members: tuple[str, bytes], mode: int = 0) -> Path:
@@ -102,7 +102,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost_judge.packages.archive.MEMBERS_MAX", 3)
+    monkeypatch.setattr("fencepost_judge.packages._archive.MEMBERS_MAX", 3)
 
     with pytest.raises(InvalidInput, match="4 members"):
         unpacked(tmp_path, archive(tmp_path, *((str(i), b"") for i in range(4))))

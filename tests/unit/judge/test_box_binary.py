@@ -7,10 +7,10 @@ import pytest
 
 from fencepost.cli.findings import FindingState
 from fencepost.cli.probes.machine import ThisMachine
-from fencepost_judge.sandbox import box_binary
-from fencepost_judge.sandbox.doctor_probe import probe_box
-from fencepost_judge.sandbox.probing import Report, probe_machine
-from fencepost_judge.workspace import Workspace, sweep
+from fencepost_judge._workspace import Workspace, sweep
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._doctor_probe import probe_box
+from fencepost_judge.sandbox._probing import Report, probe_machine
 
 
 @pytest.fixture

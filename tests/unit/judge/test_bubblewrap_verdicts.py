@@ -2,9 +2,9 @@
 
 import pytest
 
-from fencepost_judge.protocol import Verdict
-from fencepost_judge.sandbox.bubblewrap import Ended, judge_run
-from fencepost_judge.sandbox.run_spec import Limits, RunSpec
+from fencepost_judge._protocol import Verdict
+from fencepost_judge.sandbox._bubblewrap import Ended, judge_run
+from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 
 ORDER = RunSpec(args=["/app/main"], limits=Limits(cpu_ms=1000, memory_kb=65_536, output_kb=64))
 

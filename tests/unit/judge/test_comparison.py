@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_judge.comparison import Comparison, ExpectedAnswer, compare
+from fencepost_judge._comparison import Comparison, ExpectedAnswer, compare
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What a person gets to read of a compiler's output."""
 
-from fencepost_judge.compiling import MESSAGE_BYTES_MAX, clean
+from fencepost_judge._compiling import MESSAGE_BYTES_MAX, clean
 
 
 def test_colours_control_characters_and_paths_of_the_box_are_gone() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost_judge.conversation import decides
-from fencepost_judge.validating import Opinion
+from fencepost_judge._conversation import decides
+from fencepost_judge._validating import Opinion
 
 
 @pytest.mark.parametrize(

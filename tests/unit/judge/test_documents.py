@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_judge.packages import documents, yaml_child
-from fencepost_judge.packages.documents import parse_here, parse_in_child
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.store import Store
+from fencepost_judge._store import Store
+from fencepost_judge.packages import _documents as documents
+from fencepost_judge.packages import _yaml_child as yaml_child
+from fencepost_judge.packages._documents import parse_here, parse_in_child
+from fencepost_judge.packages._reading import read_problem
 from tests.unit.judge.test_packages import LEGACY, write
 from tests.unit.test_strict_yaml import alias_bomb, merge_bomb
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost_judge.compiling import entry_of
-from fencepost_judge.language import read_specs
+from fencepost_judge._compiling import entry_of
+from fencepost_judge._language import read_specs
 
 SPECS = {spec.name: spec for spec in read_specs()}
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_judge.grading import CaseResult
-from fencepost_judge.packages.expectations import Requirement, Rule, check_document, expectations_of, matches
-from fencepost_judge.packages.icpc import Multipliers
-from fencepost_judge.time_limit import limit_ms
+from fencepost_judge._grading import CaseResult
+from fencepost_judge._time_limit import limit_ms
+from fencepost_judge.packages._expectations import Requirement, Rule, check_document, expectations_of, matches
+from fencepost_judge.packages._icpc import Multipliers
 
 
 @pytest.mark.parametrize(

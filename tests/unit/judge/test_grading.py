@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost_judge.grading import CaseResult, best, grade, is_lost, points_by_group
-from fencepost_judge.problem import Aggregation, Group, Problem, TestCase
+from fencepost_judge._grading import CaseResult, best, grade, is_lost, points_by_group
+from fencepost_judge._problem import Aggregation, Group, Problem, TestCase
 
 DIGEST = "0" * 64
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from fencepost_judge.grading import CaseResult, aim, best, grade
-from fencepost_judge.legacy_grading import Graded, Question, grade_group
-from fencepost_judge.problem import Aggregation, Group, Problem, Rules, TestCase, VerdictMode
-from fencepost_judge.test_order import in_turn
+from fencepost_judge._grading import CaseResult, aim, best, grade
+from fencepost_judge._legacy_grading import Graded, Question, grade_group
+from fencepost_judge._problem import Aggregation, Group, Problem, Rules, TestCase, VerdictMode
+from fencepost_judge._test_order import in_turn
 
 EMPTY = "0" * 64
 

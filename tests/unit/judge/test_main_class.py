@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.main_class import class_in_folder, class_in_jar, named_for_compiler
+from fencepost_judge._main_class import class_in_folder, class_in_jar, named_for_compiler
 
 STATIC, INSTANCE = 0x0009, 0x0001
 ARRAY, NOTHING = "([Ljava/lang/String;)V", "()V"

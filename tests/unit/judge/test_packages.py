@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_judge.grading import best
-from fencepost_judge.packages.reading import read_problem
-from fencepost_judge.problem import Aggregation, Problem, Protocol
-from fencepost_judge.store import Store
+from fencepost_judge._grading import best
+from fencepost_judge._problem import Aggregation, Problem, Protocol
+from fencepost_judge._store import Store
+from fencepost_judge.packages._reading import read_problem
 
 
 @pytest.fixture

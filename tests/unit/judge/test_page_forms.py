@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fencepost_judge.pages
-from fencepost_judge.access import PAGES, PAGES_ROOT
+from fencepost_judge._access import PAGES, PAGES_ROOT
 
 TEMPLATES = Path(fencepost_judge.pages.__file__).parent / "templates"
 ACTIONS = sorted(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost_judge.protocol import ProtocolError, RunOutcome, Verdict, parse
+from fencepost_judge._protocol import ProtocolError, RunOutcome, Verdict, parse
 
 GOOD: dict[str, Any] = {
     "schema_version": 1,

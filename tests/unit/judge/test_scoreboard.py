@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost_judge.scoreboard import (
+from fencepost_judge._scoreboard import (
     Contest,
     ContestProblem,
     ScoreboardRow,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost_judge.pages.statement import FORMULA_MAX, render
-from fencepost_judge.pages.verdicts import verdict_of, worth
+from fencepost_judge.pages._statement import FORMULA_MAX, render
+from fencepost_judge.pages._verdicts import verdict_of, worth
 
 
 def test_markdown_and_formulas_become_what_a_browser_shows() -> None:

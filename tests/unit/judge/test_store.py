@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_judge.data_cache import Cache
-from fencepost_judge.store import CorruptData, Store, StoreUnavailable
+from fencepost_judge._data_cache import Cache
+from fencepost_judge._store import CorruptData, Store, StoreUnavailable
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Backpressure, ServerUnavailable
-from fencepost_judge.submission_watch import EventStream, Streams
+from fencepost_judge._submission_watch import EventStream, Streams
 
 
 def test_one_user_has_so_many_and_others_have_theirs() -> None:

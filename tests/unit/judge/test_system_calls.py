@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_judge.sandbox.box_binary import SOURCES
-from fencepost_judge.sandbox.system_calls import NEWEST_CALL, REFUSED, WEIGHED, filter_program
+from fencepost_judge.sandbox._box_binary import SOURCES
+from fencepost_judge.sandbox._system_calls import NEWEST_CALL, REFUSED, WEIGHED, filter_program
 
 GUARD = (SOURCES / "guard.c").read_text(encoding="utf-8")
 HEADERS = {

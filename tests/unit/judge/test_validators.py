@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from fencepost_judge.compiling import Program
-from fencepost_judge.problem import Protocol
-from fencepost_judge.protocol import Verdict, sandbox_failure
-from fencepost_judge.validating import Validator
+from fencepost_judge._compiling import Program
+from fencepost_judge._problem import Protocol
+from fencepost_judge._protocol import Verdict, sandbox_failure
+from fencepost_judge._validating import Validator
 
 RIGHT = replace(sandbox_failure(""), verdict=Verdict.RE, exit_code=42)
 ICPC = Validator(cast("Program", None), Protocol.ICPC)

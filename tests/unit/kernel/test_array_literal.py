@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.kernel.array_literal import as_literals
+from fencepost.kernel._array_literal import as_literals
 
 
 @pytest.mark.parametrize(

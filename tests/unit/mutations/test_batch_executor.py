@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.errors import IndeterminateCommit, InvalidInput
 from fencepost.kernel.call import Call
-from fencepost_players.mutations.execution import BatchExecutor, Pending
+from fencepost_players.mutations._execution import BatchExecutor, Pending
 from fencepost_players.mutations.planning import make_plan
 from fencepost_players.mutations.store import Executed, RequestContext
 

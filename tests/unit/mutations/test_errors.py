@@ -2,7 +2,8 @@
 
 import inspect
 
-from fencepost_players.mutations import errors, execution
+from fencepost_players.mutations import _execution as execution
+from fencepost_players.mutations import errors
 from fencepost_players.mutations.errors import Aborted, AlreadyExists, KeyReused, MutationError
 from fencepost_players.mutations.http_routes import failure
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost_nonces.sending.classification import PATTERNS, Meaning, classify, told
+from fencepost_nonces.sending._classification import PATTERNS, Meaning, classify, told
 
 SAID = [
     ("geth", "already known", Meaning.KNOWN),

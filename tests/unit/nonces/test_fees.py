@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost_nonces.sending.fees import GWEI, Fees, Market, raised, suggested
+from fencepost_nonces.sending._fees import GWEI, Fees, Market, raised, suggested
 
 WEI = st.integers(min_value=1, max_value=10**15)
 

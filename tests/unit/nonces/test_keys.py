@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost_nonces.errors import SigningFailed
-from fencepost_nonces.sending.decoding import fees_of
-from fencepost_nonces.sending.ethereum import accounts
-from fencepost_nonces.sending.fees import Fees
-from fencepost_nonces.sending.keys import Keystore, verified
+from fencepost_nonces._errors import SigningFailed
+from fencepost_nonces.sending._decoding import fees_of
+from fencepost_nonces.sending._ethereum import accounts
+from fencepost_nonces.sending._fees import Fees
+from fencepost_nonces.sending._keys import Keystore, verified
 from fencepost_nonces.signer import checksummed
 
 KEY = bytes.fromhex("11" * 32)

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from fencepost_nonces.sending.fees import Fees
-from fencepost_nonces.sending.next_step import ChainView, NextStep, StuckPolicy, after_sending, before_sending
-from fencepost_nonces.sending.transaction_calls import Open, TransactionRequest
+from fencepost_nonces.sending._fees import Fees
+from fencepost_nonces.sending._next_step import (
+    ChainView,
+    NextStep,
+    StuckPolicy,
+    after_sending,
+    before_sending,
+)
+from fencepost_nonces.sending._transaction_calls import Open, TransactionRequest
 
 PATIENCE = StuckPolicy(confirmations=3, stuck_seconds=60)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost_nonces.sending.nonce_use import (
+from fencepost_nonces.sending._nonce_use import (
     LINKS_MAX,
     Block,
     Contradiction,
@@ -20,7 +20,7 @@ from fencepost_nonces.sending.nonce_use import (
     links,
     passing_block,
 )
-from fencepost_nonces.sending.transaction_calls import TransactionRequest
+from fencepost_nonces.sending._transaction_calls import TransactionRequest
 
 SENDER = "0x" + "ab" * 20
 OURS = TransactionRequest("0x" + "11" * 20, 5, b"", 21_000)

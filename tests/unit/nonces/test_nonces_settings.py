@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces._settings import NoncesSettings
 
 
 def test_the_chains_are_read_with_their_endpoints() -> None:

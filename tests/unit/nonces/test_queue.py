@@ -9,10 +9,10 @@ import pytest
 
 from fencepost.errors import Backpressure
 from fencepost.metrics import Metrics
-from fencepost_nonces import queue as queue_module
-from fencepost_nonces.metrics import NonceMetrics
-from fencepost_nonces.nonce_calls import Reservation
-from fencepost_nonces.queue import SignerQueue
+from fencepost_nonces import _queue as queue_module
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_nonces._nonce_calls import Reservation
+from fencepost_nonces._queue import SignerQueue
 
 
 class Counter:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost_nonces.routing import home_of
+from fencepost_nonces._routing import home_of
 
 NODES = [f"http://node-{number}:8000" for number in range(5)]
 SIGNERS = [f"signer:1:s{number}" for number in range(2000)]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fencepost_nonces.errors import ContradictingAnswers
-from fencepost_nonces.sending.rpc import TRIES, Chain, Counts, RpcError
+from fencepost_nonces._errors import ContradictingAnswers
+from fencepost_nonces.sending._rpc import TRIES, Chain, Counts, RpcError
 
 
 class Forgetful(Chain):

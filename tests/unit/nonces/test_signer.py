@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost_nonces.keccak import keccak256
+from fencepost_nonces._keccak import keccak256
 from fencepost_nonces.signer import Signer, checksummed
 
 # From EIP-55 itself.

@@ -12,7 +12,10 @@ import pytest
 from fencepost.backoff import Backoff
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply, Request
-from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders._alpaca import AlpacaBroker
+from fencepost_orders._oanda import OandaBroker
+from fencepost_orders._order_source import OrderSettlement, TakenOrder
+from fencepost_orders._outcome import Policy, answered, found, outgoing, with_answer
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerAdapter,
@@ -27,9 +30,6 @@ from fencepost_orders.broker import (
 )
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import HttpBrokerConfig, order_of
-from fencepost_orders.oanda import OandaBroker
-from fencepost_orders.order_source import OrderSettlement, TakenOrder
-from fencepost_orders.outcome import Policy, answered, found, outgoing, with_answer
 from tests.unit.fuzz.test_broker_answers import Said
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

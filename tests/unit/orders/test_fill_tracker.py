@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from fencepost.backoff import Backoff
-from fencepost_orders.alpaca import read_order
+from fencepost_orders._alpaca import read_order
+from fencepost_orders._fill_source import Followed
+from fencepost_orders._fill_tracker import FollowPolicy, heard
+from fencepost_orders._oanda import created_order
 from fencepost_orders.broker import (
     BrokerOrder,
     Code,
@@ -17,10 +20,7 @@ from fencepost_orders.broker import (
     LookupScope,
     Promise,
 )
-from fencepost_orders.fill_source import Followed
-from fencepost_orders.fill_tracker import FollowPolicy, heard
 from fencepost_orders.http_rules import HttpBrokerConfig, order_of
-from fencepost_orders.oanda import created_order
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SEEING = Declaration(Promise.NOTHING)

@@ -7,7 +7,9 @@ import pytest
 
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
-from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders._alpaca import AlpacaBroker
+from fencepost_orders._oanda import OandaBroker
+from fencepost_orders._resend import may_repeat
 from fencepost_orders.broker import BrokerOrder, Code, Declaration, Meaning, OutgoingOrder, Promise
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import (
@@ -21,8 +23,6 @@ from fencepost_orders.http_rules import (
     order_of,
     with_secrets,
 )
-from fencepost_orders.oanda import OandaBroker
-from fencepost_orders.resend import may_repeat
 
 PLAIN = HttpBrokerConfig(base_url="http://broker", promise=Promise.FOREVER)
 

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from fencepost.backoff import Backoff
+from fencepost_orders._fill_source import Followed
+from fencepost_orders._fill_tracker import FollowPolicy, heard
+from fencepost_orders._order_source import OrderSettlement, TakenOrder
+from fencepost_orders._outcome import Policy, answered, found
+from fencepost_orders._resend import Decision, Next, keep_asking, when_parked, when_used_up
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -20,11 +25,6 @@ from fencepost_orders.broker import (
     Meaning,
     Promise,
 )
-from fencepost_orders.fill_source import Followed
-from fencepost_orders.fill_tracker import FollowPolicy, heard
-from fencepost_orders.order_source import OrderSettlement, TakenOrder
-from fencepost_orders.outcome import Policy, answered, found
-from fencepost_orders.resend import Decision, Next, keep_asking, when_parked, when_used_up
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 POLICY = Policy(retry_max=3, backoff=Backoff(jitter=0))

@@ -11,6 +11,9 @@ from fencepost.backoff import Backoff
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
 from fencepost.kernel.call import document
+from fencepost_orders._order_source import OrderSettlement, TakenOrder
+from fencepost_orders._outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
+from fencepost_orders._sender import OrderSender
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -23,9 +26,6 @@ from fencepost_orders.broker import (
     Promise,
 )
 from fencepost_orders.http_rules import HttpBrokerConfig, classified, with_secrets
-from fencepost_orders.order_source import OrderSettlement, TakenOrder
-from fencepost_orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
-from fencepost_orders.sender import OrderSender
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CONFIG = HttpBrokerConfig(base_url="http://broker", promise=Promise.NOTHING, request_valid_seconds=10)

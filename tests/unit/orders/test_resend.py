@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
+from fencepost_orders._resend import Decision, Facts, Next, decide, may_repeat, when_expired
 from fencepost_orders.broker import Declaration, LookupFinding, LookupScope, Promise
-from fencepost_orders.resend import Decision, Facts, Next, decide, may_repeat, when_expired
 
 FOREVER = Declaration(Promise.FOREVER)
 NOTHING = Declaration(Promise.NOTHING, request_valid_seconds=10)

@@ -8,20 +8,8 @@ from typing import Any
 import pytest
 
 from fencepost.backoff import Backoff
-from fencepost_orders.broker import (
-    AnswerVerdict,
-    BrokerOrder,
-    Code,
-    Declaration,
-    FoundOrder,
-    LookupFinding,
-    LookupScope,
-    Meaning,
-    OutgoingOrder,
-    Promise,
-)
-from fencepost_orders.order_source import OrderSettlement, TakenOrder
-from fencepost_orders.outcome import (
+from fencepost_orders._order_source import OrderSettlement, TakenOrder
+from fencepost_orders._outcome import (
     DETAIL_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,
     Policy,
@@ -33,6 +21,18 @@ from fencepost_orders.outcome import (
     not_sent,
     outgoing,
     result_of,
+)
+from fencepost_orders.broker import (
+    AnswerVerdict,
+    BrokerOrder,
+    Code,
+    Declaration,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
+    Meaning,
+    OutgoingOrder,
+    Promise,
 )
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

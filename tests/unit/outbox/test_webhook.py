@@ -7,7 +7,7 @@ import pytest
 from fencepost.backoff import Backoff, retry_after_seconds
 from fencepost.http_client import HttpClient, Reply
 from fencepost.kernel.outbox import Message
-from fencepost.outbox.webhook import Webhook
+from fencepost.outbox._webhook import Webhook
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fencepost_players import rules
+from fencepost_players import _rules as rules
+from fencepost_players._snapshot import PlayerSnapshot, Season
 from fencepost_players.catalog import Item, Pool, Reward, Weighted
 from fencepost_players.mutations.errors import FailedPrecondition, NoSuchThing
 from fencepost_players.mutations.planning import Rng
 from fencepost_players.requests import Draw, GrantItems, ItemGrant, Transfer, UseItem
-from fencepost_players.snapshot import PlayerSnapshot, Season
 
 BOX = Item(
     stackable=True,

@@ -1,8 +1,8 @@
 """What a node remembers: for a short time, and only what a plan may be made from."""
 
-from fencepost_players.plan import Needs
-from fencepost_players.snapshot import PlayerSnapshot
-from fencepost_players.snapshot_cache import CachedSnapshot, SnapshotCache
+from fencepost_players._plan import Needs
+from fencepost_players._snapshot import PlayerSnapshot
+from fencepost_players._snapshot_cache import CachedSnapshot, SnapshotCache
 
 BOX = ("item", "box")
 SEEN = PlayerSnapshot("ann", 3, {BOX: {"stackable": True}})

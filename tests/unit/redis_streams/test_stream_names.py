@@ -5,7 +5,7 @@ import itertools
 import pytest
 from redis.crc import key_slot
 
-from fencepost.redis_streams.keys import JOBS_STREAM, PREFIX, beside, channel, of_sink, response
+from fencepost.redis_streams._keys import JOBS_STREAM, PREFIX, beside, channel, of_sink, response
 from fencepost.redis_streams.stream import entry_order
 from fencepost.redis_streams.stream_names import NORMAL, PRIORITIES, stream_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from fencepost.testing.addresses import (
+from fencepost.testing._addresses import (
     Target,
     postgres_target,
     postgres_through,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.crashpoints import EXIT_CODE
-from fencepost.embedded.deadline import Deadline
+from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, ChildFailed, Signals
 from tests.unit.testing import actors
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from fencepost.testing.fault_state import FaultState
+from fencepost.testing._fault_state import FaultState
 
 
 def test_what_follows_is_never_held_up_as_long_and_often_less() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.testing.postgres_protocol import Messages, asks_to_commit, says_committed
+from fencepost.testing._postgres_protocol import Messages, asks_to_commit, says_committed
 
 STARTUP = struct.pack("!ii", 16, 196608) + b"user\0me\0"
 

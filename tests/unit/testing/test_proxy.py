@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.testing import Proxy
-from fencepost.testing import proxy as proxy_module
+from fencepost.testing import _proxy as proxy_module
 
 
 @contextmanager

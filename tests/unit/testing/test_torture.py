@@ -3,10 +3,10 @@
 import pytest
 
 from fencepost.testing import Breach, HistoryBroken
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._tally import Tally
+from fencepost_torture._verdict import Hardness, judge
 from fencepost_torture.kit import Floors, RunTooEasy, torment
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.tally import Tally
-from fencepost_torture.verdict import Hardness, judge
 
 EASY = Hardness(10.0, {"shop": 100}, hits=0, ambiguous=0)
 

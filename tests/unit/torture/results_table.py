@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fencepost_torture.goals import GOALS
+from fencepost_torture._goals import GOALS
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "guarantees.md"

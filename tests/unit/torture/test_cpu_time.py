@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fencepost_torture.cpu_time import CpuTime, slowness
+from fencepost_torture._cpu_time import CpuTime, slowness
 
 
 def test_a_second_of_an_idle_machine_is_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import repeat
 
-from fencepost_torture.fault_executor import TICK_SECONDS, FaultExecutor
-from fencepost_torture.faults import FaultInjector
-from fencepost_torture.schedule import Fault
+from fencepost_torture._fault_executor import TICK_SECONDS, FaultExecutor
+from fencepost_torture._faults import FaultInjector
+from fencepost_torture._schedule import Fault
 
 
 class Struck(FaultInjector):

@@ -3,12 +3,12 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fencepost_torture.environment import Environment
-from fencepost_torture.faults import AHEAD_MAX, FaultInjector
-from fencepost_torture.process_pool import ProcessPool, SystemProcess
-from fencepost_torture.schedule import Fault
-from fencepost_torture.system_environment import ProcessTask
-from fencepost_torture.tally import Tally
+from fencepost_torture._environment import Environment
+from fencepost_torture._faults import AHEAD_MAX, FaultInjector
+from fencepost_torture._process_pool import ProcessPool, SystemProcess
+from fencepost_torture._schedule import Fault
+from fencepost_torture._system_environment import ProcessTask
+from fencepost_torture._tally import Tally
 
 POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 

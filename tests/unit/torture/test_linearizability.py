@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture import linearizability
-from fencepost_torture.effects import UNDECIDED
-from fencepost_torture.linearizability import linearizable, linearize
-from fencepost_torture.models import Held, LeaseModel, NonceModel, Run, Sequence, united
-from fencepost_torture.operation_log import Operation
+from fencepost_torture import _linearizability as linearizability
+from fencepost_torture._effects import UNDECIDED
+from fencepost_torture._linearizability import linearizable, linearize
+from fencepost_torture._models import Held, LeaseModel, NonceModel, Run, Sequence, united
+from fencepost_torture._operation_log import Operation
 
 
 def acquire(begun: float, ended: float, owner: str, answer: Any) -> Operation:

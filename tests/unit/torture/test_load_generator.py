@@ -3,8 +3,8 @@
 import threading
 from typing import Any, cast
 
-from fencepost_torture.load_generator import LoadGenerator
-from fencepost_torture.system_environment import Account, System, SystemEnvironment
+from fencepost_torture._load_generator import LoadGenerator
+from fencepost_torture._system_environment import Account, System, SystemEnvironment
 
 
 class Eager:

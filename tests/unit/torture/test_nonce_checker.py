@@ -4,11 +4,11 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost_nonces.nonce_calls import Reservation
-from fencepost_torture.linearizability import linearize
-from fencepost_torture.models import NonceModel
-from fencepost_torture.nonce_checker import REFUSED, doubted, runs_of, settled
-from fencepost_torture.operation_log import Operation
+from fencepost_nonces._nonce_calls import Reservation
+from fencepost_torture._linearizability import linearize
+from fencepost_torture._models import NonceModel
+from fencepost_torture._nonce_checker import REFUSED, doubted, runs_of, settled
+from fencepost_torture._operation_log import Operation
 
 
 def reserve(begun: float, ended: float, request: str, *runs: list[int], count: int = 1) -> Operation:

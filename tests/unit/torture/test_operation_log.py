@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fencepost_torture.operation_log import OperationLog
+from fencepost_torture._operation_log import OperationLog
 
 
 def test_an_operation_without_an_answer_is_unknown(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Who is struck how often."""
 
-from fencepost_torture.pace import RunPace
+from fencepost_torture._pace import RunPace
 
 POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 

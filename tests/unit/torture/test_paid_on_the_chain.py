@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture.chain import recipient
-from fencepost_torture.systems.transactions import SIGNERS, chain_breaches, payment
+from fencepost_torture._chain import recipient
+from fencepost_torture.systems._transactions import SIGNERS, chain_breaches, payment
 
 ASKED = 4 * SIGNERS
 Mined = list[dict[str, Any]]

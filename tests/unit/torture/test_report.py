@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.testing import Breach
-from fencepost_server.console.reports import read_reports
-from fencepost_torture.goals import GOALS
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.report import facts_of, keep, replay_command, write
-from fencepost_torture.run import RunMoment, RunResult
-from fencepost_torture.schedule import ProcessRole, chosen_kinds, schedule
+from fencepost_server.console._reports import read_reports
+from fencepost_torture._goals import GOALS
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._report import facts_of, keep, replay_command, write
+from fencepost_torture._run import RunMoment, RunResult
+from fencepost_torture._schedule import ProcessRole, chosen_kinds, schedule
+from fencepost_torture._tally import Tally
+from fencepost_torture._verdict import Hardness, judge
 from fencepost_torture.systems import BY_NAME, PLACES
-from fencepost_torture.tally import Tally
-from fencepost_torture.verdict import Hardness, judge
 
 HARDNESS = Hardness(10.0, {"jobs": 200}, hits=3, ambiguous=4)
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fencepost_torture.goals import GOALS
-from fencepost_torture.report import read_score
+from fencepost_torture._goals import GOALS
+from fencepost_torture._report import read_score
 from tests.unit.torture.results_table import DOCS, PAGE, table
 
 

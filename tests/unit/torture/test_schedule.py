@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from fencepost_torture.schedule import (
+from fencepost_torture._schedule import (
     FAMILIES,
     KINDS,
     POSTGRES_CLOCK,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture.goals import EACH_POINT, EFFECTS, Goal, Size, Yield
-from fencepost_torture.report import facts_of, keep, keep_score, read_score
-from fencepost_torture.score import KEPT, Score, hours_left, yield_of
+from fencepost_torture._goals import EACH_POINT, EFFECTS, Goal, Size, Yield
+from fencepost_torture._report import facts_of, keep, keep_score, read_score
+from fencepost_torture._score import KEPT, Score, hours_left, yield_of
+from fencepost_torture._tally import Tally
 from fencepost_torture.systems import system_of
-from fencepost_torture.tally import Tally
 from tests.unit.torture.test_report import outcome
 
 POINTS = list(system_of("orders").points)

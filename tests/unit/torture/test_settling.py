@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost_torture import run
-from fencepost_torture.load_generator import LoadGenerator
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.system_environment import Account
-from fencepost_torture.system_run import SystemRun
+from fencepost_torture import _run as run
+from fencepost_torture._load_generator import LoadGenerator
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._system_environment import Account
+from fencepost_torture._system_run import SystemRun
 
 LOOKS_BEFORE_IT_ASKS = 3
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fencepost.testing import points_in
-from fencepost_torture.goals import EACH_POINT, GOALS
+from fencepost_torture._goals import EACH_POINT, GOALS
 
 SOURCE = Path(__file__).parents[3] / "packages"
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from fencepost.jobs.cron import every, parse_cron
-from fencepost_torture.ticks import EPOCH, Ticks, microseconds
+from fencepost.jobs._cron import every, parse_cron
+from fencepost_torture._ticks import EPOCH, Ticks, microseconds
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 START = microseconds(NOON)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.app import run
+from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.testing import Breach
-from fencepost_torture import commands as command
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult
-from fencepost_torture.tally import Tally
-from fencepost_torture.verdict import Floors, judge
+from fencepost_torture import _commands as command
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult
+from fencepost_torture._tally import Tally
+from fencepost_torture._verdict import Floors, judge
 from tests.unit.torture.test_report import HARDNESS, outcome
 
 LOST = [("jobs", Breach("lost", "k", "was lost"))]

@@ -1,10 +1,10 @@
 """A run counts only if it was hard enough, and a violation always counts."""
 
 from fencepost.testing import Breach
-from fencepost_torture.effects import UNDECIDED, exactly_once, in_order
-from fencepost_torture.plan import RunPlan, allowed_seconds
-from fencepost_torture.system_environment import Account
-from fencepost_torture.verdict import Floors, Hardness, judge
+from fencepost_torture._effects import UNDECIDED, exactly_once, in_order
+from fencepost_torture._plan import RunPlan, allowed_seconds
+from fencepost_torture._system_environment import Account
+from fencepost_torture._verdict import Floors, Hardness, judge
 
 HARD = Hardness(10.0, {"jobs": 100, "leases": 50}, hits=10, ambiguous=5)
 FLOORS = Floors()

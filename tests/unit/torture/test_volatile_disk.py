@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from fencepost_torture.volatile_disk import ROOT, VolatileDisk
+from fencepost_torture._volatile_disk import ROOT, VolatileDisk
 
 FILE = stat.S_IFREG | 0o600
 FOLDER = stat.S_IFDIR | 0o700

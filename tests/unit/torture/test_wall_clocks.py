@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_torture import wall_clocks
-from fencepost_torture.wall_clocks import choose_clocks, put, works
+from fencepost_torture import _wall_clocks as wall_clocks
+from fencepost_torture._wall_clocks import choose_clocks, put, works
 
 
 def test_without_a_library_that_works_nobodys_clock_jumps(

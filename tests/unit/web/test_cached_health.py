@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from fencepost.metrics_server import MetricsPage
-from fencepost_server.web.app import make_app
-from fencepost_server.web.cached_health import CachedHealth
+from fencepost_server.web._app import make_app
+from fencepost_server.web._cached_health import CachedHealth
 from fencepost_server.web.settings import WebSettings
 
 TOKEN = "0123456789abcdef"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost_server.web.connections import (
+from fencepost_server.web._connections import (
     BODY_BYTES_PER_SECOND,
     SHARE_MIN,
     ConnectionTable,
@@ -11,7 +11,7 @@ from fencepost_server.web.connections import (
     Waiting,
     source_of,
 )
-from fencepost_server.web.networks import Networks
+from fencepost_server.web._networks import Networks
 
 PROXY = Networks.read("10.0.0.7")
 

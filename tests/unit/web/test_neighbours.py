@@ -3,12 +3,12 @@
 import pytest
 from fastapi import APIRouter, Request
 
-from fencepost_judge.pages.page_router import navigation as of_the_judge
-from fencepost_judge.role import JudgeRole, JudgeVisitor
-from fencepost_server.console.page_templates import navigation as of_the_console
-from fencepost_server.console.role import Role as ConsoleRole
-from fencepost_server.console.role import Visitor as ConsoleVisitor
-from fencepost_server.web.app import make_app
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge.pages._page_router import navigation as of_the_judge
+from fencepost_server.console._page_templates import navigation as of_the_console
+from fencepost_server.console._role import Role as ConsoleRole
+from fencepost_server.console._role import Visitor as ConsoleVisitor
+from fencepost_server.web._app import make_app
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 

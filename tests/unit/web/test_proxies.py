@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost_server.web.networks import Networks
-from fencepost_server.web.proxies import Proxied, client_of, is_forwarded, is_local
-from fencepost_server.web.security_middleware import Accounts, SecurityRules
+from fencepost_server.web._networks import Networks
+from fencepost_server.web._proxies import Proxied, client_of, is_forwarded, is_local
+from fencepost_server.web._security_middleware import Accounts, SecurityRules
 from fencepost_server.web.settings import WebSettings
 
 NAMED = Networks.read("10.0.0.7, 10.1.0.0/16, ::1")

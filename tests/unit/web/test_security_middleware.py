@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost_server.web.security_middleware import SecurityRules
+from fencepost_server.web._security_middleware import SecurityRules
 
 OPEN = SecurityRules(token=None, body_max_bytes=2048)
 CLOSED = SecurityRules(token="0123456789abcdef", body_max_bytes=2048)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost.workflows.step_codec import arguments_digest, codec_of, step_name
+from fencepost.workflows._step_codec import arguments_digest, codec_of, step_name
 
 
 @dataclass

@@ -20,15 +20,15 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost_nonces import nonce_calls
-from fencepost_nonces.errors import SignerElsewhere
-from fencepost_nonces.metrics import NonceMetrics
-from fencepost_nonces.nonce_calls import NodeSeen, NonceAnswer, NonceEnding, Reservation
-from fencepost_nonces.queue import SignerQueue
-from fencepost_nonces.routing import home_of
-from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces import _nonce_calls as nonce_calls
+from fencepost_nonces._errors import SignerElsewhere
+from fencepost_nonces._metrics import NonceMetrics
+from fencepost_nonces._nonce_calls import NodeSeen, NonceAnswer, NonceEnding, Reservation
+from fencepost_nonces._queue import SignerQueue
+from fencepost_nonces._routing import home_of
+from fencepost_nonces._settings import NoncesSettings
+from fencepost_nonces._signer_leases import FirstNonce, SignerLease, SignerLeases
 from fencepost_nonces.signer import Signer
-from fencepost_nonces.signer_leases import FirstNonce, SignerLease, SignerLeases
 
 T = TypeVar("T")
 TRIES = 3

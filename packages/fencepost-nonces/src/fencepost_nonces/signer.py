@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from fencepost.errors import InvalidInput
-from fencepost_nonces.keccak import keccak256
+from fencepost_nonces._keccak import keccak256
 
 CHAIN_ID_MAX = 2**63 - 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")

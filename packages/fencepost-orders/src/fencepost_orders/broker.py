@@ -1,7 +1,7 @@
 """What a broker adapter does, and what it declares.
 
 An adapter turns an order into a request, and the broker's answers into values that mean the same for every
-broker. It does not retry, does not decide about resends and keeps no state: `resend.py` and the database do
+broker. It does not retry, does not decide about resends and keeps no state: `_resend.py` and the database do
 that.
 """
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from fencepost.errors import SettingsError
-from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders._alpaca import AlpacaBroker
+from fencepost_orders._oanda import OandaBroker
 from fencepost_orders.broker import BrokerAdapter
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import HttpBrokerConfig
-from fencepost_orders.oanda import OandaBroker
 from fencepost_orders.operator_calls import BrokerLimits
 
 

@@ -19,7 +19,7 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
-from fencepost_orders.order_calls import KEEP_SECONDS
+from fencepost_orders._order_calls import KEEP_SECONDS
 from fencepost_orders.request import OrderKey, OrderRequest, digest_of
 
 Resolution = Literal["sent", "dead", "unknown", "queued"]

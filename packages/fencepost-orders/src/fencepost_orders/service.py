@@ -20,25 +20,27 @@ from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.retention import until_short
 from fencepost.transaction import Transaction, send
-from fencepost_orders import fill_source, operator_calls, order_calls
-from fencepost_orders.broker import LookupScope
-from fencepost_orders.brokers import Broker
-from fencepost_orders.compatible_names import NAMES
-from fencepost_orders.fill_source import Followed, FollowUp, OpenOrderSource
-from fencepost_orders.fill_tracker import FillTracker, FollowPolicy
-from fencepost_orders.metrics import OrderMetrics
-from fencepost_orders.order_calls import Accepted
-from fencepost_orders.order_source import (
+from fencepost_orders import _fill_source as fill_source
+from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import operator_calls
+from fencepost_orders._compatible_names import NAMES
+from fencepost_orders._fill_source import Followed, FollowUp, OpenOrderSource
+from fencepost_orders._fill_tracker import FillTracker, FollowPolicy
+from fencepost_orders._metrics import OrderMetrics
+from fencepost_orders._order_calls import Accepted
+from fencepost_orders._order_source import (
     OrderSettlement,
     PendingOrderSource,
     ProbeSource,
     TakenOrder,
     UnknownOrderSource,
 )
-from fencepost_orders.outcome import Policy
+from fencepost_orders._outcome import Policy
+from fencepost_orders._sender import OrderSender, Probe, Reconciler
+from fencepost_orders._settings import OrdersSettings
+from fencepost_orders.broker import LookupScope
+from fencepost_orders.brokers import Broker
 from fencepost_orders.request import OrderRequest
-from fencepost_orders.sender import OrderSender, Probe, Reconciler
-from fencepost_orders.settings import OrdersSettings
 
 CHORE_SECONDS = 5.0
 CHORE_BATCH = 1000

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, document, nothing, optional_text, scalar, text
 from fencepost.transaction import Transaction
+from fencepost_players._plan import Change
+from fencepost_players._player_store import evict, scope_of
 from fencepost_players.catalog import Reward
 from fencepost_players.mutations.blocker_eviction import BlockerEviction
 from fencepost_players.mutations.planning import make_plan
-from fencepost_players.plan import Change
-from fencepost_players.player_store import evict, scope_of
 
 # The largest summary that is stored with an idempotency key.
 SUMMARY_BYTES_MAX = 65_536

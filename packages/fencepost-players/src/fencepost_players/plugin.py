@@ -11,8 +11,8 @@ PLUGIN = Plugin(
     about="mutations of players, each granted once",
     schemas={"mutations": _HERE / "mutations", "players": _HERE},
     settings=("fencepost_players.mutations.settings:MutationSettings",),
-    commands={"players": "fencepost_players.commands:app"},
-    http_service="fencepost_players.http_service:make_service",
-    console="fencepost_players.console_pages:PAGES",
-    names="fencepost_players.compatible_names:NAMES",
+    commands={"players": "fencepost_players._commands:app"},
+    http_service="fencepost_players._http_service:make_service",
+    console="fencepost_players._console_pages:PAGES",
+    names="fencepost_players._compatible_names:NAMES",
 )

@@ -14,21 +14,21 @@ from fencepost.loop import Loop
 from fencepost.redis_streams.connection import connect
 from fencepost.redis_streams.response_cache import ResponseCache
 from fencepost.transaction import Transaction
-from fencepost_players import rules
+from fencepost_players import _rules as rules
+from fencepost_players._plan import PlayerPlan
+from fencepost_players._player_store import SERVICE, PlayerStore
+from fencepost_players._queries import Player, state
+from fencepost_players._snapshot import PlayerSnapshot
 from fencepost_players.catalog import missing
 from fencepost_players.distributor import PlayerVersionBumper
+from fencepost_players.mutations._cleaning import GateCleaner
 from fencepost_players.mutations.blocker_eviction import BlockerEviction
-from fencepost_players.mutations.cleaning import GateCleaner
 from fencepost_players.mutations.errors import InvalidArgument
 from fencepost_players.mutations.metrics import MutationMetrics
 from fencepost_players.mutations.pipeline import MutationAnswer, Pipeline
 from fencepost_players.mutations.planning import Mutation, mutations_of
 from fencepost_players.mutations.settings import MutationSettings
-from fencepost_players.plan import PlayerPlan
-from fencepost_players.player_store import SERVICE, PlayerStore
-from fencepost_players.queries import Player, state
 from fencepost_players.requests import PlayerRequest
-from fencepost_players.snapshot import PlayerSnapshot
 
 AnyMutation = Mutation[Any, PlayerSnapshot, PlayerPlan]
 # How long a player's row may be held, and how long a mutation waits for it: the values of

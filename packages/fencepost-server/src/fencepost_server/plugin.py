@@ -13,9 +13,12 @@ PLUGIN = Plugin(
     requires=("accounts",),
     settings=(
         "fencepost_server.web.settings:WebSettings",
-        "fencepost_server.console.settings:ConsoleSettings",
+        "fencepost_server.console._settings:ConsoleSettings",
     ),
-    commands={"serve": "fencepost_server.commands:serve", "console": "fencepost_server.console.commands:app"},
+    commands={
+        "serve": "fencepost_server._commands:serve",
+        "console": "fencepost_server.console._commands:app",
+    },
     needs="select need, name, things from fencepost.console_needs()",
-    announce="fencepost_server.console.commands:announce",
+    announce="fencepost_server.console._commands:announce",
 )

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.testing.errors import HistoryBroken, RunTooEasy
-from fencepost.testing.history import BREACHES_SHOWN, Breach
-from fencepost_torture.child_setup import PATIENT, told_to_end, until_told_to_end
-from fencepost_torture.effects import exactly_once, in_order
-from fencepost_torture.linearizability import Model, linearizable, linearize
-from fencepost_torture.operation_log import Operation, OperationLog
-from fencepost_torture.plan import RunPlan
-from fencepost_torture.run import RunResult, TortureRun
-from fencepost_torture.schedule import chosen_kinds
-from fencepost_torture.system_environment import Account, ProcessTask, System, SystemEnvironment
-from fencepost_torture.verdict import Floors
-from fencepost_torture.wall_clocks import choose_clocks
+from fencepost.testing._errors import HistoryBroken, RunTooEasy
+from fencepost.testing._history import BREACHES_SHOWN, Breach
+from fencepost_torture._child_setup import PATIENT, told_to_end, until_told_to_end
+from fencepost_torture._effects import exactly_once, in_order
+from fencepost_torture._linearizability import Model, linearizable, linearize
+from fencepost_torture._operation_log import Operation, OperationLog
+from fencepost_torture._plan import RunPlan
+from fencepost_torture._run import RunResult, TortureRun
+from fencepost_torture._schedule import chosen_kinds
+from fencepost_torture._system_environment import Account, ProcessTask, System, SystemEnvironment
+from fencepost_torture._verdict import Floors
+from fencepost_torture._wall_clocks import choose_clocks
 
 __all__ = [
     "PATIENT",

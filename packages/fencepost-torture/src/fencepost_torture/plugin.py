@@ -5,5 +5,5 @@ from fencepost.plugin import Plugin
 PLUGIN = Plugin(
     name="torture",
     about="systems under faults from a seed, with a verdict",
-    commands={"torture": "fencepost_torture.commands:torture"},
+    commands={"torture": "fencepost_torture._commands:torture"},
 )

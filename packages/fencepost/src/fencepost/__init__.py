@@ -59,11 +59,11 @@ from fencepost.errors import (
 )
 
 if typing.TYPE_CHECKING:
+    from fencepost._durations import Duration
     from fencepost.client import Fencepost, SyncFencepost
-    from fencepost.durations import Duration
-    from fencepost.jobs.handler import Handler
+    from fencepost.jobs._handler import Handler
+    from fencepost.jobs._job_results import JobFailed
     from fencepost.jobs.job import Job
-    from fencepost.jobs.job_results import JobFailed
     from fencepost.jobs.retry_policy import Bury, PermanentError, Rate, Retry, exponential
     from fencepost.jobs.settings import JobSettings
     from fencepost.kernel.call import Call
@@ -74,11 +74,11 @@ if typing.TYPE_CHECKING:
     from fencepost.kernel.lease import Lease, owner_name
     from fencepost.settings import Settings
     from fencepost.transaction import SyncTransaction, Transaction
-    from fencepost.workflows.child_job import ChildJob
-    from fencepost.workflows.errors import ChildJobFailed, EventTimeout, StepNameTaken
-    from fencepost.workflows.handler import WorkflowHandler
-    from fencepost.workflows.sync_workflow import SyncWorkflow
-    from fencepost.workflows.workflow import Workflow
+    from fencepost.workflows._child_job import ChildJob
+    from fencepost.workflows._errors import ChildJobFailed, EventTimeout, StepNameTaken
+    from fencepost.workflows._handler import WorkflowHandler
+    from fencepost.workflows._sync_workflow import SyncWorkflow
+    from fencepost.workflows._workflow import Workflow
 
 __all__ = [
     "AlreadyFinished",
@@ -142,15 +142,15 @@ __all__ = [
 _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
-    "ChildJob": "fencepost.workflows.child_job",
-    "ChildJobFailed": "fencepost.workflows.errors",
+    "ChildJob": "fencepost.workflows._child_job",
+    "ChildJobFailed": "fencepost.workflows._errors",
     "Claim": "fencepost.kernel.idempotency",
-    "Duration": "fencepost.durations",
+    "Duration": "fencepost._durations",
     "Fencepost": "fencepost.client",
-    "EventTimeout": "fencepost.workflows.errors",
-    "Handler": "fencepost.jobs.handler",
+    "EventTimeout": "fencepost.workflows._errors",
+    "Handler": "fencepost.jobs._handler",
     "Job": "fencepost.jobs.job",
-    "JobFailed": "fencepost.jobs.job_results",
+    "JobFailed": "fencepost.jobs._job_results",
     "JobOutcome": "fencepost.kernel.job_queries",
     "JobSettings": "fencepost.jobs.settings",
     "Lease": "fencepost.kernel.lease",
@@ -161,12 +161,12 @@ _HOMES = {
     "Submission": "fencepost.kernel.job",
     "Submitted": "fencepost.kernel.job",
     "SyncFencepost": "fencepost.client",
-    "StepNameTaken": "fencepost.workflows.errors",
+    "StepNameTaken": "fencepost.workflows._errors",
     "SyncTransaction": "fencepost.transaction",
-    "SyncWorkflow": "fencepost.workflows.sync_workflow",
+    "SyncWorkflow": "fencepost.workflows._sync_workflow",
     "Transaction": "fencepost.transaction",
-    "Workflow": "fencepost.workflows.workflow",
-    "WorkflowHandler": "fencepost.workflows.handler",
+    "Workflow": "fencepost.workflows._workflow",
+    "WorkflowHandler": "fencepost.workflows._handler",
     "digest": "fencepost.kernel.idempotency",
     "exponential": "fencepost.jobs.retry_policy",
     "owner_name": "fencepost.kernel.lease",

@@ -5,7 +5,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 
-from fencepost.extras import missing_extra
+from fencepost._extras import missing_extra
 
 
 def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], typing.Any]:

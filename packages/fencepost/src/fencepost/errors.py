@@ -26,7 +26,7 @@
     ├── SettingsError           a setting is wrong; names the variable and what is allowed
     └── ServerUnavailable       PostgreSQL or Redis cannot be found, started or reached
 
-Errors of embedded servers derive from ServerUnavailable; `embedded/errors.py` shows that branch.
+Errors of embedded servers derive from ServerUnavailable; `embedded/_errors.py` shows that branch.
 
 A refusal is a result, not a malfunction: it carries the reason, and the row that the database saw at that
 moment. Codes are stable; they are the rows of the table `fencepost.refusal_reason`.

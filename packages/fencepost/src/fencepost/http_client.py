@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from fencepost import http1
+from fencepost import _http1 as http1
 from fencepost.errors import FencepostError
 from fencepost.redaction import HIDDEN, redact_text, redact_words
 

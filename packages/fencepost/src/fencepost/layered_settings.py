@@ -38,7 +38,7 @@ CONFIG_DEFAULT = "config.yaml"
 OWN_READERS: tuple[str, ...] = (
     "fencepost.settings:Settings",
     "fencepost.jobs.settings:JobSettings",
-    "fencepost.flows.settings:FlowSettings",
+    "fencepost.flows._settings:FlowSettings",
     "fencepost.outbox.settings:OutboxSettings",
 )
 

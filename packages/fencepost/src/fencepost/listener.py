@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from fencepost.backoff import Backoff
-from fencepost.kernel import notify
+from fencepost.kernel import _notify as notify
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 

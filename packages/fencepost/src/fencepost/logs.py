@@ -21,7 +21,7 @@ from fencepost._lazy_imports import on_first_use
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from fencepost.log_processors import configure_logging, log_context
+    from fencepost._log_processors import configure_logging, log_context
 
 __all__ = ["FloodGate", "configure_logging", "get_logger", "log_context"]
 
@@ -30,7 +30,8 @@ LogMethod = Callable[..., Any]
 if not TYPE_CHECKING:
     # They load structlog, which loads rich: code that imports one of them is going to use it.
     __getattr__ = on_first_use(
-        __name__, {"configure_logging": "fencepost.log_processors", "log_context": "fencepost.log_processors"}
+        __name__,
+        {"configure_logging": "fencepost._log_processors", "log_context": "fencepost._log_processors"},
     )
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+from fencepost._uncounted import MISSING
 from fencepost.compatible_names import OldMetric
 from fencepost.metrics_server import MetricsPage
-from fencepost.uncounted import MISSING
 
 COUNTS = find_spec("prometheus_client") is not None
 if TYPE_CHECKING or COUNTS:
@@ -28,7 +28,7 @@ if TYPE_CHECKING or COUNTS:
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
     from prometheus_client.registry import Collector
 else:
-    from fencepost.uncounted import (
+    from fencepost._uncounted import (
         Collector,
         CollectorRegistry,
         Counter,

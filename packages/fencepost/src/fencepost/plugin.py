@@ -25,16 +25,16 @@ from fencepost.errors import SettingsError
 GROUP = "fencepost.plugins"
 OWN_COMPONENTS = ("kernel", "flows")
 OWN_COMMANDS: Mapping[str, str] = {
-    "up": "fencepost.cli.up:up",
-    "migrate": "fencepost.cli.migrate:migrate",
-    "recover": "fencepost.cli.recover:recover",
-    "doctor": "fencepost.cli.doctor:doctor",
-    "status": "fencepost.cli.status:status",
-    "explain": "fencepost.cli.explain:explain",
-    "worker": "fencepost.cli.worker:worker",
-    "jobs": "fencepost.cli.jobs:app",
-    "flows": "fencepost.cli.flows:app",
-    "workflows": "fencepost.cli.workflows:app",
+    "up": "fencepost.cli._up:up",
+    "migrate": "fencepost.cli._migrate:migrate",
+    "recover": "fencepost.cli._recover:recover",
+    "doctor": "fencepost.cli._doctor:doctor",
+    "status": "fencepost.cli._status:status",
+    "explain": "fencepost.cli._explain:explain",
+    "worker": "fencepost.cli._worker:worker",
+    "jobs": "fencepost.cli._jobs:app",
+    "flows": "fencepost.cli._flows:app",
+    "workflows": "fencepost.cli._workflows:app",
 }
 """The library brings components and commands itself: no plugin may bring one of these names."""
 

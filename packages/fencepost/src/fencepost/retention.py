@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
-from fencepost.kernel import idempotency, outbox, refusal
+from fencepost.kernel import _refusal as refusal
+from fencepost.kernel import idempotency, outbox
 from fencepost.kernel.call import Call, CallRunner
 from fencepost.logs import get_logger
 from fencepost.metrics import MetricSet, counter, gauge

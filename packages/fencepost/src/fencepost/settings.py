@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from fencepost._sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.layered_settings import From, LayeredSettings
-from fencepost.sentinel_url import SentinelUrl, speaks_of_sentinels
 
 
 def _check_scheme(url: str, *schemes: str) -> str:

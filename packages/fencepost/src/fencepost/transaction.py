@@ -10,12 +10,12 @@ from typing import Any, Concatenate, Generic, LiteralString, ParamSpec, Protocol
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from fencepost._instrumentation import CallObserver, CallTimer
+from fencepost._sync_form import Awaited, Blocking, Form, Operations, complete, operation, settled
 from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
-from fencepost.instrumentation import CallObserver, CallTimer
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection, SyncConnection, run
-from fencepost.sync_form import Awaited, Blocking, Form, Operations, complete, operation, settled
 
 P = ParamSpec("P")
 O = TypeVar("O")  # noqa: E741 -- The object whose method it is.

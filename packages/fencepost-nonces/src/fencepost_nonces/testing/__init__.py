@@ -1,6 +1,6 @@
 """For tests of what sends transactions: one URL over chain backends that lag, lose replies and contradict
 each other."""
 
-from fencepost_nonces.testing.rpc_proxy import RpcProxy, Unevenness
+from fencepost_nonces.testing._rpc_proxy import RpcProxy, Unevenness
 
 __all__ = ["RpcProxy", "Unevenness"]

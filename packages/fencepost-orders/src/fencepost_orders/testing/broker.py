@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from fencepost.testing.server_close import close_door
 from fencepost_orders.broker import LookupScope, Promise
-from fencepost_orders.testing.broker_book import Book, BookOrder
+from fencepost_orders.testing._broker_book import Book, BookOrder
 from fencepost_orders.testing.broker_dialect import Dialect
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
-from fencepost_orders.testing.broker_book import Book, BookOrder
+from fencepost_orders.testing._broker_book import Book, BookOrder
 
 Said = tuple[int, dict[str, Any]]
 

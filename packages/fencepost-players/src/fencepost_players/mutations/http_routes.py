@@ -3,7 +3,7 @@
     {"code": "aborted", "msg": "The request is under way.", "meta": {"reason": "pending"}}
 
 A declaration becomes two routes: Twirp's, with the request id in the body or the header, and a REST one.
-Twirp's accepts and returns protobuf too (`mutations/proto.py`); its errors are still JSON, as Twirp defines.
+Twirp's accepts and returns protobuf too (`mutations/_proto.py`); its errors are still JSON, as Twirp defines.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from fencepost.errors import FencepostError
 from fencepost.logs import get_logger
+from fencepost_players.mutations._execution import explained
+from fencepost_players.mutations._proto import MEDIA_TYPE, Codec
 from fencepost_players.mutations.errors import (
     BadRoute,
     Internal,
@@ -27,10 +29,8 @@ from fencepost_players.mutations.errors import (
     MutationError,
     Unimplemented,
 )
-from fencepost_players.mutations.execution import explained
 from fencepost_players.mutations.pipeline import MutationAnswer
 from fencepost_players.mutations.planning import Mutation
-from fencepost_players.mutations.proto import MEDIA_TYPE, Codec
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"

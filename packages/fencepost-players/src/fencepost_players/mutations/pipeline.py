@@ -34,19 +34,10 @@ from fencepost.redis_streams.response_cache import (
 )
 from fencepost.tracing import span
 from fencepost.transaction import Transaction
-from fencepost_players.mutations import dice as recorded_dice
-from fencepost_players.mutations import request_id_policy
-from fencepost_players.mutations.blocker_eviction import BlockerEviction, Evicts
-from fencepost_players.mutations.durations import Durations
-from fencepost_players.mutations.errors import (
-    Aborted,
-    AlreadyExists,
-    Internal,
-    InvalidArgument,
-    KeyReused,
-    MutationError,
-)
-from fencepost_players.mutations.execution import (
+from fencepost_players.mutations import _dice as recorded_dice
+from fencepost_players.mutations import _request_id_policy as request_id_policy
+from fencepost_players.mutations._durations import Durations
+from fencepost_players.mutations._execution import (
     BatchExecutor,
     CarriesMany,
     Execution,
@@ -55,6 +46,15 @@ from fencepost_players.mutations.execution import (
     RowQueues,
     StalePlan,
     explaining,
+)
+from fencepost_players.mutations.blocker_eviction import BlockerEviction, Evicts
+from fencepost_players.mutations.errors import (
+    Aborted,
+    AlreadyExists,
+    Internal,
+    InvalidArgument,
+    KeyReused,
+    MutationError,
 )
 from fencepost_players.mutations.metrics import MutationMetrics
 from fencepost_players.mutations.planning import Mutation, Planned, Rng, make_plan

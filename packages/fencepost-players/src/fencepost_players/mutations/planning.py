@@ -2,7 +2,7 @@
 with the server's own random seed.
 
 The seed is drawn once for a request. A plan that is made again uses the same seed, and so does the request
-when it fails and is sent again: the seed is recorded with it (`mutations/dice.py`). Otherwise a caller that
+when it fails and is sent again: the seed is recorded with it (`mutations/_dice.py`). Otherwise a caller that
 provokes conflicts could choose among the results.
 """
 

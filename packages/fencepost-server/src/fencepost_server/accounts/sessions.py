@@ -13,8 +13,8 @@ from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
 from fencepost.client import Fencepost
+from fencepost_server.accounts._cookies import Cookies
 from fencepost_server.accounts.calls import Accounts
-from fencepost_server.accounts.cookies import Cookies
 from fencepost_server.accounts.role import Identity, R
 from fencepost_server.accounts.secret import new_secret
 from fencepost_server.web.forms import FORM_FIELD, FORM_HEADER, SAFE_METHODS, address_of, fields_of, readable

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field
 
 from fencepost.client import Fencepost
-from fencepost_server.console.live_snapshot import LiveSnapshot
-from fencepost_server.console.read_pool import ReadPool, Row
+from fencepost_server.console._live_snapshot import LiveSnapshot
+from fencepost_server.console._read_pool import ReadPool, Row
+from fencepost_server.console._settings import ConsoleSettings
 from fencepost_server.console.router import ConsoleRouter
-from fencepost_server.console.settings import ConsoleSettings
 from fencepost_server.web.forms import Id
 
 LAST_ID = 9_223_372_036_854_775_807

@@ -22,10 +22,10 @@ from fastapi.routing import APIRoute
 from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, Refusal
 from fencepost_server.accounts.calls import end_audit_entry
-from fencepost_server.console.auth import ConsoleAuth
+from fencepost_server.console._auth import ConsoleAuth
+from fencepost_server.console._page_templates import navigation
+from fencepost_server.console._role import ACCOUNTS, Role, Visitor
 from fencepost_server.console.page_data import ActionDone, PageData, Table, as_json
-from fencepost_server.console.page_templates import navigation
-from fencepost_server.console.role import ACCOUNTS, Role, Visitor
 from fencepost_server.web.forms import address_of, fields_of, filled
 from fencepost_server.web.page_errors import as_page, title_of, to_login
 from fencepost_server.web.templating import HEADERS, Templates

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.settings import Port
-from fencepost_server.web.connections import Limits
-from fencepost_server.web.networks import Networks
+from fencepost_server.web._connections import Limits
+from fencepost_server.web._networks import Networks
 
 
 def _joined(value: object) -> object:

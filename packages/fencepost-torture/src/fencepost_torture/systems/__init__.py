@@ -6,25 +6,25 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fencepost_torture.system_environment import System
+    from fencepost_torture._system_environment import System
 
 PLACES = {
-    "leases": "fencepost_torture.systems.leases:LEASES",
-    "jobs": "fencepost_torture.systems.jobs:JOBS",
-    "orders": "fencepost_torture.systems.orders:ORDERS",
-    "players": "fencepost_torture.systems.players:PLAYERS",
-    "nonces": "fencepost_torture.systems.nonces:NONCES",
-    "flows": "fencepost_torture.systems.flows:FLOWS",
+    "leases": "fencepost_torture.systems._leases:LEASES",
+    "jobs": "fencepost_torture.systems._jobs:JOBS",
+    "orders": "fencepost_torture.systems._orders:ORDERS",
+    "players": "fencepost_torture.systems._players:PLAYERS",
+    "nonces": "fencepost_torture.systems._nonces:NONCES",
+    "flows": "fencepost_torture.systems._flows:FLOWS",
 }
 BY_NAME = {
     # A thousand effects with each call, for goals of millions.
-    "bulk-nonces": "fencepost_torture.systems.nonces:BULK_NONCES",
-    "bulk-flows": "fencepost_torture.systems.flows:BULK_FLOWS",
+    "bulk-nonces": "fencepost_torture.systems._nonces:BULK_NONCES",
+    "bulk-flows": "fencepost_torture.systems._flows:BULK_FLOWS",
     # Code paths that the others never take; a chain and a sandbox are not on every machine.
-    "odd-jobs": "fencepost_torture.systems.scheduled_jobs:ODD_JOBS",
-    "sinks": "fencepost_torture.systems.sinks:SINKS",
-    "transactions": "fencepost_torture.systems.transactions:TRANSACTIONS",
-    "judge": "fencepost_torture.systems.judge:JUDGE",
+    "odd-jobs": "fencepost_torture.systems._scheduled_jobs:ODD_JOBS",
+    "sinks": "fencepost_torture.systems._sinks:SINKS",
+    "transactions": "fencepost_torture.systems._transactions:TRANSACTIONS",
+    "judge": "fencepost_torture.systems._judge:JUDGE",
 }
 """These run only when they are asked for."""
 

@@ -57,7 +57,7 @@ def exit_code_for(error: Exception) -> ExitCode | None:
 
 
 def _code_of_a_server(error: ServerUnavailable) -> ExitCode:
-    from fencepost.embedded.errors import DirectoryInUseError  # noqa: PLC0415 - Only after an error.
+    from fencepost.embedded._errors import DirectoryInUseError  # noqa: PLC0415 - Only after an error.
 
     return ExitCode.IN_USE if isinstance(error, DirectoryInUseError) else ExitCode.UNREACHABLE
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_page import board_page
+from fencepost.cli._status_snapshot import StatusSnapshot, read_board
 from fencepost.cli.database_reader import first_line, reading
-from fencepost.cli.status_metrics import StatusCollector
-from fencepost.cli.status_page import board_page
-from fencepost.cli.status_snapshot import StatusSnapshot, read_board
 from fencepost.client import Fencepost
 from fencepost.errors import FencepostError
 from fencepost.kernel.migrate import check_version, schema_version

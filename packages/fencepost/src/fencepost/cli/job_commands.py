@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import typer
 
 from fencepost import server_addresses
+from fencepost.cli._job_screen import plain
 from fencepost.cli.database_reader import Reader, reading
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.job_screen import plain
 from fencepost.cli.terminal import answer, answer_json
 from fencepost.errors import NotFound, Refusal
 from fencepost.jobs.dead_letters import settle_all

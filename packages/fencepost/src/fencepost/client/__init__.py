@@ -1,5 +1,5 @@
 """The client: the class `Fencepost`, and one module for each of its namespaces."""
 
-from fencepost.client.fencepost import Fencepost, SyncFencepost
+from fencepost.client._fencepost import Fencepost, SyncFencepost
 
 __all__ = ["Fencepost", "SyncFencepost"]

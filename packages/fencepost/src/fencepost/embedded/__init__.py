@@ -6,9 +6,9 @@ with Pair(Path(".fencepost")) as pair:
     run(pair.service_url, pair.redis_url)
 """
 
-from fencepost.embedded.binaries import FoundBinaries, find_postgres, find_valkey
-from fencepost.embedded.database import Database
-from fencepost.embedded.errors import (
+from fencepost.embedded._binaries import FoundBinaries, find_postgres, find_valkey
+from fencepost.embedded._database import Database
+from fencepost.embedded._errors import (
     BinaryMissingError,
     DirectoryInUseError,
     EmbeddedError,
@@ -16,9 +16,9 @@ from fencepost.embedded.errors import (
     NotRunningError,
     ServerStartError,
 )
-from fencepost.embedded.pair import Pair
-from fencepost.embedded.postgres import PostgresServer
-from fencepost.embedded.valkey import ValkeyServer
+from fencepost.embedded._pair import Pair
+from fencepost.embedded._postgres import PostgresServer
+from fencepost.embedded._valkey import ValkeyServer
 
 __all__ = [
     "BinaryMissingError",

@@ -1,6 +1,6 @@
 """Flows: streams whose effects happen exactly once. The graph, the windows, the sources and the sinks."""
 
-from fencepost.flows.errors import (
+from fencepost.flows._errors import (
     FlowError,
     GraphRefused,
     GuaranteeNotMet,
@@ -9,13 +9,14 @@ from fencepost.flows.errors import (
     StartRefused,
     StateMismatch,
 )
-from fencepost.flows.graph import Flow, KeyedStream, Stream, Windowed
-from fencepost.flows.guarantee import Guarantee, Promise
-from fencepost.flows.keyed_steps import Context, Process
-from fencepost.flows.record import Failure, IdempotentRecord, WindowResult
-from fencepost.flows.sinks.rejecting import STOP, DeadLetters, Rejected, Rejection
-from fencepost.flows.sinks.sink import CheckpointId, FlowContext, Sink
-from fencepost.flows.sinks.sink_types import (
+from fencepost.flows._graph import Flow, KeyedStream, Stream, Windowed
+from fencepost.flows._guarantee import Guarantee, Promise
+from fencepost.flows._keyed_steps import Context, Process
+from fencepost.flows._record import Failure, IdempotentRecord, WindowResult
+from fencepost.flows._windows import Session, Sliding, Tumbling
+from fencepost.flows.sinks._rejecting import STOP, DeadLetters, Rejected, Rejection
+from fencepost.flows.sinks._sink import CheckpointId, FlowContext, Sink
+from fencepost.flows.sinks._sink_types import (
     CallSink,
     CheckpointAwareSink,
     ListSink,
@@ -24,8 +25,7 @@ from fencepost.flows.sinks.sink_types import (
     TransactionalSink,
     TwoPhaseCommitSink,
 )
-from fencepost.flows.sources.iterable import IterableSource
-from fencepost.flows.windows import Session, Sliding, Tumbling
+from fencepost.flows.sources._iterable import IterableSource
 
 __all__ = [
     "STOP",

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import structlog
 
-from fencepost.connections import Connections
+from fencepost._connections import Connections
+from fencepost._instrumentation import CallObserver
+from fencepost._sync_form import SyncContext, complete
 from fencepost.database import SyncDatabase
 from fencepost.errors import InvalidInput, Refusal
-from fencepost.instrumentation import CallObserver
-from fencepost.jobs.handler import Handler
+from fencepost.jobs._handler import Handler
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Bury, Retry, exponential
 from fencepost.kernel.call import Call, document
@@ -33,7 +34,6 @@ from fencepost.kernel.job import Running
 from fencepost.kernel.lease import owner_name
 from fencepost.logs import configure_logging
 from fencepost.metrics import Metrics
-from fencepost.sync_form import SyncContext, complete
 from fencepost.transaction import SyncTransaction
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fencepost._durations import Duration, positive_seconds_of
 from fencepost.backoff import Backoff
-from fencepost.durations import Duration, positive_seconds_of
 from fencepost.kernel.rate import Limit
 
 ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not_found", "not_running"})

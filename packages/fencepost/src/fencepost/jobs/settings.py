@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
-from fencepost.redis_streams.keys import JOBS_GROUP, JOBS_STREAM
+from fencepost.redis_streams._keys import JOBS_GROUP, JOBS_STREAM
 from fencepost.redis_streams.stream_names import DEFAULT_QUEUE, stream_of
 from fencepost.settings import Positive
 

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from fencepost.errors import FencepostError, from_sqlstate
-from fencepost.kernel.array_literal import as_literals
+from fencepost.kernel._array_literal import as_literals
 from fencepost.kernel.call import Call
 
 T = TypeVar("T")

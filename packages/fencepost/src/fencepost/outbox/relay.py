@@ -21,13 +21,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
-from fencepost.kernel import notify
+from fencepost.kernel import _notify as notify
 from fencepost.kernel.call import CallRunner
 from fencepost.listener import Listener
 from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
 from fencepost.metrics import Counter
-from fencepost.outbox.delivery import Destination, MessageSource, TakenMessage
+from fencepost.outbox._delivery import Destination, MessageSource, TakenMessage
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span
 

@@ -11,10 +11,10 @@ from fencepost.database import OpenClient
 from fencepost.http_client import HttpClient
 from fencepost.listener import Listener
 from fencepost.metrics import Counter
-from fencepost.outbox.delivery import Channel
+from fencepost.outbox._delivery import Channel
+from fencepost.outbox._webhook import Webhook
 from fencepost.outbox.relay import Relay
 from fencepost.outbox.settings import OutboxSettings
-from fencepost.outbox.webhook import Webhook
 
 
 @asynccontextmanager

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from fencepost._sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.errors import SettingsError
-from fencepost.sentinel_url import SentinelUrl, speaks_of_sentinels
 
 if TYPE_CHECKING:
     import redis
@@ -32,7 +32,7 @@ def connect(url: str, *, reply_seconds: float, connections_max: int | None = Non
     from redis.asyncio.sentinel import Sentinel  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
 
-    from fencepost.redis_streams.sentinel_clients import FollowingRedis, WaitingSentinelPool  # noqa: PLC0415
+    from fencepost.redis_streams._sentinel_clients import FollowingRedis, WaitingSentinelPool  # noqa: PLC0415
 
     options = {**_options(reply_seconds), "retry": Retry(NoBackoff(), 0)}
     bound = {} if connections_max is None else {"max_connections": connections_max, "timeout": reply_seconds}
@@ -53,7 +53,7 @@ def connect_sync(url: str, *, reply_seconds: float) -> redis.Redis:
     from redis.retry import Retry  # noqa: PLC0415
     from redis.sentinel import Sentinel  # noqa: PLC0415
 
-    from fencepost.redis_streams.sentinel_clients import FollowingSyncRedis  # noqa: PLC0415
+    from fencepost.redis_streams._sentinel_clients import FollowingSyncRedis  # noqa: PLC0415
 
     options = {**_options(reply_seconds), "retry": Retry(NoBackoff(), 0)}
     if speaks_of_sentinels(url):

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from fencepost.redis_streams import keys
+from fencepost.redis_streams import _keys as keys
 from fencepost.redis_streams.errors import RedisError
 
 if TYPE_CHECKING:

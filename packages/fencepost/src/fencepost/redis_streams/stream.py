@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.redis_streams._keys import beside
 from fencepost.redis_streams.errors import ResponseError
-from fencepost.redis_streams.keys import beside
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

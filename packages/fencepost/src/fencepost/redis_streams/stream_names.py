@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.redis_streams.keys import beside
+from fencepost.redis_streams._keys import beside
 
 PRIORITIES = ("urgent", "normal", "low", "bulk")
 NORMAL = 1

@@ -21,10 +21,10 @@ import typing
 
 from fencepost._lazy_imports import on_first_use
 from fencepost.crashpoints import PlannedCrash
-from fencepost.testing.children import Child
-from fencepost.testing.clock import Clock
-from fencepost.testing.crashes import at_crash_point, crash_at
-from fencepost.testing.errors import (
+from fencepost.testing._children import Child
+from fencepost.testing._clock import Clock
+from fencepost.testing._crashes import at_crash_point, crash_at
+from fencepost.testing._errors import (
     ChildFailed,
     EffectsDiffer,
     HistoryBroken,
@@ -32,8 +32,8 @@ from fencepost.testing.errors import (
     NotATestDatabase,
     PointMissed,
 )
-from fencepost.testing.fault_state import DropRule
-from fencepost.testing.history import (
+from fencepost.testing._fault_state import DropRule
+from fencepost.testing._history import (
     Breach,
     History,
     HistoryLine,
@@ -44,15 +44,15 @@ from fencepost.testing.history import (
     once,
     tokens_grow,
 )
-from fencepost.testing.points import Point, points_in
-from fencepost.testing.proxy import Proxy
-from fencepost.testing.signals import Signals
+from fencepost.testing._points import Point, points_in
+from fencepost.testing._proxy import Proxy
+from fencepost.testing._signals import Signals
 
 if typing.TYPE_CHECKING:
-    from fencepost.testing.flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
-    from fencepost.testing.flow_sinks import SinkBroken, check_sink
-    from fencepost.testing.inline_workflow import InlineOutcome, run_inline
-    from fencepost.testing.workflow_runs import (
+    from fencepost.testing._flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
+    from fencepost.testing._flow_sinks import SinkBroken, check_sink
+    from fencepost.testing._inline_workflow import InlineOutcome, run_inline
+    from fencepost.testing._workflow_runs import (
         CrashReport,
         WorkflowHarness,
         crash_everywhere,
@@ -102,19 +102,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CrashReport": "fencepost.testing.workflow_runs",
-    "FlowBroken": "fencepost.testing.flow_harness",
-    "FlowOutcome": "fencepost.testing.flow_harness",
-    "InlineOutcome": "fencepost.testing.inline_workflow",
-    "SinkBroken": "fencepost.testing.flow_sinks",
-    "WorkflowHarness": "fencepost.testing.workflow_runs",
-    "check_flow": "fencepost.testing.flow_harness",
-    "check_sink": "fencepost.testing.flow_sinks",
-    "crash_everywhere": "fencepost.testing.workflow_runs",
-    "run_flow": "fencepost.testing.flow_harness",
-    "run_inline": "fencepost.testing.inline_workflow",
-    "stubbed_steps": "fencepost.testing.workflow_runs",
-    "workflow_harness": "fencepost.testing.workflow_runs",
+    "CrashReport": "fencepost.testing._workflow_runs",
+    "FlowBroken": "fencepost.testing._flow_harness",
+    "FlowOutcome": "fencepost.testing._flow_harness",
+    "InlineOutcome": "fencepost.testing._inline_workflow",
+    "SinkBroken": "fencepost.testing._flow_sinks",
+    "WorkflowHarness": "fencepost.testing._workflow_runs",
+    "check_flow": "fencepost.testing._flow_harness",
+    "check_sink": "fencepost.testing._flow_sinks",
+    "crash_everywhere": "fencepost.testing._workflow_runs",
+    "run_flow": "fencepost.testing._flow_harness",
+    "run_inline": "fencepost.testing._inline_workflow",
+    "stubbed_steps": "fencepost.testing._workflow_runs",
+    "workflow_harness": "fencepost.testing._workflow_runs",
 }
 
 

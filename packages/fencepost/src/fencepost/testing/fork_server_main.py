@@ -19,12 +19,12 @@ import sys
 from typing import Any, NoReturn, TextIO
 
 from fencepost import crashpoints, signals
+from fencepost.testing._forker import Forker
 from fencepost.testing.child_main import ChildTask, perform
-from fencepost.testing.forker import Forker
 
 TASK_BYTES_MAX = 2**20
 # Modules that nearly every child needs.
-CORE = ("fencepost.client", "fencepost.jobs.worker", "fencepost.testing")
+CORE = ("fencepost.client", "fencepost.jobs._worker", "fencepost.testing")
 
 
 class ForkServerProcess:

@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from fencepost import http1
-from fencepost.flows.errors import FlowError
-from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
-from fencepost.flows.record import IdempotentRecord
-from fencepost.flows.sinks.redis import as_bytes, as_record
-from fencepost.flows.sinks.rejecting import (
+from fencepost import _http1 as http1
+from fencepost.flows._errors import FlowError
+from fencepost.flows._guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
+from fencepost.flows._record import IdempotentRecord
+from fencepost.flows.sinks._rejecting import (
     STOP,
     UNFIT,
     OnReject,
@@ -28,8 +27,9 @@ from fencepost.flows.sinks.rejecting import (
     halves,
     rejection,
 )
-from fencepost.flows.sinks.sink import CheckpointId
-from fencepost.flows.sinks.sink_types import StagedSink
+from fencepost.flows.sinks._sink import CheckpointId
+from fencepost.flows.sinks._sink_types import StagedSink
+from fencepost.flows.sinks.redis import as_bytes, as_record
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import Json
 from fencepost.tracing import TRACEPARENT, current_place

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from fencepost.errors import InvalidInput
-from fencepost.flows.sinks.rejecting import (
+from fencepost.flows.sinks._rejecting import (
     STOP,
     UNFIT,
     OnReject,
@@ -20,9 +20,9 @@ from fencepost.flows.sinks.rejecting import (
     halves,
     rejection,
 )
-from fencepost.flows.sinks.sink import CheckpointId, FlowContext
-from fencepost.flows.sinks.sink_types import TransactionalSink
-from fencepost.flows.sinks.table import Table
+from fencepost.flows.sinks._sink import CheckpointId, FlowContext
+from fencepost.flows.sinks._sink_types import TransactionalSink
+from fencepost.flows.sinks._table import Table
 from fencepost.kernel import outbox
 from fencepost.transaction import Transaction
 

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from fencepost.flows.errors import StartRefused
-from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
-from fencepost.flows.record import IdempotentRecord, Offset
-from fencepost.flows.redis_client import connect_bytes
-from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejections, converted
-from fencepost.flows.sinks.sink import CheckpointId, FlowContext
-from fencepost.flows.sinks.sink_types import StagedSink
+from fencepost.flows._errors import StartRefused
+from fencepost.flows._guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows._record import IdempotentRecord, Offset
+from fencepost.flows._redis_client import connect_bytes
+from fencepost.flows.sinks._rejecting import STOP, OnReject, Rejections, converted
+from fencepost.flows.sinks._sink import CheckpointId, FlowContext
+from fencepost.flows.sinks._sink_types import StagedSink
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.redis_streams import keys
+from fencepost.redis_streams import _keys as keys
 
 _FOLDER = Path(__file__).parent
 Kind = Literal["list", "hash", "set", "stream"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.flows.commit_trace import traces_of
-from fencepost.flows.errors import GraphRefused, SourceTrimmed, StartRefused
-from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
-from fencepost.flows.record import IdempotentRecord, Offset, order
-from fencepost.flows.redis_client import connect_bytes, entries_of
-from fencepost.flows.sinks.sink import FlowContext
-from fencepost.flows.sources.source import Chunk, partition_name
+from fencepost.flows._commit_trace import traces_of
+from fencepost.flows._errors import GraphRefused, SourceTrimmed, StartRefused
+from fencepost.flows._guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows._record import IdempotentRecord, Offset, order
+from fencepost.flows._redis_client import connect_bytes, entries_of
+from fencepost.flows.sinks._sink import FlowContext
+from fencepost.flows.sources._source import Chunk, partition_name
 from fencepost.redis_streams.errors import ResponseError
 from fencepost.tracing import TRACE_HEADERS
 

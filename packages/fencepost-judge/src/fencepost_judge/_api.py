@@ -1,0 +1,174 @@
+"""The judge over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from fencepost_judge import (
+    _accounts_api as accounts_api,
+)
+from fencepost_judge import (
+    _authentication as authentication,
+)
+from fencepost_judge import (
+    _contest_api as contest_api,
+)
+from fencepost_judge import (
+    _custom_run_api as custom_run_api,
+)
+from fencepost_judge import (
+    _rejudge_api as rejudge_api,
+)
+from fencepost_judge import (
+    _visibility as visibility,
+)
+from fencepost_judge import (
+    _worker_api as worker_api,
+)
+from fencepost_judge._access import ACCESS
+from fencepost_judge._authentication import Authentication, Who, author_of
+from fencepost_judge._judge_calls import PastSubmission, ProblemTitle
+from fencepost_judge._problem import Slug
+from fencepost_judge._program_request import ProgramRequest
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge._service import Judging
+from fencepost_judge._submission_watch import EventStream
+from fencepost_judge._visibility import as_json
+from fencepost_server.web.forms import Id
+
+Limit = Annotated[int, Query(ge=1, le=200)]
+TimeLimit = Annotated[float, Query(ge=0.01, le=600)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+class SubmitRequest(ProgramRequest):
+    """A program for a problem."""
+
+    problem_id: Slug
+    contest: Slug | None = None
+    author: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
+
+
+class SubmitAnswer(BaseModel):
+    job_id: int
+
+
+def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
+    """Every route in the table of `_access.py`, and no other."""
+    auth = Authentication(judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes)
+    router = authentication.make_router(auth)
+    _add_submissions(router, judging)
+    _add_problems(router, judging)
+    for module in (accounts_api, rejudge_api, contest_api, custom_run_api, worker_api):
+        module.add(router, judging)
+    assert authentication.lines_of(router) == set(ACCESS), "a line of the table has no route"
+    return router
+
+
+def _add_submissions(router: APIRouter, judging: Judging) -> None:
+    @router.post("/submit", status_code=202)
+    async def submit(request: SubmitRequest, who: Who, key: Key = None) -> SubmitAnswer:
+        """Submit a program. Repeating a request with the same Idempotency-Key and body returns the same
+        job."""
+        return SubmitAnswer(job_id=await submit_as(who, judging, request, key))
+
+    @router.get("/status/{job_id}")
+    async def status(job_id: Id, who: Who) -> dict[str, Any]:
+        """The state of a submission: its state, its attempt, and its result when there is one."""
+        return as_json(await visibility.standing(judging, who, job_id), who)
+
+    @router.get("/status/{job_id}/events")
+    async def events(job_id: Id, who: Who) -> EventStream:
+        """The same as server-sent events: one immediately, one for each change, the last with the verdict."""
+        await visibility.standing(judging, who, job_id)
+        end = judging.streams.begin(who.name if who.is_user else "")
+        return EventStream(visibility.events(judging, who, job_id), end, {"Cache-Control": "no-store"})
+
+    @router.get("/submissions")
+    async def history(
+        who: Who,
+        author: Annotated[str | None, Query(min_length=1, max_length=100)] = None,
+        before: Id | None = None,
+        limit: Limit = 50,
+    ) -> list[dict[str, Any]]:
+        """The submissions of one author, newest first. The author is the visitor unless another one is
+        named."""
+        past = await visibility.history(judging, who, author_of(who, author), before, limit)
+        names = [name for name in PastSubmission.__slots__ if name != "figures"]
+        return [{name: getattr(one, name) for name in names} for one in past]
+
+    @router.get("/languages")
+    async def languages() -> list[str]:
+        return judging.languages
+
+
+def _add_problems(router: APIRouter, judging: Judging) -> None:
+    @router.get("/problems")
+    async def problems(who: Who, after: str | None = None, limit: Limit = 100) -> list[dict[str, Any]]:
+        """Titles by slug. Returns fewer than `limit` when some problems belong to a contest that has not
+        begun."""
+        found, _ = await visibility.problems(judging, who, after, limit)
+        return [asdict(one) for one in found]
+
+    @router.get("/problems/{slug}")
+    async def problem(slug: str, who: Who) -> dict[str, Any]:
+        """The statement, the limits and the samples; never the secret data."""
+        found = await visibility.problem(judging, who, slug)
+        return {
+            "slug": found.slug,
+            "version": found.version,
+            "title": found.title,
+            "statement": found.problem.statement,
+            "time_ms": found.problem.bounds.time_ms,
+            "timing": found.problem.timing.model_dump() if who.may(JudgeRole.JURY) else None,
+            "languages": found.problem.languages,
+            "attachments": sorted(found.problem.attachments),
+            "memory_kb": found.problem.bounds.memory_kb,
+            "scoring": found.problem.scoring,
+            "interactive": found.problem.interactive,
+            "samples": [asdict(one) for one in await visibility.samples(judging, found)],
+        }
+
+    @router.get("/problems/{slug}/attachments/{name}")
+    async def attachment(slug: str, name: str, who: Who) -> Response:
+        """A file that the package makes available to contestants."""
+        return await visibility.attachment(judging, who, slug, name)
+
+    @router.put("/problems/{slug}")
+    async def put_problem(
+        slug: Slug, request: Request, time_limit: TimeLimit | None = None
+    ) -> dict[str, Any]:
+        """Import a package: the body is its zip. `time_limit`, in seconds, overrides the package's."""
+        return asdict(await import_zip(judging, await request.body(), slug, time_limit))
+
+
+async def submit_as(who: JudgeVisitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
+    """Submit for the named author, if the visitor may do so."""
+    if not who.may(JudgeRole.JURY):
+        await judging.check_shown(request.problem_id)
+    return await judging.submit(
+        request.problem_id,
+        request.language,
+        request.files(),
+        author=author_of(who, request.author),
+        contest=request.contest,
+        key=key,
+        limited=who.is_limited,
+    )
+
+
+async def import_zip(
+    judging: Judging, body: bytes, slug: str | None, time_limit_seconds: float | None = None
+) -> ProblemTitle:
+    """Import a package from the bytes of its zip."""
+    with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
+        await asyncio.to_thread(file.write, body)
+        file.flush()
+        return await judging.import_problem(Path(file.name), slug=slug, time_limit_seconds=time_limit_seconds)

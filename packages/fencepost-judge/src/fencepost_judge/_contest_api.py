@@ -1,0 +1,161 @@
+"""Contests, their scoreboards and clarifications over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from fencepost_judge import _contests as contests
+from fencepost_judge import _visibility as visibility
+from fencepost_judge._authentication import Who, author_of
+from fencepost_judge._contests import SeenContest
+from fencepost_judge._figures import Figures
+from fencepost_judge._problem import Slug
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
+from fencepost_judge._service import Judging
+from fencepost_server.web.forms import Id
+
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
+Text = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class ContestRequest(BaseModel):
+    """A contest. `problems` maps labels to slugs."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    scoring: Scoring = Scoring.ICPC
+    starts_at: AwareDatetime
+    freeze_at: AwareDatetime | None = None
+    ends_at: AwareDatetime
+    penalty_minutes: Annotated[int, Field(ge=0, le=1440)] = 20
+    secret_figures: Figures = Figures.ROUNDED
+    problems: Annotated[dict[Label, Slug], Field(max_length=100)]
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ContestRequest:
+        if not self.starts_at < self.ends_at:
+            raise ValueError("it ends before it starts")
+        if self.freeze_at is not None and not self.starts_at <= self.freeze_at <= self.ends_at:
+            raise ValueError("it freezes before it starts, or after it ends")
+        if len(set(self.problems.values())) < len(self.problems):
+            raise ValueError("a problem is in it twice")
+        return self
+
+    def contest(self, slug: str) -> Contest:
+        return Contest(
+            slug=slug,
+            title=self.title,
+            scoring=self.scoring,
+            starts_at=self.starts_at,
+            freeze_at=self.freeze_at,
+            ends_at=self.ends_at,
+            penalty_minutes=self.penalty_minutes,
+            secret_figures=self.secret_figures,
+            problems=[ContestProblem(label, slug) for label, slug in self.problems.items()],
+        )
+
+
+class JoinRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
+    """Another user, which only a jury may name."""
+
+
+class Question(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    label: Label | None = None
+    text: Text
+
+
+class Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: Text
+    to_all: bool = False
+
+
+def add(router: APIRouter, judging: Judging) -> None:
+    _add_contests(router, judging)
+    _add_clarifications(router, judging)
+
+
+def _add_contests(router: APIRouter, judging: Judging) -> None:
+    fp = judging.fp
+
+    @router.get("/judge/api/contests")
+    async def all_contests(
+        who: Who, after: str | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 100
+    ) -> list[dict[str, Any]]:
+        found = await fp.run(contests.contests(after=after, limit=limit))
+        return [asdict(seen_contest(one, who)) for one in found]
+
+    @router.get("/judge/api/contests/{contest}")
+    async def one_contest(contest: str, who: Who) -> dict[str, Any]:
+        """The times and the problems of a contest. Contestants see the problems only once it has begun."""
+        return asdict(seen_contest(await visibility.contest(fp, contest), who))
+
+    @router.put("/judge/api/contests/{contest}", status_code=204)
+    async def put_contest(contest: Slug, request: ContestRequest, who: Who) -> None:
+        await fp.run(contests.put_contest(request.contest(contest), who.name))
+
+    @router.post("/judge/api/contests/{contest}/contestants", status_code=204)
+    async def join(contest: str, request: JoinRequest, who: Who) -> None:
+        """Join a contest."""
+        await fp.run(contests.join(contest, author_of(who, request.name)))
+
+    @router.get("/judge/api/contests/{contest}/scoreboard")
+    async def scoreboard(contest: str, who: Who, moment: AwareDatetime | None = None) -> dict[str, Any]:
+        """The scoreboard, now or at an earlier moment. A jury also sees what the freeze hides."""
+        board = await visibility.board(fp, who, contest, moment)
+        lines = [asdict(line) for line in board.lines]
+        return {**asdict(seen_contest(board.seen, who)), "moment": board.moment, "lines": lines}
+
+    @router.post("/judge/api/contests/{contest}/unfreeze", status_code=204)
+    async def unfreeze(contest: str, who: Who) -> None:
+        await fp.run(contests.unfreeze(contest, who.name))
+
+
+def _add_clarifications(router: APIRouter, judging: Judging) -> None:
+    fp = judging.fp
+
+    @router.get("/judge/api/contests/{contest}/clarifications")
+    async def clarifications(contest: str, who: Who, after: Id | None = None) -> list[dict[str, Any]]:
+        """The visitor's own questions and everything that was sent to all; for a jury, everything."""
+        return [asdict(one) for one in await visibility.clarifications(fp, who, contest, after)]
+
+    @router.post("/judge/api/contests/{contest}/clarifications", status_code=201)
+    async def ask(contest: str, request: Question, who: Who) -> dict[str, int]:
+        return {"clarification_id": await ask_as(who, judging, contest, request)}
+
+    @router.post("/judge/api/contests/{contest}/clarifications/{clarification_id}/answer", status_code=204)
+    async def answer(contest: str, clarification_id: Id, request: Reply, who: Who) -> None:
+        """Answer the user that asked, or all. A question is answered once."""
+        call = contests.answer(contest, clarification_id, request.text, to_all=request.to_all, actor=who.name)
+        await fp.run(call)
+
+    @router.post("/judge/api/contests/{contest}/announcements", status_code=201)
+    async def announce(contest: str, request: Question, who: Who) -> dict[str, int]:
+        said = contests.announce(contest, request.label, request.text, who.name)
+        return {"clarification_id": await fp.run(said)}
+
+
+async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Question) -> int:
+    """Ask a question. It counts against the same rate limit as a submission."""
+    async with judging.fp.transaction() as tx:
+        if who.is_limited:
+            await tx.run(judging.allowance(who.name))
+        return await tx.run(contests.ask(contest, question.label, who.name, question.text))
+
+
+def seen_contest(found: SeenContest, who: JudgeVisitor) -> Contest:
+    """The contest without its problems, unless it has begun or the visitor is a jury."""
+    is_secret = not (found.has_begun or who.may(JudgeRole.JURY))
+    return replace(found.contest, problems=()) if is_secret else found.contest

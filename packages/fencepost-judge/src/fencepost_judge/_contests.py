@@ -1,0 +1,187 @@
+"""Calls about contests and clarifications, implemented by `functions/judge_contest.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fencepost.kernel.call import Call, column, each, nothing, optional_text, parsed, scalar, text
+from fencepost_judge._figures import Figures
+from fencepost_judge._scoreboard import Contest, ContestProblem, ScoredSubmission, Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class SeenContest:
+    """A contest, and the database's clock when it was read."""
+
+    contest: Contest
+    seen_at: datetime
+
+    @property
+    def has_begun(self) -> bool:
+        return self.seen_at >= self.contest.starts_at
+
+
+@dataclass(frozen=True, slots=True)
+class Clarification:
+    """A question, with its answer if there is one; an announcement has no question."""
+
+    clarification_id: int
+    label: str | None
+    author: str
+    question: str
+    asked_at: datetime
+    answer: str | None
+    answered_at: datetime | None
+    answered_by: str | None
+    to_all: bool
+
+
+def put_contest(contest: Contest, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_contest_put(%s::text, %s::text, %s::text, %s::timestamptz, %s::timestamptz,"
+        " %s::timestamptz, %s::integer, %s::text[], %s::text[], %s::text, %s::text)",
+        (
+            text("contest", contest.slug),
+            text("title", contest.title),
+            contest.scoring.value,
+            contest.starts_at,
+            contest.freeze_at,
+            contest.ends_at,
+            contest.penalty_minutes,
+            [text("label", one.label) for one in contest.problems],
+            [text("problem", one.slug) for one in contest.problems],
+            text("actor", actor),
+            contest.secret_figures.value,
+        ),
+        nothing,
+    )
+
+
+def contests(
+    *, one: str | None = None, after: str | None = None, limit: int = 100
+) -> Call[list[SeenContest]]:
+    return Call(
+        "select slug, title, scoring, starts_at, freeze_at, ends_at, unfrozen_at, penalty_minutes,"
+        " problems::text, seen_at, secret_figures"
+        " from fencepost.judge_contests(%s::text, %s::text, %s::integer)",
+        (optional_text("contest", one), optional_text("after", after), limit),
+        each(_contest),
+    )
+
+
+def join(slug: str, name: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_contest_join(%s::text, %s::text)",
+        (text("contest", slug), text("name", name)),
+        nothing,
+    )
+
+
+def unfreeze(slug: str, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_contest_unfreeze(%s::text, %s::text)",
+        (text("contest", slug), text("actor", actor)),
+        nothing,
+    )
+
+
+def entrants(slug: str) -> Call[list[str]]:
+    return Call(
+        "select name from fencepost.judge_contest_contestants(%s::text)", (text("contest", slug),), column
+    )
+
+
+def entries(slug: str) -> Call[list[ScoredSubmission]]:
+    """In order of submission."""
+    return Call(
+        "select author, slug, submitted_at, verdict, score, points::text"
+        " from fencepost.judge_contest_entries(%s::text)",
+        (text("contest", slug),),
+        each(_entry),
+    )
+
+
+def hidden(slugs: Sequence[str]) -> Call[list[str]]:
+    """Those of the problems that contestants may not see yet."""
+    return Call(
+        "select slug from fencepost.judge_problem_hidden(%s::text[])",
+        ([text("problem", slug) for slug in slugs],),
+        column,
+    )
+
+
+def ask(slug: str, label: str | None, author: str, question: str) -> Call[int]:
+    return Call(
+        "select fencepost.judge_clarification_ask(%s::text, %s::text, %s::text, %s::text)",
+        (
+            text("contest", slug),
+            optional_text("label", label),
+            text("author", author),
+            text("question", question),
+        ),
+        scalar,
+    )
+
+
+def answer(slug: str, clarification_id: int, said: str, *, to_all: bool, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_clarification_answer(%s::text, %s::bigint, %s::text, %s::boolean, %s::text)",
+        (text("contest", slug), clarification_id, text("answer", said), to_all, text("actor", actor)),
+        nothing,
+    )
+
+
+def announce(slug: str, label: str | None, said: str, actor: str) -> Call[int]:
+    return Call(
+        "select fencepost.judge_announce(%s::text, %s::text, %s::text, %s::text)",
+        (text("contest", slug), optional_text("label", label), text("text", said), text("actor", actor)),
+        scalar,
+    )
+
+
+def clarifications(
+    slug: str, *, seen_by: str | None, after: int | None = None, limit: int = 1000
+) -> Call[list[Clarification]]:
+    """What the named contestant may see; everything for None."""
+    return Call(
+        "select clarification_id, label, author, question, asked_at, answer, answered_at, answered_by, to_all"
+        " from fencepost.judge_clarifications(%s::text, %s::text, %s::bigint, %s::integer)",
+        (text("contest", slug), optional_text("name", seen_by), after, limit),
+        each(Clarification),
+    )
+
+
+def _contest(
+    slug: str,
+    title: str,
+    scoring: str,
+    starts_at: datetime,
+    freeze_at: datetime | None,
+    ends_at: datetime,
+    unfrozen_at: datetime | None,
+    penalty_minutes: int,
+    problems: str,
+    seen_at: datetime,
+    secret_figures: str,
+) -> SeenContest:
+    contest = Contest(
+        slug=slug,
+        title=title,
+        scoring=Scoring(scoring),
+        starts_at=starts_at,
+        freeze_at=freeze_at,
+        ends_at=ends_at,
+        unfrozen_at=unfrozen_at,
+        penalty_minutes=penalty_minutes,
+        secret_figures=Figures(secret_figures),
+        problems=[ContestProblem(one["label"], one["slug"]) for one in parsed(problems)],
+    )
+    return SeenContest(contest, seen_at)
+
+
+def _entry(
+    author: str, slug: str, submitted_at: datetime, verdict: str | None, score: float | None, points: str
+) -> ScoredSubmission:
+    return ScoredSubmission(author, slug, submitted_at, verdict, score, parsed(points))

@@ -1,0 +1,295 @@
+"""The calls to the judge's database functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from fencepost.kernel.call import Call, Json, document, each, nothing, optional_text, parsed, scalar, text
+from fencepost_judge._figures import Figures
+from fencepost_judge._judging import Judgement
+from fencepost_judge._problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProblem:
+    slug: str
+    version: int
+    title: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemTitle:
+    slug: str
+    version: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingTask:
+    """What a worker judges."""
+
+    language: str
+    sources: Mapping[str, str]
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionStanding:
+    """The state of a submission."""
+
+    job_id: int
+    slug: str
+    version: int
+    language: str
+    author: str
+    submitted_at: datetime
+    job: Mapping[str, Json]
+    progress: Json
+    result: Json
+    figures: Figures = Figures.SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class PastSubmission:
+    job_id: int
+    slug: str
+    language: str
+    submitted_at: datetime
+    verdict: str | None
+    score: float | None
+    time_ms: int | None
+    mem_kb: int | None
+    status: str | None = None
+    figures: Figures = Figures.SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """A summary of a submission's standing result."""
+
+    verdict: str
+    score: float | None
+    time_ms: int
+    mem_kb: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecentSubmission:
+    """One of the recent submissions of all authors."""
+
+    job_id: int
+    slug: str
+    author: str
+    language: str
+    submitted_at: datetime
+    verdict: str | None
+    score: float | None
+    time_ms: int | None
+    mem_kb: int | None
+    status: str | None = None
+
+
+def put_problem(problem: Problem) -> Call[int]:
+    """Import a problem; returns the version."""
+    return Call(
+        "select fencepost.judge_problem_put(%s::text, %s::text, %s::jsonb)",
+        (problem.slug, text("title", problem.title), document("spec", problem.model_dump(mode="json"))),
+        scalar,
+    )
+
+
+def get_problem(slug: str) -> Call[list[StoredProblem]]:
+    return Call(
+        "select slug, version, title, spec::text from fencepost.judge_problem_get(%s::text)",
+        (text("problem", slug),),
+        each(_stored),
+    )
+
+
+def list_problems(after: str | None, limit: int) -> Call[list[ProblemTitle]]:
+    return Call(
+        "select slug, version, title from fencepost.judge_problem_list(%s::text, %s::integer)",
+        (optional_text("after", after), limit),
+        each(ProblemTitle),
+    )
+
+
+def get_titles(slugs: Sequence[str]) -> Call[list[ProblemTitle]]:
+    return Call(
+        "select slug, version, title from fencepost.judge_problem_titles(%s::text[])",
+        ([text("problem", slug) for slug in slugs],),
+        each(ProblemTitle),
+    )
+
+
+def withdraw(job_id: int, actor: str, scope: str, key: str | None) -> Call[None]:
+    """Remove a submission that was not delivered, with its job and its idempotency key. Refused when its job
+    is no longer pending."""
+    return Call(
+        "select fencepost.judge_withdraw(%s::bigint, %s::text, %s::text, %s::text)",
+        (job_id, text("actor", actor), text("scope", scope), key),
+        nothing,
+    )
+
+
+def put_submission(
+    job_id: int,
+    slug: str,
+    language: str,
+    author: str,
+    sources: Mapping[str, str],
+    contest: str | None = None,
+) -> Call[None]:
+    return Call(
+        "select fencepost.judge_submission_put(%s::bigint, %s::text, %s::text, %s::text, %s::jsonb,"
+        " %s::text)",
+        (
+            job_id,
+            text("problem", slug),
+            language,
+            text("author", author),
+            document("sources", dict(sources)),
+            optional_text("contest", contest),
+        ),
+        nothing,
+    )
+
+
+def get_task(job_id: int) -> Call[list[JudgingTask]]:
+    return Call(
+        "select language, sources::text, spec::text from fencepost.judge_case(%s::bigint)",
+        (job_id,),
+        each(_task),
+    )
+
+
+def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> Call[bool]:
+    """Store a result; refused unless the caller holds this attempt. Returns whether the result was kept."""
+    return Call(
+        "select fencepost.judge_result_put(%s::bigint, %s::bigint, %s::text, %s::text, %s::double precision,"
+        " %s::bigint, %s::bigint, %s::text, %s::jsonb, %s::jsonb)",
+        (
+            job_id,
+            attempt,
+            owner,
+            judgement.verdict,
+            judgement.score,
+            judgement.time_ms,
+            judgement.mem_kb,
+            text("message", judgement.message.replace("\0", "")),
+            document("cases", [asdict(case) for case in judgement.cases]),
+            document("points", dict(judgement.points)),
+        ),
+        scalar,
+    )
+
+
+def get_standing(job_id: int) -> Call[list[Stands]]:
+    """The standing result of a job's submission, locked until the end of the transaction; nothing for a
+    rejudging job."""
+    return Call(
+        "select verdict, score, time_ms, mem_kb from fencepost.judge_standing(%s::bigint)",
+        (job_id,),
+        each(Stands),
+    )
+
+
+def store_away(job_id: int, attempt: int, owner: str) -> Call[timedelta]:
+    """Record that the job's test data cannot be reached. Returns for how long that has been so."""
+    return Call(
+        "select fencepost.judge_store_away(%s::bigint, %s::bigint, %s::text)",
+        (job_id, attempt, owner),
+        scalar,
+    )
+
+
+def get_standings(job_ids: Sequence[int]) -> Call[list[SubmissionStanding]]:
+    """The states of those submissions that exist, in no particular order."""
+    return Call(
+        "select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, s.job::text,"
+        " s.progress::text, s.result::text, s.figures"
+        " from unnest(%s::bigint[]) i cross join lateral fencepost.judge_status(i) s",
+        (list(job_ids),),
+        each(_standing),
+    )
+
+
+def get_history(author: str, before: int | None, limit: int) -> Call[list[PastSubmission]]:
+    return Call(
+        "select job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, figures"
+        " from fencepost.judge_history(%s::text, %s::bigint, %s::integer)",
+        (text("author", author), before, limit),
+        each(_past),
+    )
+
+
+def get_recent(before: int | None, limit: int) -> Call[list[RecentSubmission]]:
+    return Call(
+        "select job_id, slug, author, language, submitted_at, verdict, score, time_ms, mem_kb, status"
+        " from fencepost.judge_recent(%s::bigint, %s::integer)",
+        (before, limit),
+        each(RecentSubmission),
+    )
+
+
+def admit(name: str, per_minute: float, burst: int) -> Call[None]:
+    """Count one submission of a user. Raises Backpressure when the user exceeds the rate limit."""
+    return Call(
+        "select fencepost.judge_admit(%s::text, %s::double precision, %s::integer)",
+        (text("name", name), per_minute, burst),
+        nothing,
+    )
+
+
+def _stored(slug: str, version: int, title: str, spec: str) -> StoredProblem:
+    return StoredProblem(slug, version, title, Problem.model_validate_json(spec))
+
+
+def _task(language: str, sources: str, spec: str) -> JudgingTask:
+    return JudgingTask(language, parsed(sources), Problem.model_validate_json(spec))
+
+
+def _standing(
+    job_id: int,
+    slug: str,
+    version: int,
+    language: str,
+    author: str,
+    submitted_at: datetime,
+    job: str,
+    progress: str | None,
+    result: str | None,
+    figures: str,
+) -> SubmissionStanding:
+    return SubmissionStanding(
+        job_id,
+        slug,
+        version,
+        language,
+        author,
+        submitted_at,
+        parsed(job),
+        parsed(progress),
+        parsed(result),
+        Figures(figures),
+    )
+
+
+def _past(
+    job_id: int,
+    slug: str,
+    language: str,
+    submitted_at: datetime,
+    verdict: str | None,
+    score: float | None,
+    time_ms: int | None,
+    mem_kb: int | None,
+    status: str | None,
+    figures: str,
+) -> PastSubmission:
+    return PastSubmission(
+        job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, Figures(figures)
+    )

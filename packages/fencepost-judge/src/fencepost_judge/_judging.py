@@ -1,0 +1,531 @@
+"""Judges one submission: compiles it, runs every test, checks each output, and grades."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from fencepost.errors import InvalidInput
+from fencepost_judge._comparison import Checked, Comparison, compare
+from fencepost_judge._compiling import Program, clean, compile_sources, driver_of
+from fencepost_judge._conversation import LEFT, converse, decides
+from fencepost_judge._custom_run_executor import CustomRunExecutor, CustomRunOutcome
+from fencepost_judge._data_cache import Cache
+from fencepost_judge._grading import SKIPPED, CaseResult, Grade, grading, points_by_group
+from fencepost_judge._language import Language, script_language
+from fencepost_judge._legacy_grading import Graded, Question
+from fencepost_judge._problem import SCRIPT, Problem, ProgramSpec, Protocol, TestCase, ValidatorSpec
+from fencepost_judge._protocol import RunOutcome, Verdict
+from fencepost_judge._store import CorruptData, StoreUnavailable, remove_folder
+from fencepost_judge._test_order import in_turn
+from fencepost_judge._validating import ACCEPTED, VALIDATOR_LIMITS, Opinion, Validator, limits_of
+from fencepost_judge._workspace import Workspace
+from fencepost_judge.packages._source_files import is_data
+from fencepost_judge.sandbox._box_files import BoxFiles
+from fencepost_judge.sandbox._run_spec import Limits, RunSpec
+from fencepost_judge.sandbox._sandbox_pool import SandboxPool
+
+LITTLE_BYTES = 16_384
+Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The result of a submission. SE when the judge, and not the submission, is at fault."""
+
+    verdict: str
+    score: float | None = None
+    time_ms: int = 0
+    mem_kb: int = 0
+    message: str = ""
+    cases: Sequence[CaseResult] = field(default_factory=list[CaseResult])
+    points: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The points of each group of a scoring problem, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One submission in progress."""
+
+    problem: Problem
+    program: Program
+    validator: Validator | None
+    more: Sequence[Validator]
+    """Further validators, which must accept an output too."""
+    beside: Sequence[str]
+    """Files of the package in the program's folder, bound into its working directory."""
+    job_id: str
+    attempt_id: int
+    everything: bool = False
+
+    def flags(self, case: TestCase) -> Sequence[str]:
+        return case.flags if case.flags is not None else self.problem.flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The folder for a validator's feedback in one pass, and its feedback from the previous pass."""
+
+    feedback: Path | None
+    remembered: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request to judge."""
+
+    problem: Problem
+    language: str
+    sources: Mapping[str, bytes]
+    job_id: str
+    attempt_id: int
+    entry: str | None
+    everything: bool
+
+
+class JudgeFault(Exception):
+    """The judge's own failure: the box, the data or the validator. Worth retrying, elsewhere or later."""
+
+
+class DataAway(JudgeFault):
+    """The store cannot be reached: the job should wait."""
+
+
+async def _nobody_watches(results: Sequence[CaseResult], count: int) -> None:
+    return None
+
+
+class Judge:
+    """Everything that judging needs on one machine."""
+
+    def __init__(
+        self,
+        boxes: SandboxPool,
+        workspace: Workspace,
+        cache: Cache,
+        languages: Mapping[str, Language],
+        *,
+        parallel: int = 1,
+        custom_run_limits: Limits | None = None,
+    ) -> None:
+        self.languages = languages
+        self._trier = CustomRunExecutor(workspace, boxes, custom_run_limits or Limits())
+        self._boxes = boxes
+        self._workspace = workspace
+        self._cache = cache
+        self._parallel = parallel
+        self.running = 0
+        """Submissions and custom runs in progress."""
+        self._programs: dict[str, Program] = {}
+        """Compiled validators and graders, by their content."""
+        self._compiling = asyncio.Lock()
+        self._scripts = script_language(languages)
+
+    @property
+    def boxes_busy(self) -> int:
+        return self._boxes.busy
+
+    async def judge(
+        self,
+        problem: Problem,
+        language: str,
+        sources: Mapping[str, bytes],
+        *,
+        job_id: str = "",
+        attempt_id: int = 0,
+        progress: Progress = _nobody_watches,
+        entry: str | None = None,
+        everything: bool = False,
+    ) -> Judgement:
+        """Raises JudgeFault when no verdict can be given; never blames the submission for it.
+
+        `entry` is the file that the program starts with, if its author names one. With `everything` no test
+        is skipped, whatever the other results are.
+        """
+        with self._in_hand():
+            asked = _Asked(problem, language, sources, job_id, attempt_id, entry, everything)
+            return await self._judge(asked, progress)
+
+    async def _judge(self, asked: _Asked, progress: Progress) -> Judgement:
+        problem, language = asked.problem, self._language(asked.language)
+        try:
+            included = await self._contents(problem.included(language.name))
+        except StoreUnavailable as error:
+            raise DataAway(f"data: {error}") from error
+        except (CorruptData, FileNotFoundError) as error:
+            raise JudgeFault(f"data: {error}") from error
+        compiled = await compile_sources(
+            self._workspace,
+            self._boxes,
+            language,
+            {**asked.sources, **included},
+            asked.job_id,
+            asked.attempt_id,
+            entry=asked.entry or driver_of(language.spec, included),
+            at_least=problem.bounds,
+        )
+        if compiled.program is None:
+            assert compiled.outcome is not None
+            if compiled.outcome.verdict is Verdict.SE:
+                raise JudgeFault(f"compile: {compiled.outcome.sandbox_error}")
+            return Judgement(verdict="CE", message=compiled.message)
+        try:
+            for name, content in included.items():
+                self._workspace.put_beside(compiled.program.folder, name, content)
+            run = _Run(
+                problem,
+                compiled.program,
+                await self._validator(problem, problem.validator),
+                [await self._made(problem, spec) for spec in problem.more_validators],
+                [name for name in included if is_data(name)],
+                asked.job_id,
+                asked.attempt_id,
+                asked.everything,
+            )
+            results = await self._run_all(run, progress)
+            final = await self._grade(problem, results)
+        except StoreUnavailable as error:
+            raise DataAway(f"data: {error}") from error
+        except (CorruptData, FileNotFoundError) as error:
+            raise JudgeFault(f"data: {error}") from error
+        finally:
+            remove_folder(self._workspace.folder / compiled.program.folder)
+        first = next((one for one in results.values() if one.verdict not in ("AC", SKIPPED)), None)
+        return Judgement(
+            verdict=final.verdict,
+            score=final.score,
+            time_ms=final.time_ms,
+            mem_kb=final.mem_kb,
+            message=first.message if first else "",
+            cases=[results[case.name] for case in problem.data.all_cases() if case.name in results],
+            points=points_by_group(problem, results, final.score),
+        )
+
+    async def check_input(self, spec: ProgramSpec, args: Sequence[str], digest: str) -> tuple[bool, str]:
+        """Whether an input validator accepts an input, and its message."""
+        program = await self._program(spec)
+        order = program.language.run_order(program.folder, program.entry, VALIDATOR_LIMITS, args)
+        stdin = os.open(await self._cache.path(digest), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with self._workspace.scratch_file() as said:
+                outcome = await self._boxes.run(order, BoxFiles(stdin, said, said))
+                told = clean(os.pread(said, LITTLE_BYTES, 0)).strip()
+        finally:
+            os.close(stdin)
+        if outcome.verdict is Verdict.SE:
+            raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
+        return outcome.exit_code == ACCEPTED and not outcome.exit_signal, told
+
+    async def check_output(self, problem: Problem, case: TestCase, output: bytes) -> Opinion:
+        """The opinion of the problem's validators, or of the comparison, about an output."""
+        first = await self._validator(problem, problem.validator)
+        more = [await self._made(problem, spec) for spec in problem.more_validators]
+        with self._workspace.scratch_file(output) as written:
+            if first is None:
+                return await self._compare(problem.flags if case.flags is None else case.flags, case, written)
+            feedback = self._workspace.new_app()
+            try:
+                run = _Run(problem, first.program, first, more, (), "", 0)
+                room = _Room(feedback / "0", None)
+                (feedback / "0").mkdir(mode=0o755)
+                return await self._opinion(run, case, await self._cache.path(case.input), written, room)
+            finally:
+                remove_folder(feedback)
+
+    async def try_out(
+        self,
+        language: str,
+        sources: Mapping[str, bytes],
+        given: bytes | None,
+        *,
+        job_id: str = "",
+        attempt_id: int = 0,
+    ) -> CustomRunOutcome:
+        """Compile, and run on an input if there is one. Nothing is judged."""
+        with self._in_hand():
+            return await self._trier.try_out(self._language(language), sources, given, job_id, attempt_id)
+
+    @contextmanager
+    def _in_hand(self) -> Generator[None]:
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    def _language(self, name: str) -> Language:
+        if name not in self.languages:
+            raise InvalidInput(
+                f"{name!r} is not offered here. There is: {', '.join(self.languages)}.", field="language"
+            )
+        return self.languages[name]
+
+    async def _validator(self, problem: Problem, spec: ValidatorSpec | None) -> Validator | None:
+        return None if spec is None else await self._made(problem, spec)
+
+    async def _made(self, problem: Problem, spec: ValidatorSpec) -> Validator:
+        program = await self._program(spec)
+        return Validator(program, spec.protocol, limits_of(problem.bounds), spec.name)
+
+    async def _program(self, spec: ProgramSpec) -> Program:
+        """Compiled once for each content, however many submissions wait for it."""
+        key = repr((spec.language, sorted(spec.files.items())))
+        async with self._compiling:
+            if key not in self._programs:
+                sources = await self._contents(spec.files)
+                language = self._language_of(spec)
+                entry = driver_of(language.spec, sources)
+                compiled = await compile_sources(self._workspace, self._boxes, language, sources, entry=entry)
+                if compiled.program is None:
+                    raise JudgeFault(f"validator: {compiled.message}")
+                self._programs[key] = compiled.program
+        return self._programs[key]
+
+    def _language_of(self, spec: ProgramSpec) -> Language:
+        language = self._scripts if spec.language == SCRIPT else self.languages.get(spec.language)
+        if language is None:
+            raise JudgeFault(f"validator: {spec.language} is not offered here")
+        return language
+
+    async def _contents(self, files: Mapping[str, str]) -> dict[str, bytes]:
+        return {name: (await self._cache.path(digest)).read_bytes() for name, digest in files.items()}
+
+    async def _grade(self, problem: Problem, results: Mapping[str, CaseResult]) -> Grade:
+        """`grading` decides without I/O; this runs the package's own grader when it is asked for."""
+        steps = grading(problem, results)
+        try:
+            question = next(steps)
+            while True:
+                question = steps.send(await self._ask_grader(problem, question))
+        except StopIteration as done:
+            made: Grade = done.value
+            return made
+
+    async def _ask_grader(self, problem: Problem, question: Question) -> Graded:
+        if problem.grader is None:
+            raise JudgeFault(f"grader: {question.group} asks for one, and the problem has none")
+        program = await self._program(problem.grader)
+        order = program.language.run_order(
+            program.folder, program.entry, limits_of(problem.bounds), question.flags
+        )
+        scratch = self._workspace.scratch_file
+        with scratch(question.lines) as given, scratch() as said, scratch() as errors:
+            outcome = await self._boxes.run(order, BoxFiles(given, said, errors))
+            return _graded(question, outcome, _content(said))
+
+    async def _run_all(self, run: _Run, progress: Progress) -> dict[str, CaseResult]:
+        results: dict[str, CaseResult] = {}
+        count = sum(1 for _ in run.problem.data.all_cases())
+        waiting = in_turn(run.problem, results, everything=run.everything)
+        while turn := list(islice(waiting, self._parallel)):
+            for result in await asyncio.gather(*(self._case(run, case) for case in turn)):
+                results[result.name] = result
+            await progress(list(results.values()), count)
+        return results
+
+    async def _case(self, run: _Run, case: TestCase) -> CaseResult:
+        if run.validator is None:
+            return await self._passes(run, case, None)
+        feedback = self._workspace.new_app()
+        try:
+            return await self._passes(run, case, feedback)
+        finally:
+            remove_folder(feedback)
+
+    async def _passes(self, run: _Run, case: TestCase, feedback: Path | None) -> CaseResult:
+        """Run and check. A multi-pass validator may supply another input for another run, and can read its
+        feedback from the pass before. Only validators have a feedback folder."""
+        one_pass = self._interactive if run.problem.interactive else self._plain
+        given, remembered = await self._cache.path(case.input), None
+        time_ms = mem_kb = 0
+        for left in reversed(range(run.problem.bounds.passes)):
+            room = feedback / str(left) if feedback else None
+            if room is not None:
+                room.mkdir(mode=0o755)
+            result, following = await one_pass(run, case, given, _Room(room, remembered))
+            time_ms, mem_kb = max(time_ms, result.time_ms), max(mem_kb, result.mem_kb)
+            if following is None or result.verdict != "AC":
+                return replace(result, time_ms=time_ms, mem_kb=mem_kb)
+            # Everything else in the feedback folder stays for the next pass; only this file is moved.
+            given = following.rename(following.parent.with_suffix(".in"))
+            remembered = following.parent
+        raise JudgeFault("validator: it asked for more passes than the problem allows")
+
+    async def _plain(
+        self, run: _Run, case: TestCase, given: Path, room: _Room
+    ) -> tuple[CaseResult, Path | None]:
+        with self._workspace.scratch_file() as output, self._workspace.scratch_file() as errors:
+            stdin = os.open(given, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                outcome = await self._boxes.run(await self._order(run, case), BoxFiles(stdin, output, errors))
+            finally:
+                os.close(stdin)
+            failed = _failure(case, outcome, run.program.language)
+            if failed is not None:
+                return failed, None
+            opinion = await self._opinion(run, case, given, output, room)
+        return _judged(case, outcome, opinion), opinion.next_input
+
+    async def _opinion(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
+        """Asks the validators in order: the first one that does not accept the output decides."""
+        if run.validator is None or room.feedback is None:
+            return await self._compare(run.flags(case), case, output)
+        several = (run.validator, *run.more)
+        asked = [one for one in several if case.validator in (None, one.name)]
+        if not asked:
+            raise JudgeFault(f"validator: {case.name} asks for {case.validator}, which there is not")
+        first = await self._check(run, asked[0], case, given, output, room)
+        for number, validator in enumerate(asked[1:]):
+            if first.verdict != "AC":
+                break
+            beside = _Room(room.feedback.with_name(f"{room.feedback.name}-{number}"), None)
+            assert beside.feedback is not None
+            beside.feedback.mkdir(mode=0o755)
+            opinion = await self._check(run, validator, case, given, output, beside)
+            if opinion.verdict != "AC":
+                return opinion
+        return first
+
+    async def _check(
+        self, run: _Run, validator: Validator, case: TestCase, given: Path, output: int, room: _Room
+    ) -> Opinion:
+        assert room.feedback is not None
+        copied: Path | None = None
+        if validator.protocol is Protocol.TESTLIB:
+            copied = self._workspace.new_app() / "output"
+            copied.write_bytes(_content(output))
+        try:
+            order = await self._validation(run, validator, case, given, room, copied)
+            os.lseek(output, 0, os.SEEK_SET)
+            with self._workspace.scratch_file() as said:
+                outcome = await self._boxes.run(order, BoxFiles(output, said, said))
+                return _believed(validator.opinion(outcome, room.feedback, os.pread(said, 4096, 0)))
+        finally:
+            if copied is not None:
+                remove_folder(copied.parent)
+
+    async def _compare(self, flags: Sequence[str], case: TestCase, output: int) -> Opinion:
+        answer = await self._cache.path(case.answer)
+        # For small outputs a thread costs more than the comparison.
+        little = os.fstat(output).st_size <= LITTLE_BYTES and answer.stat().st_size <= LITTLE_BYTES
+        checked = (
+            _compare(output, answer, flags)
+            if little
+            else await asyncio.to_thread(_compare, output, answer, flags)
+        )
+        return Opinion(checked.answer, checked.message)
+
+    async def _validation(
+        self,
+        run: _Run,
+        validator: Validator,
+        case: TestCase,
+        given: Path,
+        room: _Room,
+        copied: Path | None = None,
+    ) -> RunSpec:
+        place = self._workspace.place
+        data = (place(given), place(await self._cache.path(case.answer)))
+        shown = place(copied) if copied else None
+        remembered = place(room.remembered) if room.remembered else None
+        assert room.feedback is not None
+        return validator.order(data, shown, run.flags(case), room.feedback, remembered)
+
+    async def _interactive(
+        self, run: _Run, case: TestCase, given: Path, room: _Room
+    ) -> tuple[CaseResult, Path | None]:
+        """Runs the program and the validator, each in a box, each reading what the other writes."""
+        if run.validator is None or room.feedback is None:
+            raise JudgeFault("validator: an interactive problem needs one")
+        order = await self._validation(run, run.validator, case, given, room)
+        with self._workspace.scratch_file() as errors, self._workspace.scratch_file() as said:
+            talk = await converse(self._boxes, await self._order(run, case), order, errors, said)
+            opinion = run.validator.opinion(talk.validator, room.feedback, os.pread(said, 4096, 0))
+        failed = _failure(case, talk.program, run.program.language)
+        if talk.validator.verdict is Verdict.SE:
+            raise JudgeFault(f"sandbox: {talk.validator.sandbox_error}")
+        if failed is not None and not decides(opinion, told=talk.told):
+            return failed, None
+        if talk.told and opinion.verdict == "JE":
+            opinion = Opinion("WA", LEFT)
+        return _judged(case, talk.program, _believed(opinion)), opinion.next_input
+
+    async def _order(self, run: _Run, case: TestCase) -> RunSpec:
+        bounds = run.problem.bounds
+        limits = Limits(
+            cpu_ms=bounds.time_ms,
+            wall_ms=bounds.time_ms * 2 + 2000,
+            memory_kb=bounds.memory_kb,
+            output_kb=bounds.output_kb,
+        )
+        order = run.program.language.run_order(run.program.folder, run.program.entry, limits, case.args)
+        beside = {f"{run.program.folder}/{name}": f"/w/box/{name}" for name in run.beside}
+        for name, digest in case.files.items():
+            beside[self._workspace.place(await self._cache.path(digest))] = f"/w/box/{name}"
+        return replace(order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id)
+
+
+def _failure(case: TestCase, outcome: RunOutcome, language: Language) -> CaseResult | None:
+    """The result of a run that failed, whatever it wrote; None for one that did not."""
+    if outcome.verdict is Verdict.OK:
+        return None
+    if outcome.verdict is Verdict.SE:
+        raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
+    verdict = outcome.verdict.value
+    if verdict == "RE" and not outcome.exit_signal and outcome.exit_code in language.spec.memory_exit_codes:
+        verdict = "MLE"
+    how = f"signal {outcome.exit_signal}" if outcome.exit_signal else f"exit code {outcome.exit_code}"
+    return CaseResult(
+        name=case.name,
+        verdict=verdict,
+        time_ms=outcome.time_ms,
+        mem_kb=outcome.mem_kb,
+        message=f"It ended with {how}." if verdict == "RE" else "",
+    )
+
+
+def _judged(case: TestCase, outcome: RunOutcome, opinion: Opinion) -> CaseResult:
+    return CaseResult(
+        name=case.name,
+        verdict=opinion.verdict,
+        time_ms=outcome.time_ms,
+        mem_kb=outcome.mem_kb,
+        message=opinion.message,
+        share=opinion.share,
+        points=opinion.points,
+    )
+
+
+def _believed(opinion: Opinion) -> Opinion:
+    if opinion.verdict == "JE":
+        raise JudgeFault(f"validator: {opinion.message}")
+    return opinion
+
+
+def _graded(question: Question, outcome: RunOutcome, said: bytes) -> Graded:
+    """A grader must exit with 0 and print one line; anything else is the grader's failure."""
+    if outcome.verdict is not Verdict.OK:
+        raise JudgeFault(f"grader: it ended with {outcome.verdict} for {question.group}")
+    found = re.fullmatch(rb"\s*(AC|WA|TLE|RTE)\s+([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*", said[:1000])
+    try:
+        score = float(found[2]) if found else math.nan
+    except ValueError:
+        score = math.nan
+    if found is None or not math.isfinite(score):
+        raise JudgeFault(f"grader: it said {said[:100]!r} for {question.group}, not a verdict and a score")
+    return Graded(found[1].decode(), score)
+
+
+def _content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _compare(output: int, answer: Path, flags: Sequence[str]) -> Checked:
+    return compare(_content(output), answer.read_bytes(), Comparison.from_flags(flags))

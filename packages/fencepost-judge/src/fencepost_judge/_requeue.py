@@ -1,0 +1,44 @@
+"""Requeues a job that cannot be judged here and now. The try does not count, and the delay grows each
+time."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from fencepost.backoff import Backoff
+from fencepost.client import Fencepost
+from fencepost.errors import NotRunning
+from fencepost.jobs.job import Job
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call
+from fencepost.logs import get_logger
+from fencepost_judge import _judge_calls as judge_calls
+
+_log = get_logger(__name__)
+RETURNS = Backoff(0.1, 15.0, jitter=0)
+
+
+async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:
+    """Release the job to a worker that can compile the language, now or later. Raises NotRunning, which
+    tells the runtime that the job waits."""
+    await fp.run(_put_back(job))
+    _log.info("judge_passed_on", job_id=job.id, attempt=job.attempt, language=language)
+    raise NotRunning(f"This worker does not support {language}.", noun="job", subject=str(job.id))
+
+
+async def wait_for_store(fp: Fencepost, job: Job, reason: str, *, minutes_max: float) -> None:
+    """Release the job, because its test data cannot be reached. Raises NotRunning, which tells the runtime
+    that the job waits; returns when the job has waited longer than `minutes_max`."""
+    async with fp.transaction() as tx:
+        waited = await tx.run(judge_calls.store_away(job.id, job.attempt, job.owner))
+        if waited.total_seconds() >= minutes_max * 60:
+            return
+        await tx.run(_put_back(job))
+    _log.warning(
+        "judge_store_away", job_id=job.id, attempt=job.attempt, waited=waited.total_seconds(), error=reason
+    )
+    raise NotRunning("The test data cannot be reached.", noun="job", subject=str(job.id))
+
+
+def _put_back(job: Job) -> Call[str]:
+    return kernel_job.release(job.id, job.attempt, job.owner, delay_seconds=RETURNS.seconds(job.attempt))

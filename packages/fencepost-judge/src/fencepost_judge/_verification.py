@@ -1,0 +1,102 @@
+"""Verifies a package: its own submissions must get the verdicts that their folders name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+from fencepost.errors import InvalidInput
+from fencepost_judge._judging import Judge, JudgeFault, Judgement
+from fencepost_judge._problem import SCRIPT, ProgramSpec
+from fencepost_judge.packages._reading import JurySubmission, ReadProblem
+from fencepost_judge.packages._validation_data import InputCheck
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """One submission of the jury. `got` is None when this machine does not support its language."""
+
+    submission: JurySubmission
+    got: Judgement | None
+    fault: str = ""
+
+    @property
+    def broken(self) -> str:
+        """The expectation that it does not meet; empty when it meets all."""
+        if self.fault or self.got is None:
+            return self.fault
+        if self.got.verdict not in self.submission.expected:
+            return f"not {'/'.join(sorted(self.submission.expected))}"
+        said = (rule.broken_by(self.got.cases, self.got.score) for rule in self.submission.expectations.rules)
+        return next((one for one in said if one), "")
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether it meets its expectations; None when it could not be run."""
+        return None if self.got is None and not self.fault else not self.broken
+
+
+async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> AsyncGenerator[Verified]:
+    """Run every submission, one after the other. `python` is the language of `.py` files."""
+    for submission in read.submissions:
+        try:
+            language = submission.language(python=python)
+            if language not in judge.languages:
+                yield Verified(submission, None)
+                continue
+            got = await judge.judge(
+                read.problem,
+                language,
+                submission.sources,
+                entry=submission.expectations.entry,
+                # Expectations on single tests also apply to tests that would otherwise be skipped.
+                everything=bool(submission.expectations.rules),
+            )
+            yield Verified(submission, got)
+        except (JudgeFault, InvalidInput) as error:
+            yield Verified(submission, None, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class DataCheck:
+    """Whether a data file or a validator of the package is as it should be. None: it could not be checked."""
+
+    name: str
+    kept: bool | None
+    why: str = ""
+
+
+async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataCheck]:
+    """Runs input validators on every input, and output validators on the outputs that they must accept or
+    reject."""
+    for name in read.validation.not_run:
+        yield DataCheck(name, None, "it is for a tool that is not here")
+    usable = [one for one in read.validation.validators if one.language in (*judge.languages, SCRIPT)]
+    for one in read.validation.validators:
+        if one not in usable:
+            yield DataCheck(one.name, None, "its language is not on this machine")
+    try:
+        for given in read.validation.inputs if usable else ():
+            yield await _check_input(judge, usable, given)
+        for output in read.validation.outputs:
+            opinion = await judge.check_output(read.problem, output.case, output.output)
+            right = (opinion.verdict in ("AC", "PA")) is (output.expected == "AC")
+            why = (
+                "" if right else f"the output is {opinion.verdict}, not {output.expected}. {opinion.message}"
+            )
+            yield DataCheck(f"data/{output.case.name}.out", right, why)
+    except JudgeFault as fault:
+        yield DataCheck("validators", kept=False, why=str(fault))
+
+
+async def _check_input(judge: Judge, validators: Sequence[ProgramSpec], given: InputCheck) -> DataCheck:
+    """Every validator must accept a valid input; at least one must reject an invalid input."""
+    rejected = ""
+    for one in validators:
+        accepted, said = await judge.check_input(one, given.args_of(one.name), given.input)
+        if not accepted:
+            rejected = f"{one.name} rejects it. {said[:200]}".strip()
+            break
+    if given.valid:
+        return DataCheck(given.name, not rejected, rejected)
+    return DataCheck(given.name, bool(rejected), "" if rejected else "every input validator accepts it")

@@ -1,0 +1,171 @@
+"""`fencepost judge contest`: contests and their scoreboards."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption, answer, answer_json
+
+if TYPE_CHECKING:
+    from fencepost_judge._contest_api import ContestRequest
+    from fencepost_judge._scoreboard import Contest, ScoreboardCell, ScoreboardRow
+
+SlugArgument = Annotated[str, typer.Argument(metavar="CONTEST")]
+LIST_MAX = 10_000
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Contests and their scoreboards.
+
+    \b
+    Examples:
+      fencepost judge contest put autumn contest.yaml
+      fencepost judge contest join autumn ada
+      fencepost judge contest scoreboard autumn
+      fencepost judge contest unfreeze autumn
+    """,
+)
+
+
+@app.command()
+def put(
+    slug: SlugArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML.", exists=True, dir_okay=False)],
+) -> None:
+    """Create or change a contest.
+
+    \b
+    The file:
+      title: Autumn
+      scoring: icpc              # or ioi
+      starts_at: 2026-10-03T09:00:00Z
+      freeze_at: 2026-10-03T13:00:00Z
+      ends_at: 2026-10-03T14:00:00Z
+      secret_figures: rounded    # or shown, withheld: time and memory of secret tests
+      problems: {A: fence-posts, B: painted-fence}
+    """
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import _contests as contests  # noqa: PLC0415
+
+    wanted = read_contest(file)
+    with acting() as connection:
+        run(connection, contests.put_contest(wanted.contest(slug), somebody(None)))
+    answer(f"{slug}: {len(wanted.problems)} problems, from {wanted.starts_at} to {wanted.ends_at}.")
+
+
+def read_contest(file: Path) -> ContestRequest:
+    """The contest that the file describes."""
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
+    from fencepost.strict_yaml import load_yaml  # noqa: PLC0415
+    from fencepost_judge._contest_api import ContestRequest  # noqa: PLC0415
+
+    try:
+        return ContestRequest.model_validate(load_yaml(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} is no contest: {error}") from None
+
+
+@app.command("list")
+def list_contests(json_output: JsonOption = False) -> None:
+    """List all contests."""
+    from fencepost.cli.job_commands import looking  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import _contests as contests  # noqa: PLC0415
+
+    with looking() as connection:
+        found = [one.contest for one in run(connection, contests.contests(limit=LIST_MAX))]
+    if json_output:
+        answer_json([asdict(one) for one in found])
+        return
+    for one in found:
+        answer(f"{one.slug}  {one.scoring.value}  {one.starts_at} to {one.ends_at}  {one.title}")
+
+
+@app.command()
+def join(slug: SlugArgument, names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
+    """Enter users into a contest. Exits with 4 when there is no such contest."""
+    from fencepost.cli.job_commands import acting  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import _contests as contests  # noqa: PLC0415
+    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+
+    with acting() as connection, known(f"There is no contest {slug}."):
+        for name in names:
+            run(connection, contests.join(slug, name))
+    answer(f"{slug}: {', '.join(names)}.")
+
+
+@app.command("scoreboard")
+def show_scoreboard(
+    slug: SlugArgument,
+    at: Annotated[datetime | None, typer.Option("--at", help="As it was, in UTC.")] = None,
+    public: Annotated[bool, typer.Option("--public", help="As contestants see it.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show the scoreboard, unfrozen unless --public is given. Exits with 4 when there is no such contest."""
+    from datetime import UTC  # noqa: PLC0415
+
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
+    from fencepost.cli.job_commands import looking  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import _contests as contests  # noqa: PLC0415
+    from fencepost_judge._scoreboard import scoreboard  # noqa: PLC0415
+
+    with looking() as connection:
+        found = run(connection, contests.contests(one=slug, limit=1))
+        if not found:
+            raise UserError(f"There is no contest {slug}.", ExitCode.NOT_FOUND)
+        names = run(connection, contests.entrants(slug))
+        entries = run(connection, contests.entries(slug))
+    moment = at.replace(tzinfo=UTC) if at else found[0].seen_at
+    lines = scoreboard(found[0].contest, names, entries, moment, sees_all=not public)
+    if json_output:
+        answer_json({"moment": moment, "lines": [asdict(line) for line in lines]})
+    else:
+        answer("\n".join(_table(found[0].contest, lines)))
+
+
+@app.command()
+def unfreeze(slug: SlugArgument) -> None:
+    """Lift the freeze, when the contest is over: everybody sees the hidden results."""
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import _contests as contests  # noqa: PLC0415
+    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+
+    with acting() as connection, known(f"There is no contest {slug}."):
+        run(connection, contests.unfreeze(slug, somebody(None)))
+    answer(f"{slug} is unfrozen.")
+
+
+def _table(contest: Contest, lines: list[ScoreboardRow]) -> list[str]:
+    labels = [problem.label for problem in contest.problems]
+    width = max([len(line.name) for line in lines] + [4])
+    head = f"{'':4} {'name':{width}}  {'score':>10}  " + "  ".join(f"{label:>8}" for label in labels)
+    rows = [
+        f"{line.rank:4} {line.name:{width}}  {_score(line):>10}  "
+        + "  ".join(f"{_mark(line.cells[label]):>8}" for label in labels)
+        for line in lines
+    ]
+    return [head, *rows]
+
+
+def _score(line: ScoreboardRow) -> str:
+    return f"{line.solved} ({line.penalty})" if line.points is None else f"{line.points:g}"
+
+
+def _mark(cell: ScoreboardCell) -> str:
+    """A cell in the usual notation: +2/57 solved in minute 57 after two tries, -3 tried, ?1 not known yet."""
+    if cell.points is not None:
+        return f"{cell.points:g}{f' ?{cell.pending}' if cell.pending else ''}"
+    if cell.solved_minute is not None:
+        return f"+{cell.tries or ''}/{cell.solved_minute}{'!' if cell.first else ''}"
+    tried = f"-{cell.tries}" if cell.tries else ""
+    return f"{tried}{f'?{cell.pending}' if cell.pending else ''}" or "."

@@ -1,0 +1,210 @@
+"""`fencepost judge`: problems and their packages, languages and the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.exit_codes import ExitCode
+from fencepost.cli.terminal import JsonOption, answer, answer_json
+from fencepost_judge.commands import _accounts as accounts
+from fencepost_judge.commands import _clarifications as clarifications
+from fencepost_judge.commands import _contests as contests
+from fencepost_judge.commands import _custom_run as custom_run
+from fencepost_judge.commands import _judge_workers as judge_workers
+from fencepost_judge.commands import _rejudge as rejudge
+
+if TYPE_CHECKING:
+    from fencepost_judge._judge_calls import ProblemTitle
+    from fencepost_judge._verification import DataCheck, Verified
+    from fencepost_judge.packages._reading import ReadProblem
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Problems, people, languages and the sandbox."
+)
+app.add_typer(accounts.users_app, name="users")
+app.add_typer(accounts.tokens_app, name="tokens")
+app.add_typer(rejudge.app, name="rejudge")
+app.add_typer(contests.app, name="contest")
+app.add_typer(clarifications.app, name="clarify")
+app.command("workers")(judge_workers.workers)
+app.command("try")(custom_run.try_out)
+Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
+
+
+TimeLimit = Annotated[
+    float | None, typer.Option(help="In seconds, in the place of the package's.", min=0.01, max=600)
+]
+
+
+@app.command("verify")
+def verify_package(package: Package, time_limit: TimeLimit = None, json_output: JsonOption = False) -> None:
+    """Run all submissions of a problem package, and compare each verdict with the expected one.
+
+    A package is in the ICPC format (legacy, 2023-07 or 2025-09), or a simple folder of .in and .ans files,
+    or a zip of either. Needs no server. Exits with 1 when a submission got an unexpected verdict, or
+    when the package's own validators reject its data.
+    """
+    import asyncio  # noqa: PLC0415 - Not needed by --help.
+
+    problem, results, data = asyncio.run(_verify(package, time_limit))
+    if json_output:
+        answer_json(
+            {
+                "problem": problem,
+                "submissions": [_row(one) for one in results],
+                "data": [{"name": one.name, "kept": one.kept, "why": one.why} for one in data],
+            }
+        )
+    else:
+        answer("\n".join([problem, *_data_lines(data), *map(_line, results)]))
+    kept = [one.kept for one in results] + [one.kept for one in data]
+    if False in kept:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+@app.command("import")
+def import_package(
+    package: Package,
+    slug: Annotated[str | None, typer.Option(help="Its short name; otherwise the folder's.")] = None,
+    time_limit: TimeLimit = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Import a problem package. Importing the same content again gives the same version.
+
+    For a package without a time limit, its solutions run here to infer one, unless --time-limit is given.
+    """
+    import asyncio  # noqa: PLC0415
+
+    made = asyncio.run(_import(package, slug, time_limit))
+    if json_output:
+        answer_json({"slug": made.slug, "version": made.version, "title": made.title})
+    else:
+        answer(f"{made.slug}: version {made.version}")
+
+
+@app.command("languages")
+def languages(json_output: JsonOption = False) -> None:
+    """List the languages that this machine supports, and what is missing for the others."""
+    from fencepost_judge._language import find_languages, read_specs  # noqa: PLC0415
+
+    found = find_languages()
+    rows = [
+        {
+            "name": spec.name,
+            "title": spec.title,
+            "version": found[spec.name].version if spec.name in found else None,
+        }
+        for spec in read_specs()
+    ]
+    if json_output:
+        answer_json(rows)
+        return
+    missing = {spec.name: ", ".join(one.names[0] for one in spec.programs.values()) for spec in read_specs()}
+    for row in rows:
+        name = str(row["name"])
+        answer(f"{row['title']:12} {row['version'] or f'not offered: install {missing[name]}'}")
+
+
+@app.command("probe")
+def probe(json_output: JsonOption = False) -> None:
+    """Show what the sandbox supports on this machine: namespaces, cgroups, and what is degraded."""
+    from fencepost_judge.sandbox._probing import probe_machine  # noqa: PLC0415
+
+    report = probe_machine()
+    if json_output:
+        answer_json(report.as_json())
+    else:
+        answer("\n".join(report.lines()))
+    if not report.ready:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verified], list[DataCheck]]:
+    import tempfile  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
+
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
+    from fencepost.metrics import Metrics  # noqa: PLC0415
+    from fencepost_judge._metrics import JudgeMetrics  # noqa: PLC0415
+    from fencepost_judge._runtime import open_judge  # noqa: PLC0415
+    from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
+    from fencepost_judge._store import Store  # noqa: PLC0415
+    from fencepost_judge._time_limit import given, infer  # noqa: PLC0415
+    from fencepost_judge._verification import check_data, verify  # noqa: PLC0415
+    from fencepost_judge.packages._reading import read_problem  # noqa: PLC0415
+    from fencepost_judge.sandbox._probing import probe_machine  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="fencepost-verify-") as scratch:
+        store, settings, metrics = Store(Path(scratch)), JudgeSettings.load(), JudgeMetrics.on(Metrics())
+        read = read_problem(package, store)
+        report = probe_machine(cgroup=settings.cgroup == "auto")
+        if not report.ready:
+            raise UserError(f"The sandbox cannot run: {report.error} {report.remedy}")
+        async with open_judge(settings, metrics, store, bubblewrap=report.bubblewrap) as judge:
+            if seconds is not None:
+                read = replace(read, problem=given(read.problem, seconds), timing=None)
+            problem = await infer(judge, read, python=settings.python)
+            read = replace(read, problem=problem, timing=None)
+            data = [one async for one in check_data(judge, read)]
+            verified = [one async for one in verify(judge, read, python=settings.python)]
+            return _headline(read), verified, data
+
+
+async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
+    from fencepost.client import Fencepost  # noqa: PLC0415
+    from fencepost_judge._service import Judging  # noqa: PLC0415
+    from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
+
+    async with Fencepost.from_env() as fp:
+        return await Judging(fp, JudgeSettings.load()).import_problem(
+            package, slug=slug, time_limit_seconds=seconds
+        )
+
+
+def _headline(read: ReadProblem) -> str:
+    count = sum(1 for _ in read.problem.data.all_cases())
+    kind = "scoring" if read.problem.scoring else "pass-fail"
+    how = ", interactive" if read.problem.interactive else ""
+    name = f"{read.problem.title} ({read.problem.slug})"
+    timing = read.problem.timing
+    time = f", {read.problem.bounds.time_ms / 1000:g} s"
+    if timing.origin == "inferred":
+        time += f" (inferred: {timing.slowest} took {timing.slowest_ms} ms, times {timing.factor:g})"
+    return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions{time}"
+
+
+def _data_lines(data: Sequence[DataCheck]) -> list[str]:
+    """The failed and skipped checks, and how many passed."""
+    right = sum(one.kept is True for one in data)
+    lines = [f"  {_SIGNS[one.kept]} {one.name}: {one.why}" for one in data if not one.kept]
+    return [*lines, f"  ok   data: {right} inputs and outputs"] if right else lines
+
+
+_SIGNS = {True: "ok  ", False: "FAIL", None: "skip"}
+
+
+def _row(one: Verified) -> dict[str, object]:
+    return {
+        "name": one.submission.name,
+        "expected": sorted(one.submission.expected),
+        "verdict": one.got.verdict if one.got else None,
+        "score": one.got.score if one.got else None,
+        "time_ms": one.got.time_ms if one.got else None,
+        "mem_kb": one.got.mem_kb if one.got else None,
+        "kept": one.kept,
+        "fault": one.fault,
+        "broken": one.broken,
+    }
+
+
+def _line(one: Verified) -> str:
+    sign = _SIGNS[one.kept]
+    if one.got is None:
+        return f"  {sign} {one.submission.name}: {one.fault or 'its language is not on this machine'}"
+    score = "" if one.got.score is None else f"  {one.got.score:g} points"
+    wanted = f", {one.broken}" if one.broken else ""
+    return f"  {sign} {one.submission.name}: {one.got.verdict}{wanted}{score}  {one.got.time_ms} ms"

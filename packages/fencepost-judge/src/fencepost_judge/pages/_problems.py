@@ -1,0 +1,103 @@
+"""Problems: the list, and a statement with its submit form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+
+from fencepost.errors import FencepostError
+from fencepost_judge import _contests as contests
+from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _visibility as visibility
+from fencepost_judge._access import PAGES_ROOT
+from fencepost_judge._authentication import Who, author_of, told_to
+from fencepost_judge._contest_api import seen_contest
+from fencepost_judge._problem import Problem, Slug, Timing
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge.pages import _statement as statement
+from fencepost_judge.pages._page_router import PageRouter
+from fencepost_judge.pages._submit_form import SubmitForm, offered, only_source
+from fencepost_server.web.errors import status_of
+from fencepost_server.web.forms import Id
+
+PAGE_ROWS = 100
+CONTESTS_MAX = 200
+
+
+def add(router: PageRouter) -> None:
+    @router.router.get(PAGES_ROOT)
+    async def problems(request: Request, who: Who, after: str | None = None) -> Response:
+        found, further = await visibility.problems(router.judging, who, after, PAGE_ROWS)
+        open_now = [
+            seen_contest(one, who)
+            for one in await router.fp.run(contests.contests(limit=CONTESTS_MAX))
+            if one.has_begun and one.seen_at < one.contest.ends_at
+        ]
+        facts = {"problems": found, "further": further, "contests": open_now}
+        return router.show(request, "problems.html", "Problems", facts)
+
+    @router.router.get(f"{PAGES_ROOT}/problems/{{slug}}")
+    async def problem(
+        request: Request,
+        who: Who,
+        slug: str,
+        contest: Slug | None = None,
+        origin: Annotated[Id | None, Query(alias="from")] = None,
+    ) -> Response:
+        """`from` is a submission whose program fills the form."""
+        begun = await _beginning(router, who, origin)
+        return await show_problem(router, request, slug, {"contest": contest, **begun})
+
+    @router.router.get(f"{PAGES_ROOT}/problems/{{slug}}/attachments/{{name}}")
+    async def attachment(who: Who, slug: str, name: str) -> Response:
+        return await visibility.attachment(router.judging, who, slug, name)
+
+
+async def show_problem(
+    router: PageRouter,
+    request: Request,
+    slug: str,
+    bench: Mapping[str, Any],
+    refused: FencepostError | None = None,
+) -> Response:
+    """The statement; after a refused form, with the reason and what was written."""
+    judging, who = router.judging, _visitor(request)
+    found = await visibility.problem(judging, who, slug)
+    contest = bench.get("contest")
+    facts = {
+        "problem": found,
+        "statement": await asyncio.to_thread(statement.render, found.problem.statement, found.title),
+        "timing": _timing(found.problem, who),
+        "attachments": sorted(found.problem.attachments),
+        "samples": await visibility.samples(judging, found),
+        "tests": sum(1 for _ in found.problem.data.all_cases()),
+        "contest": None if contest is None else await visibility.contest(router.fp, contest),
+        "bench": SubmitForm(problem=slug, languages=offered(judging, found.problem.languages), **bench),
+        "complaint": None if refused is None else str(told_to(who, refused)),
+    }
+    status = 200 if refused is None else status_of(refused)[0]
+    return router.show(request, "problem.html", found.title, facts, status=status)
+
+
+def _timing(problem: Problem, who: JudgeVisitor) -> Timing | None:
+    """For juries only, and if the limit is not the package's: the names of solutions reveal typical
+    mistakes."""
+    return problem.timing if who.may(JudgeRole.JURY) and problem.timing.origin != "package" else None
+
+
+async def _beginning(router: PageRouter, who: JudgeVisitor, origin: int | None) -> dict[str, str]:
+    """The program of an older submission; otherwise an empty one in the language used last."""
+    if origin is None:
+        past = await router.judging.history(author_of(who, None), None, 1)
+        return {"language": past[0].language} if past else {}
+    found = await visibility.standing(router.judging, who, origin)
+    task = (await router.fp.run(judge_calls.get_task(origin)))[0]
+    return {"language": found.language, "code": only_source(task.sources)}
+
+
+def _visitor(request: Request) -> JudgeVisitor:
+    visitor: JudgeVisitor = request.state.visitor
+    return visitor

@@ -1,0 +1,325 @@
+"""`fencepost orders`: inspect orders, and act on those that need an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, cast
+
+import typer
+
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.terminal import JsonOption, answer, answer_json
+
+Status = Literal["queued", "sending", "sent", "failed", "dead", "unknown", "parked"]
+Resolution = Literal["sent", "dead", "unknown", "queued"]
+OrderId = Annotated[int, typer.Argument(metavar="ID", help="The order's id.")]
+ActorOption = Annotated[
+    str | None,
+    typer.Option("--actor", help="Whose name the audit keeps.", show_default="you and this machine"),
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; the audit keeps it.", prompt="Reason")]
+AccountOption = Annotated[
+    str | None, typer.Option("--account", help="Only this account of it.", show_default=False)
+]
+BrokerArgument = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Look at orders, and decide on those that need a person.
+
+    \b
+    Look:
+      fencepost orders list --status parked       what waits for you
+      fencepost orders show 7                     one order, its result and its whole history
+      fencepost orders brokers                    throttles, breakers and kill switches
+
+    \b
+    Decide:
+      fencepost orders resolve 7 sent             the broker has it: you looked
+      fencepost orders resend 7                   a new order in the place of a dead or parked one
+      fencepost orders halt acme                  the kill switch; `resume` turns it off
+
+    Every decision asks for a reason and is kept with your name.
+    """,
+)
+
+
+@app.command("list")
+def list_orders(
+    status: Annotated[
+        Status | None, typer.Option("--status", help="In this state.", show_default=False)
+    ] = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="At this broker.", show_default=False)
+    ] = None,
+    account: AccountOption = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", help="The page below this id.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
+    json_output: JsonOption = False,
+) -> None:
+    """List orders, newest first, one page at a time.
+
+    \b
+    Examples:
+      fencepost orders list --status parked
+      fencepost orders list --status dead --json | jq -r '.[].last_error'
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - Loads psycopg, not needed by --help.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import _order_calls as order_calls  # noqa: PLC0415
+
+    with job_commands.looking() as connection:
+        call = order_calls.listing(status=status, broker=broker, account=account, before=before, limit=limit)
+        found = run(connection, call)
+    if json_output:
+        answer_json(found)
+        return
+    answer("\n".join(_line(row) for row in found) or "No orders.")
+    if len(found) == limit:
+        answer(f"More: --before {found[-1]['id']}")
+
+
+@app.command()
+def show(order_id: OrderId, json_output: JsonOption = False) -> None:
+    """Show one order: the request, the broker's answer, and every transition.
+
+    Exits with 4 when there is no such order.
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import _order_calls as order_calls  # noqa: PLC0415
+
+    with job_commands.looking() as connection:
+        found = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
+        history = run(connection, order_calls.history(order_id))
+    if json_output:
+        answer_json({**found, "history": history})
+        return
+    answer("\n".join([*_facts(found), "", "History:", *(_step(row) for row in history)]))
+
+
+@app.command()
+def resolve(
+    order_id: OrderId,
+    outcome: Annotated[
+        Resolution,
+        typer.Argument(help="sent: it is there. dead: it is not. unknown: ask again. queued: send."),
+    ],
+    reason: ReasonOption,
+    expected: Annotated[
+        Literal["queued", "failed", "unknown", "parked"],
+        typer.Option("--expected", help="The state you saw; another one refuses."),
+    ] = "parked",
+    broker_order_id: Annotated[
+        str | None, typer.Option("--broker-order-id", help="Its id at the broker.", show_default=False)
+    ] = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Set the outcome of an order that only a person can find out.
+
+    \b
+    Examples:
+      fencepost orders resolve 7 sent --broker-order-id 61e69015 --reason "seen in the broker's blotter"
+      fencepost orders resolve 7 dead --reason "the broker's desk confirms that it never arrived"
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import operator_calls  # noqa: PLC0415
+
+    who = job_commands.somebody(actor)
+    result = operator_calls.result_by_hand(who, broker_order_id) if outcome == "sent" else None
+    with job_commands.acting() as connection:
+        run(connection, operator_calls.resolve(order_id, expected, outcome, who, reason, result=result))
+    _tell({"id": order_id, "status": outcome}, f"order {order_id}: {outcome}", json_output=json_output)
+
+
+@app.command()
+def resend(
+    order_id: OrderId,
+    reason: ReasonOption,
+    expected: Annotated[
+        Literal["dead", "parked"], typer.Option("--expected", help="The state you saw; another one refuses.")
+    ] = "dead",
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Send a dead or parked order again: a new order with a new key, linked to the old one.
+
+    A parked order may be live at the broker. Look there first: this places another one. With --json the
+    output has the new order's id as `resent_as`.
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import _order_calls as order_calls  # noqa: PLC0415
+    from fencepost_orders import operator_calls  # noqa: PLC0415
+    from fencepost_orders._settings import OrdersSettings  # noqa: PLC0415
+
+    key_of = OrdersSettings.load().key_of()
+    with job_commands.acting() as connection:
+        old = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
+        call = operator_calls.resend_of(old, expected, key_of, job_commands.somebody(actor), reason)
+        new_id = run(connection, call)
+    told = {"id": order_id, "resent_as": new_id}
+    _tell(told, f"order {order_id}: resent as {new_id}", json_output=json_output)
+
+
+@app.command()
+def cancel(
+    order_id: OrderId, reason: ReasonOption, actor: ActorOption = None, json_output: JsonOption = False
+) -> None:
+    """Cancel an order that has not been sent. One that may have been sent is cancelled at the broker."""
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import operator_calls  # noqa: PLC0415
+
+    with job_commands.acting() as connection:
+        run(connection, operator_calls.cancel(order_id, job_commands.somebody(actor), reason))
+    _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
+
+
+@app.command()
+def brokers(json_output: JsonOption = False) -> None:
+    """Show the throttle, breaker and kill switches of every broker."""
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import operator_calls  # noqa: PLC0415
+
+    with job_commands.looking() as connection:
+        found = run(connection, operator_calls.brokers())
+    if json_output:
+        answer_json(found)
+    else:
+        answer("\n".join(_broker_line(row) for row in found) or "No brokers.")
+
+
+@app.command()
+def halt(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    account: AccountOption = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Turn the kill switch on: nothing more is sent. A request in flight cannot be called back.
+
+    Exits with 4 when there is no such broker, or no order for such an account.
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import operator_calls  # noqa: PLC0415
+
+    with job_commands.acting() as connection, _not_found():
+        run(connection, operator_calls.halt(broker, account, job_commands.somebody(actor), reason))
+    _tell_switch(broker, account, is_halted=True, json_output=json_output)
+
+
+@app.command()
+def resume(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    account: AccountOption = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Turn the kill switch off: waiting orders are sent, except expired ones.
+
+    It also lifts a pause that the broker asked for (Retry-After) and closes the breaker. Exits with 4 when
+    there is no such broker, or no order for such an account.
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import operator_calls  # noqa: PLC0415
+
+    with job_commands.acting() as connection, _not_found():
+        run(connection, operator_calls.resume(broker, account, job_commands.somebody(actor), reason))
+    _tell_switch(broker, account, is_halted=False, json_output=json_output)
+
+
+@contextmanager
+def _not_found() -> Generator[None]:
+    """Turns NotFound into an error that lists the known names, with exit code 4."""
+    from fencepost.errors import NotFound  # noqa: PLC0415 - As above.
+
+    try:
+        yield
+    except NotFound as error:
+        known = ", ".join(error.seen.get("known", ())) or "none"
+        raise UserError(
+            f"Unknown {error.noun} '{error.subject}'. Known: {known}.", ExitCode.NOT_FOUND
+        ) from error
+
+
+def _tell(facts: dict[str, Any], line: str, *, json_output: bool) -> None:
+    if json_output:
+        answer_json(facts)
+    else:
+        answer(line)
+
+
+def _tell_switch(broker: str, account: str | None, *, is_halted: bool, json_output: bool) -> None:
+    whose = f"{broker} {account}" if account else broker
+    facts = {"broker": broker, "account": account, "halted": is_halted}
+    _tell(facts, f"{whose}: {'halted' if is_halted else 'resumed'}", json_output=json_output)
+
+
+def _there(found: dict[str, Any] | None, order_id: int) -> dict[str, Any]:
+    if found is None:
+        raise UserError(f"There is no order {order_id}.", ExitCode.NOT_FOUND)
+    return found
+
+
+def _line(row: dict[str, Any]) -> str:
+    wanted = cast("dict[str, Any]", row["request_json"])
+    price = f" @ {wanted['limit_price']}" if "limit_price" in wanted else ""
+    said = f"  {row['last_error']}" if row["last_error"] else ""
+    return (
+        f"{row['id']:>8}  {row['status']:<8} {row['broker']}/{row['account']}  "
+        f"{wanted['intent']} {wanted['qty']} {row['symbol']}{price}  {row['idempotency_key']}{said}"
+    )
+
+
+_SHOWN = (
+    *("id", "status", "last_error", "idempotency_key", "broker", "account", "broker_order_id", "trace_id"),
+    *("created_at", "updated_at", "expires_at", "next_attempt_at", "retry_count", "requests", "asks"),
+    "open_since",
+    *("resend_of", "resent_as", "last_answer", "request_json", "result"),
+)
+
+
+def _facts(found: dict[str, Any]) -> list[str]:
+    return [f"{name + ':':<17} {found[name]}" for name in _SHOWN if found.get(name) is not None]
+
+
+def _step(row: dict[str, Any]) -> str:
+    said = " ".join(str(row[name]) for name in ("last_error", "detail") if row[name])
+    who = f"  by {row['actor']}" if row["actor"] else ""
+    return f"  {row['at']}  {row['status_from'] or '-'} -> {row['status_to']}  {said}{who}"
+
+
+def _broker_line(row: dict[str, Any]) -> str:
+    halted = f"  HALTED by {row['halted_by']}: {row['halted_reason']}" if row["halted_at"] else ""
+    accounts = "".join(f"  {one['account']} halted: {one['reason']}" for one in row["halted_accounts"])
+    return (
+        f"{row['broker']}  {row['rate']:g} of {row['rate_max']:g}/s  breaker {row['breaker']}"
+        f" ({row['failures']} of {row['failures_max']} failures)"
+        f"{_pauses(row)}{halted}{_probed(row)}{accounts}"
+    )
+
+
+def _pauses(row: dict[str, Any]) -> str:
+    sending = f"  sending paused until {row['paused_until']} (Retry-After)" if row["paused_until"] else ""
+    asking = row["ask_paused_until"]
+    return sending + (f"  questions paused until {asking} (Retry-After)" if asking else "")
+
+
+def _probed(row: dict[str, Any]) -> str:
+    """Whether a broker that was halted by its own answer answers lookups again."""
+    if not row["halted_code"] or not row["can_ask"]:
+        return ""
+    since = row["answered_at"]
+    return f"  answers questions since {since}: resume it" if since else "  has not answered a question since"

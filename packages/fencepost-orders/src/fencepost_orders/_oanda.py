@@ -1,0 +1,253 @@
+"""OANDA's v20 REST API, as documented: orders of an account, found by client id, by list when they are
+closed.
+
+What its client ids guarantee: CLIENT_ORDER_ID_ALREADY_EXISTS while the order is pending; afterwards the id is
+free again. An order that was filled at once is found in the list of all orders, which is walked back to
+before the first request. A request has no validity of its own: see `request_valid_seconds` in `_alpaca.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, cast
+from urllib.parse import quote
+
+from fencepost.errors import SettingsError
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.kernel.call import Json, document
+from fencepost_orders.broker import (
+    AnswerVerdict,
+    BrokerOrder,
+    Code,
+    Declaration,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
+    Meaning,
+    OutgoingOrder,
+    Promise,
+    key_echoed,
+    name_given,
+)
+from fencepost_orders.http_rules import by_status, moment, read_finding, variables, verdict
+
+PRACTICE_URL = "https://api-fxpractice.oanda.com"
+PAGE = 500
+PAGES_MAX = 200
+# OANDA's clock may be behind ours: look a little further back than the first request.
+LOOK_BACK = timedelta(seconds=60)
+PENDING = "PENDING"
+# An order never leaves these; one in any other state, including those of a later version, is queried again.
+_FINAL_STATES = frozenset({"FILLED", "TRIGGERED", "CANCELLED"})
+DUPLICATE_REASON = "CLIENT_ORDER_ID_ALREADY_EXISTS"
+_PAIR = re.compile(r"^[A-Z]{6}$")
+
+
+class OandaBroker:
+    """One login; the order's `account` is OANDA's account id."""
+
+    def __init__(
+        self,
+        token: str,
+        *,
+        base_url: str = PRACTICE_URL,
+        request_valid_seconds: float | None = None,
+        client: HttpClient | None = None,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._client = client or HttpClient()
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept-Datetime-Format": "RFC3339",
+        }
+        self._declaration = Declaration(
+            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
+        )
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str = PRACTICE_URL,
+        request_valid_seconds: float | None = None,
+        credentials: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> OandaBroker:
+        """Read the token from OANDA_API_TOKEN, unless `credentials` names another: `{token: …}`."""
+        (name,) = variables({"token": "OANDA_API_TOKEN"}, credentials)
+        token = (os.environ if environ is None else environ).get(name)
+        if not token:
+            raise SettingsError(f"OANDA needs {name} in the environment.")
+        return cls(token, base_url=base_url, request_valid_seconds=request_valid_seconds)
+
+    @property
+    def declaration(self) -> Declaration:
+        return self._declaration
+
+    async def send_order(self, order: OutgoingOrder) -> Reply:
+        body = document("order", {"order": oanda_order(order)}).encode()
+        return await self._client.exchange(Request("POST", self._url(order, "orders"), self._headers, body))
+
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
+        answer = _fields(reply.json())
+        if reply.status == 201:
+            return by_status(reply, created_order(answer))
+        rejection = _fields(answer.get("orderRejectTransaction"))
+        if rejection.get("rejectReason") == DUPLICATE_REASON:
+            return verdict(Meaning.DUPLICATE, Code.CONFLICT_PROCESSED, reply, None)
+        if reply.status == 200:
+            # Not a documented answer to a new order: its meaning is unknown.
+            return verdict(Meaning.UNKNOWN, Code.UNKNOWN, reply, None)
+        if reply.status == 409:
+            return verdict(Meaning.UNKNOWN, Code.UNKNOWN, reply, None)
+        return by_status(reply, None)
+
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder:
+        try:
+            if order.broker_order_id is not None:
+                return await self._find_by_own_id(order, order.broker_order_id)
+            by_id = await self._find_by_client_id(order)
+            if by_id.finding is not LookupFinding.ABSENT:
+                return by_id
+            return await self._find_in_list(order)
+        except (NotSent, MaybeSent) as error:
+            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _find_by_own_id(self, order: OutgoingOrder, order_id: str) -> FoundOrder:
+        """Find an order in any state by OANDA's own id; its fill is a separate transaction."""
+        reply = await self._get(order, f"orders/{quote(order_id, safe='')}")
+        fields = _fields(_fields(reply.json()).get("order"))
+        found = read_finding(reply, read_order(fields))
+        filling = fields.get("fillingTransactionID")
+        if found.order is None or filling is None:
+            return found
+        if not (str(filling).isascii() and str(filling).isdigit()):
+            return FoundOrder(
+                LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="a transaction id that cannot be read"
+            )
+        reply = await self._get(order, f"transactions/{filling}")
+        fill = _fields(_fields(reply.json()).get("transaction"))
+        if reply.status != 200 or "units" not in fill:
+            return read_finding(reply, None)
+        return replace(found, order=replace(found.order, fills=(_fill(fill),)))
+
+    async def _find_by_client_id(self, order: OutgoingOrder) -> FoundOrder:
+        reply = await self._get(order, f"orders/@{quote(order.client_id, safe='')}")
+        return read_finding(reply, read_order(_fields(reply.json()).get("order")))
+
+    async def _find_in_list(self, order: OutgoingOrder) -> FoundOrder:
+        """Walk back through all orders. Answers absent only when the walk has passed the first request."""
+        since = (order.open_since or order.stamped_at) - LOOK_BACK
+        last_id: str | None = None
+        for _ in range(PAGES_MAX):
+            before = "" if last_id is None else f"&beforeID={last_id}"
+            reply = await self._get(order, f"orders?state=ALL&count={PAGE}{before}")
+            page = _fields(reply.json()).get("orders")
+            if reply.status != 200 or not isinstance(page, list):
+                return read_finding(reply, None)
+            orders = [read_order(entry) for entry in cast("Sequence[Json]", page)]
+            found = next(
+                (one for one in orders if one is not None and one.client_id == order.client_id), None
+            )
+            if found is not None:
+                return FoundOrder(LookupFinding.FOUND, found)
+            if None in orders:
+                return FoundOrder(
+                    LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="an order that cannot be read"
+                )
+            last = orders[-1] if orders else None
+            # `beforeID` is the greatest id to be listed: a page begins with the last order of the previous
+            # page, and after the account's first order a page contains only that order.
+            if (
+                last is None
+                or last.broker_order_id == last_id
+                or (last.accepted_at is not None and last.accepted_at < since)
+            ):
+                return FoundOrder(LookupFinding.ABSENT)
+            last_id = last.broker_order_id
+        return FoundOrder(
+            LookupFinding.NO_ANSWER, detail=f"no end of the list after {PAGES_MAX * PAGE} orders"
+        )
+
+    async def _get(self, order: OutgoingOrder, path: str) -> Reply:
+        return await self._client.exchange(Request("GET", self._url(order, path), self._headers))
+
+    def _url(self, order: OutgoingOrder, path: str) -> str:
+        return f"{self._base_url}/v3/accounts/{quote(order.account, safe='')}/{path}"
+
+
+def oanda_order(order: OutgoingOrder) -> dict[str, Json]:
+    """The order as OANDA's JSON: a sale has negative units."""
+    wanted = order.document
+    sign = "-" if wanted["intent"] == "SELL" else ""
+    symbol = str(wanted["symbol"])
+    fields: dict[str, Json] = {
+        "instrument": f"{symbol[:3]}_{symbol[3:]}" if _PAIR.match(symbol) else symbol,
+        "units": f"{sign}{wanted['qty']}",
+        "positionFill": "DEFAULT",
+        "clientExtensions": {"id": order.client_id},
+    }
+    if "limit_price" not in wanted:
+        force = "IOC" if wanted["time_in_force"] == "IOC" else "FOK"
+        return {"type": "MARKET", "timeInForce": force, **fields}
+    force = {"DAY": "GFD"}.get(str(wanted["time_in_force"]), str(wanted["time_in_force"]))
+    return {"type": "LIMIT", "timeInForce": force, "price": wanted["limit_price"], **fields}
+
+
+def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
+    """The order that a 201 describes: created, and perhaps filled or cancelled in the same answer."""
+    created = _fields(answer.get("orderCreateTransaction"))
+    client_id = key_echoed(_fields(created.get("clientExtensions")).get("id"))
+    order_id = name_given(created.get("id"))
+    if client_id is None and order_id is None:
+        return None
+    fill, cancel = _fields(answer.get("orderFillTransaction")), _fields(answer.get("orderCancelTransaction"))
+    status = "FILLED" if fill else "CANCELLED" if cancel else PENDING
+    return BrokerOrder(
+        client_id=client_id,
+        broker_order_id=order_id,
+        status=status,
+        is_open=status == PENDING,
+        accepted_at=moment(created.get("time")),
+        fills=(_fill(fill),) if fill else (),
+        body=dict(answer),
+    )
+
+
+def read_order(answer: Json) -> BrokerOrder | None:
+    """Parse an order as OANDA lists it; None when the answer is not an order."""
+    fields = _fields(answer)
+    order_id, state = name_given(fields.get("id")), fields.get("state")
+    if order_id is None or not isinstance(state, str):
+        return None
+    return BrokerOrder(
+        client_id=key_echoed(_fields(fields.get("clientExtensions")).get("id")),
+        broker_order_id=order_id,
+        status=state,
+        is_open=state.upper() not in _FINAL_STATES,
+        accepted_at=moment(fields.get("createTime")),
+        fills=_fills(fields),
+        body=fields,
+    )
+
+
+def _fill(transaction: Mapping[str, Any]) -> Json:
+    return {"qty": transaction.get("units"), "price": transaction.get("price"), "at": transaction.get("time")}
+
+
+def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:
+    if fields.get("state") != "FILLED":
+        return ()
+    return ({"transaction": fields.get("fillingTransactionID"), "at": fields.get("filledTime")},)
+
+
+def _fields(value: Json) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,193 @@
+"""Flows: the graph, the owner and the progress of each task, and savepoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
+
+from fencepost.errors import NotFound
+from fencepost.kernel.call import Call, nothing, text
+from fencepost_server.console._graph import edge_words, lay_out
+from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following, wanted
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.web.formatting import quoted
+
+FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
+
+
+class FlowQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 50
+
+
+class OneFlowQuery(BaseModel):
+    """Tasks after `after` in order of name, dead letters after `dead_after`, savepoints older than one."""
+
+    after: Name | None = None
+    dead_after: MaybeId = None
+    saved_before: Name | None = None
+    limit: Limit = 100
+
+
+class CheckpointQuery(BaseModel):
+    """The newest of each resource after `after`; of one resource, those with a number below `before`."""
+
+    resource: Name | None = None
+    after: Name | None = None
+    before: MaybeId = None
+    limit: Limit = 50
+
+
+class Save(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    savepoint: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+    within_seconds: Annotated[
+        float, Field(ge=0, le=60, description="How long to wait for a commit of every task; 0 asks for none.")
+    ] = 20
+
+
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/flows", "flows.html", "Flows")
+    async def flows(request: Request, query: Annotated[FlowQuery, Query()]) -> PageData:
+        """Every flow that a worker has registered, and how many of its tasks fail."""
+        rows = await context.reading.rows(
+            "select name, registered_at, registered_by, draining_at,"
+            " jsonb_array_length(plan -> 'nodes') as nodes,"
+            " (select count(*) from fencepost.flow_failing(name)) as failing"
+            " from fencepost.flows where name > %s order by name limit %s",
+            query.after or "",
+            query.limit,
+        )
+        return PageData({"flows": rows, "next_after": following(rows, "name", query.limit)}, rows="flows")
+
+    @context.router.page("/flows/{name}", "flow.html", "Flow")
+    async def flow(request: Request, name: FlowName, query: Annotated[OneFlowQuery, Query()]) -> PageData:
+        """One flow: its graph, its tasks with their owners and frontiers, its savepoints."""
+        row = await context.reading.row(
+            "select name, plan, registered_at, registered_by, draining_at,"
+            " (select count(*) from fencepost.flow_failing(name)) as failing from fencepost.flows"
+            " where name = %s",
+            name,
+        )
+        if row is None:
+            raise NotFound(f"No worker has registered a flow {name}.")
+        tasks = await context.reading.rows(
+            "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
+            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error"
+            " from fencepost.flow_frontiers(%s) f"
+            " full join fencepost.flow_holders(%s) h on h.resource = f.resource"
+            " left join fencepost.flow_failing(%s) a on a.resource = coalesce(f.resource, h.resource)"
+            " where coalesce(f.resource, h.resource) > %s order by 1 limit %s",
+            name,
+            name,
+            name,
+            query.after or "",
+            query.limit,
+        )
+        savepoints = await context.reading.rows(
+            "select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints where flow = %s"
+            " and (%s = '' or (made_at, savepoint) < (select o.made_at, o.savepoint"
+            " from fencepost.flow_savepoints o where o.flow = %s and o.savepoint = %s))"
+            " order by made_at desc, savepoint desc limit %s",
+            name,
+            query.saved_before or "",
+            name,
+            query.saved_before or "",
+            query.limit,
+        )
+        edges = await context.reading.rows(
+            "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s)", name
+        )
+        edges = [
+            {**edge, "edge": f"{edge['parent']}-{edge['child']}", "words": edge_words(edge)} for edge in edges
+        ]
+        dead = await context.reading.rows(
+            "select id, step, error, preview, died_at from fencepost.flow_dead_letters"
+            " where flow = %s and replay is null and id > %s order by id limit %s",
+            name,
+            query.dead_after or 0,
+            query.limit,
+        )
+        late = await context.reading.rows(
+            "select resource, records, last_at, samples from fencepost.flow_lates(%s) order by resource "
+            "limit %s",
+            name,
+            query.limit,
+        )
+        picture = lay_out(row["plan"]) if request.url.path.startswith("/console") else None
+        facts = {
+            "title": name,
+            "flow": row,
+            "tasks": tasks,
+            "savepoints": savepoints,
+            "edges": edges,
+            "dead": dead,
+            "late": late,
+            "graph": picture,
+            "filters": {"limit": query.limit if query.limit != 100 else None},
+            "next_after": following(tasks, "resource", query.limit),
+            "next_dead_after": following(dead, "id", query.limit),
+            "next_saved_before": following(savepoints, "savepoint", query.limit),
+        }
+        walks = {"dead": "dead_after", "savepoints": "saved_before"}
+        return PageData(facts, "tasks", ("edges", "dead", "late", "savepoints"), walks)
+
+    @context.router.page("/checkpoints", "checkpoints.html", "Checkpoints")
+    async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> PageData:
+        """The newest checkpoint of each resource, or all of one resource."""
+        if wanted(query.resource):
+            rows = await context.reading.rows(
+                "select c.*, l.owner, l.held, l.expires_at from fencepost.checkpoints c"
+                " left join fencepost.lease_status l on l.resource = c.resource"
+                " where c.resource = %s and c.number < %s order by c.number desc limit %s",
+                query.resource,
+                query.before if query.before is not None else LAST_ID,
+                query.limit,
+            )
+        else:
+            rows = await context.reading.rows(
+                "select c.*, l.owner, l.held, l.expires_at from"
+                " fencepost.console_checkpointed(%s::text, %s::integer) r"
+                " join fencepost.checkpoints c on c.resource = r.resource and c.number = r.number"
+                " left join fencepost.lease_status l on l.resource = c.resource order by c.resource",
+                query.after,
+                query.limit,
+            )
+        filters = {"resource": wanted(query.resource), "limit": query.limit if query.limit != 50 else None}
+        facts = {
+            "checkpoints": rows,
+            "next_after": None if filters["resource"] else following(rows, "resource", query.limit),
+            "next_before": following(rows, "number", query.limit) if filters["resource"] else None,
+            "filters": filters,
+        }
+        return PageData(facts, rows="checkpoints")
+
+
+def add_actions(context: ConsoleContext) -> None:
+    async def drain(name: str, *, draining: bool) -> ActionDone:
+        await context.fp.run(
+            Call(
+                "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
+            )
+        )
+        told = "drains: its workers commit and let go" if draining else "runs again"
+        return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
+
+    @context.router.action("/flows/{name}/drain", "flow.drain")
+    async def begin_drain(request: Request, name: FlowName) -> ActionDone:
+        """Workers commit, release everything and take nothing."""
+        return await drain(name, draining=True)
+
+    @context.router.action("/flows/{name}/resume", "flow.resume")
+    async def end_drain(request: Request, name: FlowName) -> ActionDone:
+        """Workers take tasks again."""
+        return await drain(name, draining=False)
+
+    @context.router.action("/flows/{name}/save", "flow.save")
+    async def save(request: Request, name: FlowName, body: Save) -> ActionDone:
+        """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
+        kept = await context.fp.flows.savepoint(name, body.savepoint, within=body.within_seconds)
+        return ActionDone(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")

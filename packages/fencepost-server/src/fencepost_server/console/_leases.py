@@ -1,0 +1,105 @@
+"""Leases, the history of their tokens, and refusals."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel
+
+from fencepost.errors import NotFound
+from fencepost_server.console._jobs import life
+from fencepost_server.console.context import (
+    LAST_ID,
+    ConsoleContext,
+    Limit,
+    MaybeId,
+    Name,
+    Paged,
+    following,
+    wanted,
+)
+from fencepost_server.console.page_data import PageData
+
+LAST_LETTER = chr(0x10FFFF)
+Resource = Annotated[str, Path(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
+
+
+class LeaseQuery(BaseModel):
+    prefix: Name | None = None
+    after: Name | None = None
+    taken_before: MaybeId = None
+    limit: Limit = 50
+
+
+class RefusalQuery(Paged):
+    pass
+
+
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/leases", "leases.html", "Leases")
+    async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> PageData:
+        """The owner and the expiry of each lease, in order of name; and the newest takeovers."""
+        prefix = wanted(query.prefix) or ""
+        rows = await context.reading.rows(
+            "select resource, owner, token, acquired_at, renewed_at, expires_at, held"
+            " from fencepost.lease_status where resource > %s and resource >= %s and resource < %s"
+            " order by resource limit %s",
+            query.after or "",
+            prefix,
+            prefix + LAST_LETTER,
+            query.limit,
+        )
+        takeovers = await context.reading.rows(
+            "select event_id, at, resource, owner, token, detail"
+            " from fencepost.console_takeover_page(%s::bigint, %s::integer)",
+            query.taken_before,
+            query.limit,
+        )
+        return PageData(
+            {
+                "leases": rows,
+                "next_after": following(rows, "resource", query.limit),
+                "takeovers": takeovers,
+                "next_taken_before": following(takeovers, "event_id", query.limit),
+                "filters": {"prefix": prefix or None, "limit": query.limit if query.limit != 50 else None},
+            },
+            "leases",
+            ("takeovers",),
+            {"takeovers": "taken_before"},
+        )
+
+    @context.router.page("/leases/{resource:path}", "lease.html", "Lease")
+    async def lease(request: Request, resource: Resource) -> PageData:
+        """One lease: its owner, and every token that was issued and is still recorded."""
+        row = await context.reading.row(
+            "select resource, owner, token, ttl, acquired_at, renewed_at, expires_at, held"
+            " from fencepost.lease_status where resource = %s",
+            resource,
+        )
+        if row is None:
+            raise NotFound(f"Nobody ever held {resource}.")
+        return PageData(
+            {"title": resource, "lease": row, "life": await life(context, f"lease:{resource}")}, rows="life"
+        )
+
+    @context.router.page("/refusals", "refusals.html", "Refusals")
+    async def refusals(request: Request, query: Annotated[RefusalQuery, Query()]) -> PageData:
+        """What the database refused: counts by reason, and the recorded ones, newest first."""
+        seen = await context.live_snapshot.newest()
+        rows = await context.reading.rows(
+            "select refusal_id, at, reason, noun, subject, actor, attempted, seen from fencepost.refusals"
+            " where refusal_id < %s order by refusal_id desc limit %s",
+            query.before if query.before is not None else LAST_ID,
+            query.limit,
+        )
+        return PageData(
+            {
+                "reasons": seen.refusals,
+                "refusals": rows,
+                "next_before": following(rows, "refusal_id", query.limit),
+                "filters": query.filters(),
+            },
+            "refusals",
+            ("reasons",),
+        )

@@ -1,0 +1,143 @@
+"""Login: password, single sign-on, one-time links, logout."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from fencepost.errors import InvalidInput
+from fencepost.logs import get_logger
+from fencepost_server.accounts._oidc import IdentityRefused, LoginState, OidcProvider
+from fencepost_server.accounts.login import LoginRefused, PasswordLogin
+from fencepost_server.accounts.passwords import Passwords
+from fencepost_server.console._role import ACCOUNTS, Role
+from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.router import PAGES
+from fencepost_server.web.formatting import link
+from fencepost_server.web.forms import address_of, fields_of, local_path
+from fencepost_server.web.templating import HEADERS
+
+_log = get_logger(__name__)
+
+SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
+OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
+"""The paths that need no authentication. A test checks that every other one requires a role."""
+LOGIN_STATE_SECONDS = 600.0
+_LOGIN_STATE = "login_state"
+_REFUSED = {
+    "disabled": "This account is disabled.",
+    "name_taken": "Somebody else has this name here.",
+}
+
+
+def add_pages(context: ConsoleContext) -> None:
+    pages, router = context.router.pages, context.router
+
+    @pages.get("/")
+    async def front() -> Response:
+        return RedirectResponse(PAGES, 303, headers=dict(HEADERS))
+
+    @pages.get(f"{PAGES}/static/{{name}}")
+    async def static(request: Request, name: str) -> Response:
+        return router.templates.file(name) or router.refuse(request, 404, "There is no such file.")
+
+    @pages.get(f"{PAGES}/login")
+    async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        return router.show(request, "login.html", _form(context, local_path(next, PAGES)))
+
+    _add_login(context, PasswordLogin(router.auth, Passwords()))
+    if context.settings.oidc_issuer is not None:
+        _add_sign_on(context, OidcProvider(context.settings.oidc(BACK)))
+
+    @pages.get(f"{PAGES}/enter")
+    async def enter(request: Request, ticket: Annotated[str, Query(max_length=200)] = "") -> Response:
+        """Log in with a one-time link: its first use invalidates it."""
+        known = await context.fp.run(ACCOUNTS.use_ticket(ticket, address_of(request)))
+        if known is None:
+            return router.refuse(
+                request, 403, "This link was used already, or is too old. `fencepost console link` makes one."
+            )
+        response = RedirectResponse(PAGES, 303, headers=dict(HEADERS))
+        await router.auth.begin(request, response, known.name)
+        return response
+
+    @pages.post(f"{PAGES}/logout", dependencies=[Depends(router.auth.needs(Role.VIEWER))])
+    async def logout(request: Request) -> Response:
+        response = RedirectResponse(f"{PAGES}/login", 303, headers=dict(HEADERS))
+        await router.auth.end(request, response)
+        return response
+
+
+def _add_login(context: ConsoleContext, passwords: PasswordLogin[Role]) -> None:
+    router = context.router
+
+    @router.pages.post(f"{PAGES}/login")
+    async def login(request: Request) -> Response:
+        await router.auth.check_form(request, "")
+        fields = await fields_of(request)
+        wanted = local_path(fields.get("next"), PAGES)
+        try:
+            name = await passwords.check(request, fields.get("name", ""), fields.get("password", ""))
+        except LoginRefused as refused:
+            form = _form(context, wanted, refused.reason)
+            return router.show(request, "login.html", form, status=refused.status)
+        response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
+        await router.auth.begin(request, response, name)
+        return response
+
+
+def _add_sign_on(context: ConsoleContext, provider: OidcProvider[Role]) -> None:
+    router = context.router
+
+    def refuse(request: Request, why: str) -> Response:
+        _log.warning("sign_on_refused", reason=why, address=address_of(request))
+        return router.refuse(request, 403, f"{why} Log in again, or ask an administrator.")
+
+    @router.pages.get(SIGN_ON)
+    async def sign_on(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        begun = LoginState.new(local_path(next, PAGES))
+        try:
+            address = await provider.address(begun)
+        except IdentityRefused as error:
+            return refuse(request, str(error))
+        response = RedirectResponse(address, 303, headers=dict(HEADERS))
+        router.auth.cookies.keep(request, response, _LOGIN_STATE, begun.written(), LOGIN_STATE_SECONDS)
+        return response
+
+    @router.pages.get(BACK)
+    async def come_back(
+        request: Request,
+        code: Annotated[str, Query(max_length=4000)] = "",
+        state: Annotated[str, Query(max_length=200)] = "",
+    ) -> Response:
+        carried = router.auth.cookies.kept(request, _LOGIN_STATE, LOGIN_STATE_SECONDS)
+        begun = None if carried is None else LoginState.read(carried)
+        if begun is None or not secrets.compare_digest(begun.state.encode(), state.encode()):
+            return refuse(request, "This login was not begun here, or it took too long.")
+        try:
+            person = await provider.person(code, begun)
+            known = await context.fp.run(
+                ACCOUNTS.sign_on(
+                    person.name,
+                    person.role,
+                    issuer=provider.issuer,
+                    subject=person.subject,
+                    address=address_of(request),
+                )
+            )
+        except (IdentityRefused, InvalidInput) as error:
+            return refuse(request, str(error))
+        if known.refused is not None:
+            return refuse(request, _REFUSED[known.refused])
+        response = RedirectResponse(begun.next, 303, headers=dict(HEADERS))
+        router.auth.cookies.delete(response, _LOGIN_STATE)
+        await router.auth.begin(request, response, known.name)
+        return response
+
+
+def _form(context: ConsoleContext, wanted: str, user_error: str | None = None) -> dict[str, Any]:
+    sign_on = None if context.settings.oidc_issuer is None else link(SIGN_ON, next=wanted)
+    return {"title": "Log in", "next": wanted, "complaint": user_error, "sign_on": sign_on}

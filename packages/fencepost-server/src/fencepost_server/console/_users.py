@@ -1,0 +1,147 @@
+"""Users, their tokens, and the audit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from fencepost.errors import InvalidInput
+from fencepost_server.accounts.calls import DAY_SECONDS, LABEL_MAX, TOKEN_DAYS_MAX, TOKENS_MAX, audit_entries
+from fencepost_server.accounts.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
+from fencepost_server.accounts.secret import new_secret
+from fencepost_server.console._role import ACCOUNTS, Role
+from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged, wanted
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
+
+RoleWord = Literal["viewer", "operator", "admin"]
+UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
+Password = Annotated[str, Field(min_length=LENGTH_MIN, max_length=LENGTH_MAX)]
+
+
+class SetUser(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    role: RoleWord
+    password: Password | None = None
+
+
+class NewUser(SetUser):
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
+
+
+class NewToken(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    label: Annotated[str, Field(min_length=1, max_length=LABEL_MAX, pattern=r"^[^\x00-\x1f]+$")]
+    role: RoleWord = "viewer"
+    days: Annotated[float, Field(gt=0, le=TOKEN_DAYS_MAX)] = 90
+
+
+class UsersQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 200
+
+
+class AuditQuery(Paged):
+    actor: Name | None = None
+
+
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/users", "users.html", "Users", needs=Role.ADMIN)
+    async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> PageData:
+        """All users, in order of name."""
+        rows = await context.fp.run(ACCOUNTS.users(wanted(query.after), query.limit))
+        facts = {
+            "users": rows,
+            "next_after": rows[-1].name if len(rows) == query.limit else None,
+            "filters": {"limit": query.limit if query.limit != 200 else None},
+        }
+        return PageData(facts, rows="users")
+
+    @context.router.page("/account", "account.html", "Your account")
+    async def account(request: Request) -> PageData:
+        """Your role and your tokens."""
+        visitor = visitor_of(request)
+        tokens = await context.fp.run(ACCOUNTS.tokens(visitor.name))
+        roles = [role.word for role in Role if visitor.may(role)]
+        facts = {"name": visitor.name, "role": visitor.role.word, "roles": roles}
+        return PageData({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
+
+    @context.router.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
+    async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> PageData:
+        """The audit, newest first."""
+        rows = await context.fp.run(
+            audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
+        )
+        after = rows[-1].audit_id if len(rows) == query.limit else None
+        return PageData({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
+
+
+def add_actions(context: ConsoleContext) -> None:
+    passwords = Passwords()
+
+    async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
+        hashed = None
+        if wanted_user.password is not None:
+            hashed = await asyncio.to_thread(passwords.hashed, wanted_user.password)
+        await context.fp.run(
+            ACCOUNTS.set_user(name, Role.named(wanted_user.role), hashed, actor, by_service=True)
+        )
+
+    @context.router.action("/users", "user.make", needs=Role.ADMIN)
+    async def make_user(request: Request, body: NewUser) -> ActionDone:
+        """Create a user, or enable a disabled one again."""
+        await keep(body.name, body, visitor_of(request).name)
+        return ActionDone(f"{body.name} is {body.role}.", "/console/users")
+
+    @context.router.action("/users/{name}", "user.set", needs=Role.ADMIN)
+    async def set_user(request: Request, name: UserName, body: SetUser) -> ActionDone:
+        """Change the role or the password. It ends the user's sessions."""
+        await keep(name, body, visitor_of(request).name)
+        return ActionDone(f"{name} is {body.role}.", "/console/users")
+
+    @context.router.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
+    async def disable(request: Request, name: UserName) -> ActionDone:
+        """Disable the account: it can no longer log in."""
+        visitor = visitor_of(request)
+        if visitor.name == name:
+            raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
+        await context.fp.run(ACCOUNTS.disable_user(name, visitor.name))
+        return ActionDone(f"{name} is locked out.", "/console/users")
+
+    @context.router.action("/account/tokens", "token.make", needs=Role.VIEWER)
+    async def make_token(request: Request, body: NewToken) -> ActionDone:
+        """Create a token for a program, with at most your own role. Its secret is shown once."""
+        visitor, secret = visitor_of(request), ACCOUNTS.token_prefix + new_secret()
+        if not visitor.session:
+            # Otherwise a stolen token could make new ones that outlive it.
+            raise HTTPException(403, "A token makes no tokens: log in.")
+        role = min(Role.named(body.role), visitor.role)
+        lifetime_seconds = body.days * DAY_SECONDS
+        token_id = await context.fp.run(
+            ACCOUNTS.make_token(
+                secret,
+                visitor.name,
+                body.label,
+                role,
+                lifetime_seconds=lifetime_seconds,
+                actor=visitor.name,
+            )
+        )
+        return ActionDone(
+            f"Token {token_id} ({role.word}) is made.", "/console/account", {"token_id": token_id}, secret
+        )
+
+    @context.router.action("/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER)
+    async def revoke(
+        request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+    ) -> ActionDone:
+        """Revoke the token at once."""
+        visitor = visitor_of(request)
+        await context.fp.run(ACCOUNTS.revoke_token(token_id, visitor.name, owner=visitor.name))
+        return ActionDone(f"Token {token_id} is revoked.", "/console/account")

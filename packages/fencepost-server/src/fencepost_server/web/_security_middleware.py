@@ -1,0 +1,174 @@
+"""Access control and limits of requests.
+
+Four kinds of clients are refused before a route sees them: one without the token; a page of another site in
+this machine's browser, which sends its user's requests here (detected by Sec-Fetch-Site, or by Origin in old
+browsers); a host name of another site that was made to point at loopback (detected by Host); and a client
+behind
+a proxy that no setting names, which would look like a program of this machine, or like the proxy.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fencepost_server.web._proxies import is_forwarded, is_local
+from fencepost_server.web.errors import failure
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# More digits are not converted: the number would be too large anyway.
+DIGITS_MAX = 20
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# For supervisors and load balancers; an unauthenticated caller gets the status and nothing else.
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+ACCOUNTS_SECONDS = 1.0
+BEHIND_A_PROXY = (
+    "This request was forwarded by a proxy, and without HTTP_TOKEN only programs of this machine are served. "
+    "Set HTTP_TOKEN, and HTTP_PROXIES to the address of the proxy."
+)
+UNNAMED_PROXY = (
+    "This request was forwarded by a proxy that HTTP_PROXIES does not name. Set HTTP_PROXIES to the address "
+    "from which the proxy connects."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityRules:
+    """The rules that every request must satisfy."""
+
+    token: str | None
+    body_max_bytes: int
+    own_auth_paths: tuple[str, ...] = ()
+
+    def refusal(
+        self, method: str, path: str, headers: Mapping[str, str], http_version: str = "1.1"
+    ) -> JSONResponse | None:
+        """Why the request is refused, or None."""
+        if path in OPEN_PATHS:
+            return None
+        if self.token is None and not is_local(headers, http_version):
+            return failure(403, "forbidden", BEHIND_A_PROXY)
+        if self.token is None and not self.trusts(headers):
+            return failure(403, "forbidden", "This address is served to localhost only.")
+        if self.token is not None and not self._lets_in(path, headers):
+            return failure(
+                401,
+                "unauthorized",
+                "Send the header `Authorization: Bearer <HTTP_TOKEN>`.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if method not in SAFE_METHODS and not _is_of_this_site(headers):
+            return failure(403, "forbidden", "A page of another site may not change anything here.")
+        return _length_refusal(headers.get("content-length") or "0", self.body_max_bytes)
+
+    def trusts(self, headers: Mapping[str, str], http_version: str = "1.1") -> bool:
+        """Whether the caller gets all details: by the token, or without one because it comes from this
+        machine."""
+        if self.token is None:
+            local = is_local(headers, http_version)
+            return local and _host_name(headers.get("host", "")) in LOOPBACK_NAMES
+        return _carries(headers.get("authorization", ""), self.token)
+
+    def _lets_in(self, path: str, headers: Mapping[str, str]) -> bool:
+        """By the token, or because a service authenticates there itself: `/api` and below it, not `/apis`."""
+        own = any(
+            path == door or (door != "/" and path.startswith(f"{door}/")) for door in self.own_auth_paths
+        )
+        return own or self.trusts(headers)
+
+
+class Accounts:
+    """Whether any service has an account; checked once a second for all requests."""
+
+    def __init__(
+        self, questions: Iterable[Callable[[], Awaitable[bool]]], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._questions = tuple(questions)
+        self._now = now
+        self._seen = False
+        self._seen_at: float | None = None
+
+    async def exist(self) -> bool:
+        if self._seen_at is None or self._now() - self._seen_at >= ACCOUNTS_SECONDS:
+            self._seen = any([await question() for question in self._questions])
+            self._seen_at = self._now()
+        return self._seen
+
+
+class SecurityMiddleware:
+    """Applies the rules in front of an application."""
+
+    def __init__(self, app: ASGIApp, rules: SecurityRules, accounts: Accounts | None = None) -> None:
+        self._app = app
+        self._rules = rules
+        self._accounts = accounts or Accounts(())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = self._rules.refusal(
+            scope["method"], scope["path"], headers, scope.get("http_version", "1.1")
+        )
+        if refusal is None and scope["path"] not in OPEN_PATHS and is_forwarded(headers):
+            # A login would be counted as the proxy's, or as that of whatever address the client invents.
+            refusal = failure(403, "forbidden", UNNAMED_PROXY) if await self._accounts.exist() else None
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, _bounded(receive, self._rules.body_max_bytes), send)
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """Bounds a body that comes in chunks, without its length."""
+    taken = 0
+
+    async def receive_bounded() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise HTTPException(413, f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
+        return message
+
+    return receive_bounded
+
+
+def _length_refusal(length: str, most: int) -> JSONResponse | None:
+    if not (length.isascii() and length.isdigit()):
+        return failure(400, "invalid_input", "Content-Length is no number of bytes.")
+    if len(length) > DIGITS_MAX or int(length) > most:
+        return failure(413, "too_large", f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
+    return None
+
+
+def _host_name(host: str) -> str:
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
+def _carries(authorization: str, token: str) -> bool:
+    scheme, _, given = authorization.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
+
+
+def _is_of_this_site(headers: Mapping[str, str]) -> bool:
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in {"same-origin", "none"}
+    origin = headers.get("origin")
+    with suppress(ValueError):
+        # An origin without a host never matches, even where the request does not state its host either.
+        return origin is None or (urlsplit(origin).netloc or None) == headers.get("host")
+    return False

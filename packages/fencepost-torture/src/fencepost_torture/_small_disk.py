@@ -1,0 +1,61 @@
+"""A disk that can be full: a file system in memory, of a chosen size."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fencepost_torture._mount_namespace import mount, unmount
+
+KEPT_FREE_BYTES = 64 * 1024
+# What a server with a database for each system takes, and the most that a second of a run adds.
+MEBIBYTES = 400
+MEBIBYTES_PER_SECOND = 2
+SECONDS_MAX = 600.0
+
+
+@dataclass
+class SmallDisk:
+    """A disk to mount, to put a server on, and to fill up. In memory: a long run would need too much."""
+
+    seconds: float
+    server_settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
+    _place: Path | None = field(default=None, init=False)
+
+    @contextmanager
+    def mounted(self, place: Path) -> Generator[None]:
+        place.mkdir(mode=0o700)
+        mebibytes = MEBIBYTES + int(MEBIBYTES_PER_SECOND * self.seconds)
+        mount("tmpfs", place, "tmpfs", 0, f"size={mebibytes}m,mode=0700")
+        self._place = place
+        try:
+            yield
+        finally:
+            self.drain()
+            self._place = None
+            unmount(place)
+
+    def fill(self) -> None:
+        """Take nearly all that is free: the next page of the log finds no room."""
+        ballast = self._ballast()
+        free = shutil.disk_usage(ballast.parent).free - KEPT_FREE_BYTES
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, free))
+
+    def drain(self) -> None:
+        self._ballast().unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Does nothing: this disk loses nothing."""
+
+    def cut_power(self) -> bool:
+        """False: it does not track what was synced, so it cannot drop the rest."""
+        return False
+
+    def _ballast(self) -> Path:
+        assert self._place is not None, "the disk is filled while it is mounted"
+        return self._place / "ballast"

@@ -1,0 +1,159 @@
+"""The connections of one client: its pool, one call, one transaction, one notification.
+
+Written once for both forms of the client: the drivers answer with an awaitable, or block (`sync_form`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Generic, TypeVar, cast
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from fencepost._instrumentation import CallObserver
+from fencepost._sync_form import settled
+from fencepost.kernel import _notify as notify
+from fencepost.kernel.call import Call
+from fencepost.kernel.drivers import run
+from fencepost.listener import Listener
+from fencepost.metrics import Metrics
+from fencepost.pool import CallLost, Pool, PoolExhausted, examine, pool_options
+from fencepost.settings import Settings
+from fencepost.transaction import AnyTransaction, open_transaction
+
+T = TypeVar("T")
+
+
+class Connections(Generic[AnyTransaction]):
+    """The connections of a client, awaited for `Transaction` and blocking for `SyncTransaction`."""
+
+    def __init__(
+        self,
+        database_url: str,
+        settings: Settings,
+        metrics: Metrics,
+        observer: CallObserver,
+        owner: str,
+        kind: type[AnyTransaction],
+    ) -> None:
+        self.database_url = database_url
+        self.settings = settings
+        self.metrics = metrics
+        self.observer = observer
+        self.owner = owner
+        self._kind: type[AnyTransaction] = kind
+        self.is_blocking: bool = kind.is_blocking
+        self._name = "service-sync" if self.is_blocking else "service"
+        self._pool: Any = (ConnectionPool if self.is_blocking else Pool)(
+            database_url, name=self._name, **pool_options(settings)
+        )
+        self._listener: Listener | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect, and refuse a schema that this code cannot work with."""
+        await self._in_thread(examine, self.database_url, self.settings)
+        try:
+            await settled(self._pool.open())
+            await settled(self._pool.wait(self.settings.connect_seconds))
+        except BaseException:
+            await settled(self._pool.close())
+            raise
+        self.metrics.watch_pool(self._name, self._pool.get_stats)
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+            self._listener = self._listening = None
+        await settled(self._pool.close())
+        # Closing may wait for a server that does not answer, so it must not block the event loop.
+        await self._in_thread(self.observer.close)
+
+    async def run(self, call: Call[T]) -> T:
+        """One kernel call in its own transaction."""
+        connection = await self._borrow()
+        try:
+            with self.observer.watch(call):
+                return await settled(cast("Any", run)(connection, call))
+        except psycopg.OperationalError as error:
+            if connection.closed:
+                self.observer.lost_commit()
+                raise CallLost.by(error) from error
+            raise
+        finally:
+            await settled(self._pool.putconn(connection))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[AnyTransaction]:
+        """One transaction. It commits at the end of the block, unless the block raised or was refused."""
+        connection = await self._borrow()
+        try:
+            async with open_transaction(connection, self.observer, self._kind) as tx:
+                yield tx
+        finally:
+            await settled(self._pool.putconn(connection))
+
+    async def pause(self, seconds: float) -> None:
+        if self.is_blocking:
+            time.sleep(seconds)  # noqa: ASYNC251 -- There is no event loop.
+        else:
+            await asyncio.sleep(seconds)
+
+    @asynccontextmanager
+    async def hearing(self, topic: str) -> AsyncGenerator[Callable[[float], Any]]:
+        """Listen to a topic. Calling the value waits for the next notification, at most so many seconds."""
+        if self.is_blocking:
+            with psycopg.connect(
+                self.listen_url, autocommit=True, application_name="fencepost-result"
+            ) as connection:
+                connection.execute(notify.LISTEN)
+                yield lambda seconds: _hear(connection, topic, seconds)
+            return
+        told = asyncio.Event()
+        wake, listener = told.set, self._shared_listener()
+        listener.on(topic, wake)
+        try:
+            yield lambda seconds: _told(told, seconds)
+        finally:
+            listener.off(topic, wake)
+
+    @property
+    def listen_url(self) -> str:
+        return self.settings.listen_database_url or self.database_url
+
+    def _shared_listener(self) -> Listener:
+        """Listening begins with the first subscriber, and ends with the client."""
+        if self._listener is None:
+            self._listener = Listener(self.listen_url)
+            self._listening = asyncio.create_task(self._listener.run(), name="fencepost-results")
+        return self._listener
+
+    async def _borrow(self) -> Any:
+        try:
+            return await settled(self._pool.getconn())
+        except PoolTimeout as error:
+            raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
+
+    async def _in_thread(self, function: Callable[..., object], *arguments: Any) -> None:
+        await settled(function(*arguments) if self.is_blocking else asyncio.to_thread(function, *arguments))
+
+
+async def _told(told: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await told.wait()
+    told.clear()
+
+
+def _hear(connection: psycopg.Connection[Any], topic: str, seconds: float) -> None:
+    """Returns at the topic's notification, or when the time is over. Ignores other topics."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        for notice in connection.notifies(timeout=left, stop_after=1):
+            if notice.payload == topic:
+                return

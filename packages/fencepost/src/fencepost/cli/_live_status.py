@@ -1,0 +1,50 @@
+"""Reads the status once, or repeatedly."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+from rich.console import Console
+from rich.live import Live
+
+from fencepost import server_addresses
+from fencepost.cli._status_screen import board_screen
+from fencepost.cli._status_snapshot import StatusSnapshot, read_board
+from fencepost.cli.database_reader import reading
+from fencepost.cli.terminal import answer_json
+from fencepost.plugin import compatible_plugins
+from fencepost.settings import Settings
+
+
+def look(settings: Settings | None = None) -> StatusSnapshot:
+    settings = settings or Settings.load()
+    place = server_addresses.of_this_directory(settings)
+    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+        board = read_board(connection)
+    return replace(board, compatible_names=compatible_plugins() if settings.compatible_names else ())
+
+
+def watch(every_seconds: float, *, as_json: bool) -> None:
+    """Show the status repeatedly until Ctrl-C, which is the normal way to end it."""
+    with suppress(KeyboardInterrupt):
+        if as_json:
+            _watch_json(every_seconds)
+        else:
+            _watch_screen(every_seconds)
+
+
+def _watch_json(every_seconds: float) -> None:
+    while True:
+        answer_json(look().as_json(), indent=None)
+        threading.Event().wait(every_seconds)
+
+
+def _watch_screen(every_seconds: float) -> None:
+    with Live(
+        board_screen(look()), console=Console(highlight=False), screen=True, auto_refresh=False
+    ) as live:
+        while True:
+            threading.Event().wait(every_seconds)
+            live.update(board_screen(look()), refresh=True)

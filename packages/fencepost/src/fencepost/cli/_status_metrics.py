@@ -1,0 +1,86 @@
+"""The status as metrics. They are read during a scrape, so no loop updates them and none can be stale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fencepost.cli._status_snapshot import StatusSnapshot
+from fencepost.errors import FencepostError
+from fencepost.metrics import Collector, CounterMetricFamily, GaugeMetricFamily
+
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+class StatusCollector(Collector):
+    """Adds the status to a scrape; an unreachable database is reported as a metric of its own."""
+
+    def __init__(self, read: Callable[[], StatusSnapshot]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Family]:
+        reachable = GaugeMetricFamily("fencepost_database_reachable", "1 when the views could be read.")
+        try:
+            board = self._read()
+        except FencepostError:
+            reachable.add_metric((), 0)
+            yield reachable
+            return
+        reachable.add_metric((), 1)
+        yield from (
+            reachable,
+            *_queues(board),
+            _workers(board),
+            *_outbox(board),
+            _leases(board),
+            _refusals(board),
+        )
+
+
+def _queues(board: StatusSnapshot) -> Iterator[Family]:
+    jobs = GaugeMetricFamily("fencepost_jobs", "Jobs by queue and state.", labels=("queue", "state"))
+    oldest = GaugeMetricFamily(
+        "fencepost_jobs_oldest_waiting_seconds", "How long the oldest job waits.", labels=("queue",)
+    )
+    for queue in board.queues:
+        for state in ("pending", "dispatched", "running", "dead"):
+            jobs.add_metric((queue.queue, state), getattr(queue, state))
+        oldest.add_metric((queue.queue,), queue.oldest_waiting_seconds or 0)
+    yield from (jobs, oldest)
+
+
+def _workers(board: StatusSnapshot) -> Family:
+    workers = GaugeMetricFamily(
+        "fencepost_job_workers", "Workers of jobs that say that they are there.", labels=("mode",)
+    )
+    counts = {found.drive: found.workers for found in board.workers}
+    for drive in ("redis", "postgresql"):
+        workers.add_metric((drive,), counts.get(drive, 0))
+    return workers
+
+
+def _outbox(board: StatusSnapshot) -> Iterator[Family]:
+    messages = GaugeMetricFamily(
+        "fencepost_outbox_messages", "Unsettled messages by channel and state.", labels=("channel", "state")
+    )
+    lag = GaugeMetricFamily(
+        "fencepost_outbox_lag_seconds", "Age of the oldest unsettled message.", labels=("channel",)
+    )
+    for channel in board.outbox:
+        for state in ("queued", "sending", "failed", "unknown", "parked"):
+            messages.add_metric((channel.channel, state), getattr(channel, state))
+        lag.add_metric((channel.channel,), channel.lag_seconds or 0)
+    yield from (messages, lag)
+
+
+def _leases(board: StatusSnapshot) -> Family:
+    held = GaugeMetricFamily("fencepost_leases_held", "Leases that somebody holds.")
+    held.add_metric((), board.leases_held)
+    return held
+
+
+def _refusals(board: StatusSnapshot) -> Family:
+    """Refusals of all clients, from the database; `fencepost_refusals_total` counts those of one process."""
+    refused = CounterMetricFamily("fencepost_database_refusals", "Refusals by reason.", labels=("reason",))
+    for reason in board.refusals:
+        refused.add_metric((reason.reason,), reason.refused)
+    return refused

@@ -1,0 +1,71 @@
+"""`fencepost worker`: run the jobs of an application."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption
+
+
+def worker(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE",
+            help="Where the Fencepost value is: shop.tasks:fp. The attribute is needed if there are several.",
+        ),
+    ],
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            "--queues", help="Only these queues, with commas between them.", metavar="A,B", show_default=False
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            min=1,
+            max=10_000,
+            help="Jobs at once in a process.",
+            show_default="JOBS_CONCURRENCY",
+        ),
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
+    json_output: JsonOption = False,
+) -> None:
+    """Run the jobs of an application, until Ctrl-C.
+
+    \b
+    The module is imported from this directory, or from Python's path. The worker runs every job that its
+    Fencepost declares, fires its schedules, and reclaims jobs that other workers have lost. Any number of
+    workers may run, on any number of machines.
+
+    \b
+    Ctrl-C or SIGTERM drains: no more jobs are claimed, running jobs may finish (JOBS_DRAIN_SEC), and those
+    that do not are given back without a lost try. A second one exits at once; the jobs then return when
+    their leases expire.
+
+    \b
+    Examples:
+      fencepost worker shop.tasks
+      fencepost worker shop.tasks:fp --queues mail,reports --concurrency 20
+      fencepost worker shop.tasks --processes 4          one for each core; one that ends is started again
+      fencepost worker shop.tasks --json | head -1       one line that says what it serves
+
+    Settings: JOBS_CONCURRENCY, JOBS_LEASE_SEC, JOBS_DRAIN_SEC, METRICS_PORT; all in docs/reference/jobs.md.
+    """
+    chosen = [queue.strip() for queue in (queues or "").split(",") if queue.strip()]
+    if processes == 1:
+        from fencepost.cli._worker_process import work  # noqa: PLC0415 - Slow to load.
+
+        work(target, queues=chosen, concurrency=concurrency, as_json=json_output)
+        return
+    from fencepost.cli._supervisor import lead  # noqa: PLC0415 - As above.
+
+    arguments = [target]
+    arguments += ["--queues", ",".join(chosen)] if chosen else []
+    arguments += [] if concurrency is None else ["--concurrency", str(concurrency)]
+    lead(arguments, target, processes, as_json=json_output)

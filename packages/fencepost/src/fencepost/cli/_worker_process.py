@@ -1,0 +1,107 @@
+"""One worker process, from start to shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from fencepost.cli._app_loader import find_application
+from fencepost.cli._durations import span
+from fencepost.cli._parent_watch import hold
+from fencepost.cli.health import HealthPages
+from fencepost.cli.shutdown import Shutdown
+from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.client import Fencepost
+from fencepost.gc_tuning import freeze_collected_objects
+from fencepost.jobs._handler import Handlers
+from fencepost.jobs._scheduler import Schedules
+from fencepost.jobs.settings import JobSettings
+from fencepost.logs import configure_logging
+from fencepost.metrics_server import MetricsServer
+from fencepost.tracing import export_traces
+
+LOOK_SECONDS = 0.2
+
+
+def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json: bool) -> None:
+    """Work until a stop is requested; then drain. A second request exits at once."""
+    fp = find_application(target)
+    configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
+    export_traces("worker")
+    changes = {} if concurrency is None else {"concurrency": concurrency}
+    settings = fp.job_settings.model_copy(update=changes)
+    handlers = fp.handlers.of(queues) if queues else fp.handlers
+    ending = Shutdown()
+    with ending.listening(), ExitStack() as closing:
+        hold(os.environ)
+        pages = HealthPages.of(fp)
+        endpoint = MetricsServer(
+            pages.routes, address=fp.settings.metrics_address, port=fp.settings.metrics_port
+        )
+        endpoint.start()
+        closing.callback(endpoint.stop)
+        service = WorkerProcess(fp, settings, handlers, endpoint.url)
+        freeze_collected_objects()
+        asyncio.run(service.run(ending, as_json=as_json))
+    remark("Stopped.")
+
+
+class WorkerProcess:
+    """A worker, and the announcement of what it serves."""
+
+    def __init__(self, fp: Fencepost, settings: JobSettings, handlers: Handlers, url: str) -> None:
+        self._fp = fp
+        self._settings = settings
+        self._handlers = handlers
+        self._url = url
+
+    async def run(self, ending: Shutdown, *, as_json: bool) -> None:
+        async with self._fp:
+            worker = self._fp.jobs.worker(self._settings, queues=self._handlers.queues)
+            working = asyncio.create_task(worker.run())
+            self._announce(worker.owner, as_json=as_json)
+            while not working.done() and not ending.wait(0):
+                await asyncio.wait([working], timeout=LOOK_SECONDS)
+            if not working.done():
+                remark(f"Draining: what runs may go on for {span(self._settings.drain_seconds)}.")
+                worker.stop()
+            await working
+
+    def _announce(self, owner: str, *, as_json: bool) -> None:
+        if as_json:
+            answer_json(self.as_json(owner), indent=None)
+            return
+        answer("\n".join(self.as_lines(owner)))
+        remark("Ctrl-C or SIGTERM drains; a second one leaves at once.")
+
+    def as_json(self, owner: str) -> dict[str, Any]:
+        return {
+            "worker": owner,
+            "pid": os.getpid(),
+            "url": self._url,
+            "concurrency": self._settings.concurrency,
+            "queues": self._handlers.queues,
+            "kinds": [handler.kind for handler in self._handlers],
+            "schedules": [schedule.name for schedule in self._schedules],
+        }
+
+    def as_lines(self, owner: str) -> list[str]:
+        lines = [f"{owner} serves {', '.join(self._handlers.queues)}; metrics at {self._url}/metrics"]
+        width = max(len(handler.kind) for handler in self._handlers)
+        lines += [
+            f"  {handler.kind:<{width}}  {handler.queue}  in a {handler.place}"
+            f"  lease {span(handler.declared.lease_seconds)}  {handler.declared.tries} tries"
+            for handler in self._handlers
+        ]
+        lines += [
+            f"  {schedule.name}: {schedule.expression} ({schedule.zone}) runs {schedule.handler.kind}"
+            for schedule in self._schedules
+        ]
+        return lines
+
+    @property
+    def _schedules(self) -> Schedules:
+        return self._fp.schedules.declared.of(handler.kind for handler in self._handlers)

@@ -1,0 +1,187 @@
+"""`fencepost workflows`: inspect workflows and their versions, and act on those that need an operator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli._jobs import ActorOption, Ids, State
+from fencepost.cli.terminal import JsonOption, answer, answer_json, answer_rich
+
+WorkflowId = Annotated[int, typer.Argument(metavar="ID", help="The workflow's id: that of its job.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Look at workflows, and decide on those that need a person.
+
+    \b
+    Look:
+      fencepost workflows list --state dead
+      fencepost workflows show 7                     its steps, what it waits for, what undoes it
+      fencepost workflows versions                   what still lives on which version
+
+    \b
+    Decide:
+      fencepost workflows emit approve:7 --payload '{"by": "anna"}'
+      fencepost workflows cancel 7                   its steps are undone, newest first
+      fencepost workflows retry-from 7 ship          drops that step and all later ones, and runs it again
+
+    Every decision is kept with your name: fencepost explain 7.
+    """,
+)
+
+
+@app.command("list")
+def list_workflows(
+    state: Annotated[State | None, typer.Option("--state", help="In this state.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Of this name.", show_default=False)] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", help="The page below this id.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
+    json_output: JsonOption = False,
+) -> None:
+    """List workflows, newest first: state, steps, and what they wait for.
+
+    \b
+    Examples:
+      fencepost workflows list
+      fencepost workflows list --name fulfil --state pending
+    """
+    from fencepost.cli import _workflow_screen as workflow_screen  # noqa: PLC0415
+    from fencepost.cli import job_commands  # noqa: PLC0415 - `--help` needs no driver.
+
+    with job_commands.looking() as connection:
+        page = workflow_screen.read_page(connection, state=state, name=name, before_id=before, limit=limit)
+    if json_output:
+        answer_json(page)
+    else:
+        answer_rich(workflow_screen.page_screen(page))
+
+
+@app.command()
+def show(workflow_id: WorkflowId, json_output: JsonOption = False) -> None:
+    """Show one workflow: its state, every step with its attempt and result, waits, children and undo.
+
+    \b
+    Examples:
+      fencepost workflows show 7
+      fencepost workflows show 7 --json | jq '.steps[].name'
+
+    Exits with 4 when there is no such workflow.
+    """
+    from fencepost.cli import _workflow_screen as workflow_screen  # noqa: PLC0415
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+
+    with job_commands.looking() as connection:
+        workflow = workflow_screen.read_workflow(connection, workflow_id)
+    if json_output:
+        answer_json(workflow)
+    else:
+        answer_rich(workflow_screen.workflow_screen(workflow))
+
+
+@app.command()
+def cancel(workflow_ids: Ids, actor: ActorOption = None, json_output: JsonOption = False) -> None:
+    """Cancel workflows: a waiting one ends at once, the next step of a running one is refused.
+
+    \b
+    Examples:
+      fencepost workflows cancel 7 8
+
+    Exits with 4 when there is no such workflow, with 1 when one has ended already.
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+
+    with job_commands.acting() as connection:
+        act = job_commands.cancel(connection, job_commands.somebody(actor))
+        job_commands.for_each("workflow", workflow_ids, act, as_json=json_output)
+
+
+@app.command("retry-from")
+def retry_from(
+    workflow_id: WorkflowId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The first step that happens again.")],
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a dead or cancelled workflow again from a step: that one and all later ones are dropped.
+
+    \b
+    Examples:
+      fencepost workflows retry-from 7 ship
+
+    Exits with 4 when there is no such workflow or step, with 1 when a step that stays was undone.
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel import _workflow as workflow  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    with job_commands.acting() as connection:
+
+        def act(job_id: int) -> str:
+            run(connection, workflow.retry_from(job_id, step, job_commands.somebody(actor)))
+            return f"runs again from {step}"
+
+        job_commands.for_each("workflow", [workflow_id], act, as_json=json_output)
+
+
+@app.command()
+def emit(
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="The event's name.")],
+    payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="What it carries.")] = "null",
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Emit an event, as an approval does: the workflows that wait for it go on. The first emission stays.
+
+    \b
+    Examples:
+      fencepost workflows emit approve:7
+      fencepost workflows emit paid:7 --payload '{"cents": 500}'
+
+    Exits with 1 when the event was emitted before.
+    """
+    import json  # noqa: PLC0415 - As above.
+
+    from fencepost.cli import job_commands  # noqa: PLC0415
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
+    from fencepost.kernel import _event as kernel_event  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    try:
+        content = json.loads(payload)
+    except ValueError as error:
+        raise UserError(f"--payload is no JSON document: {error}") from None
+    with job_commands.acting() as connection:
+        call = kernel_event.emit(event, content, actor=job_commands.somebody(actor))
+        first = run(connection, call)
+    if json_output:
+        answer_json({"event": event, "emitted": first})
+    else:
+        answer(f"event {event}: {'emitted' if first else 'was emitted before, and that emission stays'}")
+    if not first:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+@app.command()
+def versions(json_output: JsonOption = False) -> None:
+    """Show how many workflows live on which version: a version without any can be dropped from the code.
+
+    \b
+    Examples:
+      fencepost workflows versions
+    """
+    from fencepost.cli import _workflow_screen as workflow_screen  # noqa: PLC0415
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel import _workflow as workflow  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    with job_commands.looking() as connection:
+        found = run(connection, workflow.versions())
+    if json_output:
+        answer_json([version._asdict() for version in found])
+    else:
+        answer_rich(workflow_screen.versions_screen(found))

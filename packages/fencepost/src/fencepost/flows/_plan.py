@@ -1,0 +1,496 @@
+"""A graph prepared to run: source stages, which read source partitions, and keyed stages, which hold state
+and sinks.
+
+A source stage is everything before the first `key_by`: its only state is the watermark of its partition. Its
+borders (a `key_by`, or a sink that follows without one) are the entrances of a keyed stage. Both stages may
+run in one task, or in many tasks with channels between them: neither depends on which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from fencepost.flows._errors import GraphRefused, StateMismatch
+from fencepost.flows._graph import Flow
+from fencepost.flows._layout import Layout
+from fencepost.flows._merge import TimeMerge
+from fencepost.flows._node import GraphNode
+from fencepost.flows._record import END, Behind, Record
+from fencepost.flows._state import Document, pieces, reviver
+from fencepost.flows._step_identity import PYTHON, derived_name, fingerprint
+from fencepost.flows._steps import AdaptiveBatch, Batch, Collect, EventTime, Pass, Step, push
+from fencepost.flows._windows import Session, Window
+from fencepost.flows.sinks._sink import Sink
+from fencepost.flows.sources._source import is_timeless
+
+HEAD, BORDER, BODY = "head", "border", "body"
+
+
+class FlowPlan:
+    """What all tasks of a flow share: the nodes in order, their names, and the stage of each."""
+
+    def __init__(self, flow: Flow) -> None:
+        if not flow.sinks:
+            raise GraphRefused(f"The flow {flow.name} has no sink: end a branch with .sink(...).")
+        self.flow = flow
+        self.nodes = flow.nodes()
+        self.sections = self._divide()
+        self.places = self._places()
+        self.names = self._names()
+        self.sources = [node for node in self.nodes if node.source is not None]
+        self.borders = [node for node in self.nodes if self.sections[node] == BORDER]
+        self.sinks: list[Sink] = [node.sink for node in flow.sinks if node.sink is not None]
+        self._check()
+
+    @cached_property
+    def is_keyed(self) -> bool:
+        return any(node.kind == "key_by" for node in self.borders)
+
+    @cached_property
+    def is_one(self) -> bool:
+        """Whether, without key groups, one keyed stage takes every partition."""
+        return self.is_keyed or any(section == BODY for section in self.sections.values())
+
+    @cached_property
+    def groups(self) -> int | None:
+        """The number of key groups of the keyed stage; None without key groups."""
+        asked = {node.groups for node in self.borders if node.kind == "key_by"}
+        if len(asked) > 1:
+            raise GraphRefused(
+                f"The streams of one flow are keyed into different numbers of groups: {asked}."
+            )
+        return next(iter(asked), None)
+
+    @cached_property
+    def has_time(self) -> bool:
+        return any(node.kind == "event_time" for node in self.nodes)
+
+    def revivers(self) -> list[Callable[[Any], Any]]:
+        """For each entrance: a function from what was stored or sent to what the steps work with."""
+        return [*(reviver(border.value) for border in self.borders), reviver(None)]
+
+    def declared(self) -> list[bool]:
+        """For each entrance, and for that of late records: whether the type of its values is declared."""
+        return [*(border.value is not None for border in self.borders), False]
+
+    @property
+    def late_entrance(self) -> int:
+        """The entrance through which late records are counted: the number after the borders."""
+        return len(self.borders)
+
+    def windows_behind(self, clock: GraphNode) -> list[Window]:
+        """The windows that records of an event_time reach."""
+        return [node.window for node in self.nodes if node.window is not None and clock in node.ancestors()]
+
+    def windows_decide(self, clock: GraphNode) -> bool:
+        """Whether only the windows can decide what is late: sessions are open by key, and several windows
+        must agree."""
+        windows = self.windows_behind(clock)
+        return len(windows) > 1 or any(isinstance(window, Session) for window in windows)
+
+    def is_late(self, clock: GraphNode) -> Callable[[float, float], bool]:
+        """Whether a time is late for a watermark, as far as the two alone decide it. Without windows it
+        is."""
+        windows = self.windows_behind(clock)
+        if self.windows_decide(clock):
+            return lambda time, watermark: False
+        fixed = [window for window in windows if not isinstance(window, Session)]
+        return lambda time, watermark: all(window.last_end(time) <= watermark for window in fixed)
+
+    def must_merge(self, senders: int) -> bool:
+        """Whether records must be ordered before the keyed stage: its result depends on their order, and no
+        other part orders them."""
+        body = [node for node in self.nodes if self.sections[node] == BODY]
+        if not self.has_time:
+            return False
+        return any(node.timers for node in body) or (senders > 1 and any(node.ordered for node in body))
+
+    def versions(self) -> dict[str, int]:
+        return {self.names[node]: node.version for node in self.nodes if node.needs_key}
+
+    def picture(self) -> dict[str, Any]:
+        """The graph as data, for the console."""
+        numbers = {node: number for number, node in enumerate(self.nodes)}
+        return {
+            "nodes": [
+                {
+                    "name": self.names[n],
+                    "kind": n.kind,
+                    "section": self.sections[n],
+                    "place": self.places[n],
+                }
+                for n in self.nodes
+            ],
+            "edges": [[numbers[p], numbers[n]] for n in self.nodes for p in n.parents],
+        }
+
+    def _divide(self) -> dict[GraphNode, str]:
+        sections: dict[GraphNode, str] = {}
+        for node in self.nodes:
+            above = {sections[parent] for parent in node.parents}
+            if node.side == "late" and self.windows_decide(node.parents[0]):
+                sections[node] = BODY
+            elif node.kind in ("key_by", "sink") and above == {HEAD}:
+                sections[node] = BORDER
+            elif (node.side == "errors" and sections[node.parents[0]] == BORDER) or above <= {HEAD}:
+                sections[node] = HEAD
+            elif HEAD in above:
+                raise GraphRefused(
+                    f"A {node.kind} takes a keyed and an unkeyed stream. Key both, or neither."
+                )
+            else:
+                sections[node] = BODY
+        return sections
+
+    def _names(self) -> dict[GraphNode, str]:
+        """The given name; for a step with state, one derived from its place, so that it is stable; for others
+        the kind and its number."""
+        names = {
+            node: derived_name(node) if node.needs_key and not node.name else self.places[node]
+            for node in self.nodes
+        }
+        several = sorted({name for name in names.values() if list(names.values()).count(name) > 1})
+        if several:
+            raise GraphRefused(
+                f"Two steps of {self.flow.name} have one name: {', '.join(several)}. Steps with state "
+                f"that do the same "
+                "in the same place cannot be told apart by themselves: give each a name= of its own."
+            )
+        return names
+
+    def _places(self) -> dict[GraphNode, str]:
+        """The given name, or the kind and its number in the graph."""
+        places: dict[GraphNode, str] = {}
+        for node in self.nodes:
+            number = 1 + sum(1 for other in places if other.kind == node.kind)
+            places[node] = node.name or f"{node.kind}-{number}"
+        return places
+
+    def steps(self) -> dict[str, Any]:
+        """The steps with state, by name: the database compares them with the stored ones."""
+        return {
+            self.names[node]: {
+                "kind": node.kind,
+                "version": node.version,
+                "window": None if node.window is None else repr(node.window),
+                "given": bool(node.name),
+                "place": self.places[node],
+                "print": fingerprint(node),
+                "python": PYTHON,
+            }
+            for node in self.nodes
+            if node.needs_key
+        }
+
+    def entrances(self) -> list[str]:
+        """The borders by stable names. Two borders with the same name get the same records."""
+        found: list[str] = []
+        for border in self.borders:
+            name = derived_name(border)
+            found.append(f"{name}-{found.count(name)}" if name in found else name)
+        return found
+
+    def _check(self) -> None:
+        groups = self.groups
+        for node in self.nodes:
+            if node.needs_time and not all(self._is_timed(border) for border in self._entrances_of(node)):
+                raise GraphRefused(
+                    f"{self.names[node]} works in event time: put .event_time(...) before key_by."
+                )
+            if groups is None:
+                continue
+            if is_timeless(node.source) and self.has_time:
+                raise GraphRefused(
+                    "Dead letters come back into a flow in event time only without key groups: which windows "
+                    "are closed differs between groups. Leave groups out, or end with .errors.sink(...); "
+                    "what a sink rejects is kept without coming back by DeadLetters(name, replays=False)."
+                )
+            if node.kind == "key_by" and self.sections[node] == BODY:
+                raise GraphRefused(
+                    "A second key_by behind key groups would need a second exchange. Leave groups out (one "
+                    "task keeps all keys), or end with a sink into a stream and begin another flow there."
+                )
+            if node.kind == "enrich" and self.sections[node] == HEAD:
+                raise GraphRefused(
+                    "enrich stands before key_by with groups: a replay may enrich otherwise, and a record "
+                    "could change its group in between. Put it behind key_by."
+                )
+
+    def _entrances_of(self, node: GraphNode) -> list[GraphNode]:
+        return [other for other in node.ancestors() if self.sections[other] == BORDER]
+
+    def _is_timed(self, border: GraphNode) -> bool:
+        return border.is_behind("event_time")
+
+
+class Wiring:
+    """Steps for some of the nodes, connected as the nodes are."""
+
+    def __init__(self, program: FlowPlan, nodes: Sequence[GraphNode]) -> None:
+        self.steps: dict[GraphNode, Step] = {}
+        for node in nodes:
+            step = Collect() if node.sink is not None else node.make()
+            step.name = program.names[node]
+            self.steps[node] = step
+            for port, parent in enumerate(node.parents):
+                if parent in self.steps:
+                    _connect(self.steps[parent], step, node.side, port)
+
+
+def _connect(parent: Step, step: Step, side: str, port: int) -> None:
+    if side == "late":
+        assert isinstance(parent, EventTime), "only event time knows what is late"
+        parent.late.append((step, port))
+    elif side == "errors":
+        parent.errors.append((step, port))
+    else:
+        parent.outs.append((step, port))
+
+
+class SourceStage:
+    """Processes one source partition up to the borders. `paced` lets other tasks run in between."""
+
+    def __init__(self, program: FlowPlan, source: GraphNode, *, paced: bool = False) -> None:
+        reached = {source}
+        for node in program.nodes:
+            if program.sections[node] != BODY and any(parent in reached for parent in node.parents):
+                reached.add(node)
+        nodes = [node for node in program.nodes if node in reached]
+        self._wiring = Wiring(program, nodes)
+        self._entry = self._wiring.steps[source]
+        self._ends: list[tuple[int, Collect]] = []
+        for number, border in enumerate(program.borders):
+            if border in reached:
+                self._ends.append((number, self._end_of(border)))
+        self.steps: Mapping[GraphNode, Step] = self._wiring.steps
+        self._clocks = [step for step in self._wiring.steps.values() if isinstance(step, EventTime)]
+        self._late = Collect()
+        for node, step in self._wiring.steps.items():
+            if isinstance(step, EventTime):
+                step.is_late = program.is_late(node)
+                step.late.append((self._late, 0))
+        self._late_entrance = program.late_entrance
+        self._pace = AdaptiveBatch.of(self.steps.values()) if paced else None
+
+    @property
+    def watermark(self) -> float | None:
+        """None where nothing is in event time: such a partition does not hold the watermark back."""
+        return min((clock.watermark for clock in self._clocks), default=None)
+
+    def restore(self, watermark: float | None) -> None:
+        if watermark is not None:
+            for clock in self._clocks:
+                clock.watermark = watermark
+
+    async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
+        """Process values; returns records by the number of their border, in order of arrival."""
+        await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
+        runs = [(number, end.take()) for number, end in self._ends]
+        late = self._late.take()
+        return [*runs, (self._late_entrance, late)] if late else runs
+
+    def _end_of(self, border: GraphNode) -> Collect:
+        step = self._wiring.steps[border]
+        if isinstance(step, Collect):
+            return step
+        end = Collect()
+        step.outs.append((end, 0))
+        return end
+
+
+class KeyedStage:
+    """The keyed stage, with its states and the pending values of its sinks. `paced` is as for SourceStage."""
+
+    def __init__(
+        self, program: FlowPlan, *, senders: int, paced: bool = False, layout: Layout | None = None
+    ) -> None:
+        self._layout = layout or Layout()
+        nodes = [node for node in program.nodes if program.sections[node] != HEAD]
+        wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
+        self._program = program
+        self._steps = list(wiring.steps.values())
+        self._entrances = [self._entrance(wiring, border) for border in program.borders]
+        entrances = dict(zip(program.borders, self._entrances, strict=True))
+        self.steps: Mapping[GraphNode, Step] = {**wiring.steps, **entrances}
+        self._sinks = [self.steps[node] for node in program.flow.sinks]
+        self._merge = TimeMerge() if program.must_merge(senders) else None
+        self._watermark = float("-inf")
+        self._pace = AdaptiveBatch.of(self._steps) if paced else None
+        self._sides = {
+            program.names[clock]: [
+                step
+                for node, step in wiring.steps.items()
+                if node.side == "late" and node.parents == (clock,)
+            ]
+            for clock in program.nodes
+            if clock.kind == "event_time"
+        }
+        self.late: Batch = []
+        """Records that no window took, since the last commit."""
+
+    @staticmethod
+    def _entrance(wiring: Wiring, border: GraphNode) -> Step:
+        if border.sink is not None:
+            return Collect()
+        entrance = Pass()
+        for node, step in wiring.steps.items():
+            for port, parent in enumerate(node.parents):
+                if parent is border:
+                    entrance.outs.append((step, port))
+        return entrance
+
+    async def push(self, sender: str, entrance: int, records: Batch) -> None:
+        if entrance == self._program.late_entrance:
+            self.late += records
+        elif self._merge is not None:
+            self._merge.add(sender, entrance, records)
+        elif records:
+            await self._enter(entrance, records)
+
+    async def _enter(self, entrance: int, records: Batch) -> None:
+        await push(self._entrances[entrance], records, self._pace)
+        late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
+        for time in late.values():
+            record: Record = (time.value, None, float(time), 0)
+            self.late.append(record)
+            for side in self._sides[time.clock]:
+                await side.push([record], 0)
+
+    async def advance(self, watermark: float | None) -> None:
+        """Advance to the lowest watermark of all senders; None when nothing is in event time."""
+        if watermark is None or watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        if self._merge is not None:
+            for entrance, records in self._merge.release(watermark):
+                await self._enter(entrance, records)
+        for step in self._steps:
+            await step.advance(watermark)
+
+    async def flush(self) -> None:
+        for step in self._steps:
+            await step.flush()
+
+    @property
+    def pending(self) -> int:
+        """How many values are pending for the sinks."""
+        return sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
+
+    @property
+    def merges(self) -> bool:
+        """Whether records wait in the merge, so that a record may have been read earlier than it is
+        processed."""
+        return self._merge is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait in the merge."""
+        return len(self._merge) if self._merge is not None else 0
+
+    @property
+    def has_state(self) -> bool:
+        return self._merge is not None or any(step.states for step in self._steps)
+
+    def take(self) -> list[list[Any]]:
+        """Take the pending values of each sink, in the order of the graph's sinks."""
+        return [[record[0] for record in sink.take()] for sink in self._sinks if isinstance(sink, Collect)]
+
+    def take_late(self) -> Batch:
+        """Take the records that no window took, since the last call."""
+        late, self.late = self.late, []
+        return late
+
+    def changed(self) -> dict[str, Any]:
+        """What changed since the last `clean`, as plain data."""
+        return self._document({name: state.delta() for name, state in self._states().items()})
+
+    def whole(self) -> dict[str, Any]:
+        return self._document({name: state.whole() for name, state in self._states().items()})
+
+    def clean(self) -> None:
+        for state in self._states().values():
+            state.clean()
+
+    async def load(self, documents: Sequence[Document]) -> None:
+        """Load a whole state and the changes that followed it. Other tasks can run in between."""
+        states = self._states()
+        for document in documents:
+            for name, pairs in self._migrated(document):
+                if name not in states:
+                    raise StateMismatch(
+                        f"The stored state of {self._program.flow.name} has a step "
+                        f"{name.partition('/')[0]!r} that "
+                        "the graph does not have. Give the step its old name (name=), or begin a new flow."
+                    )
+                for piece in pairs:
+                    states[name].load(piece)
+                    await asyncio.sleep(0)
+            self._watermark = document.watermark
+            if self._merge is not None and document.merge is not None:
+                numbers = self._numbers(document.entrances)
+                self._merge.load(document.merge, self._program.revivers(), numbers)
+        for step in self._steps:
+            step.loaded()
+
+    def _migrated(self, document: Document) -> Iterator[tuple[str, Iterable[list[Any]]]]:
+        """The pairs of each step, in pieces; a migration gets all of them at once."""
+        today = self._program.versions()
+        migrations = self._program.flow.migrations
+        for stored_name, pairs in document.steps.items():
+            stored_step, _, part = stored_name.partition("/")
+            step = self._layout.name_of(stored_step, document.layout)
+            if step is None:
+                continue
+            name = f"{step}/{part}"
+            stored = document.versions.get(stored_step, 1)
+            if step not in today or stored == today[step]:
+                yield name, pieces(pairs)
+            elif step in migrations:
+                plain = chain.from_iterable(pieces(pairs, plain=True))
+                yield name, [migrations[step](stored, list(plain))]
+            else:
+                raise StateMismatch(
+                    f"The state of {step} was stored by version {stored} and the graph has version "
+                    f"{today[step]}. "
+                    f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
+                )
+
+    def _numbers(self, before: Sequence[str]) -> dict[int, int]:
+        """Map the entrance numbers of the stored state to the current ones. Records that wait for an entrance
+        that is gone are dropped with it; if exactly one entrance changed, its records continue under its new
+        name."""
+        today = self._program.entrances()
+        if not before:
+            return {number: number for number in range(len(today))}
+        found = {number: today.index(name) for number, name in enumerate(before) if name in today}
+        gone = [number for number, name in enumerate(before) if name not in today]
+        added = [number for number, name in enumerate(today) if name not in before]
+        return {**found, **(dict(zip(gone, added, strict=True)) if len(gone) == len(added) else {})}
+
+    def _states(self) -> dict[str, Any]:
+        return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
+
+    def _document(self, states: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "versions": self._program.versions(),
+            "layout": self._layout.number,
+            "entrances": self._program.entrances() if self._merge is not None else [],
+            "steps": {name: pairs for name, pairs in states.items() if pairs},
+            "watermark": self._watermark,
+            "merge": self._merge.dump(self._program.declared()) if self._merge is not None else None,
+            "declared": {name for name, state in self._states().items() if state.declared},
+        }
+
+
+def least(watermarks: Sequence[float | None]) -> float | None:
+    """The lowest watermark of several senders: senders without event time do not hold it back; None if none
+    has event time."""
+    timed = [watermark for watermark in watermarks if watermark is not None]
+    return min(timed) if timed else None
+
+
+__all__ = ["END", "FlowPlan", "KeyedStage", "SourceStage", "least"]

@@ -1,0 +1,433 @@
+"""Channels: how records get from the source partitions to the key groups. Redis streams, which may be lost.
+
+An entry is everything that one sender has for one group between two offsets, `after` and `to`. Its content is
+a function of the source, so an entry is valid whichever process sent it, and however often. The receiver
+takes an entry only if it continues what was taken before, and drops what it has already: gaps and repeats are
+harmless. At a gap the receiver asks the sender to rewind. Data that is not an entry is removed, and causes at
+most a gap.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from fencepost.flows._commit_trace import Traces
+from fencepost.flows._frontier import Frontier, Mark
+from fencepost.flows._plan import FlowPlan, SourceStage
+from fencepost.flows._record import END, Offset, is_after, order
+from fencepost.flows._shared_reads import SharedReads
+from fencepost.flows._state import as_key
+from fencepost.flows._steps import Batch
+from fencepost.flows._task import Arrival
+from fencepost.flows._units import RecordSender
+from fencepost.flows._value_codec import UnknownClass, decoder, flat, marked, marked_wide
+from fencepost.logs import get_logger
+from fencepost.redis_streams import _keys as redis_keys
+
+_log = get_logger(__name__)
+_SEND = (Path(__file__).parent / "shuffle.lua").read_text(encoding="utf-8")
+LOOK_AGAIN_SECONDS = 1.0
+EDITIONS_CLEANED = 5
+"""The number of earlier editions whose data in Redis a sender removes."""
+Runs = Sequence[tuple[int, Batch]]
+
+
+EntryHead = tuple[Offset | None, Offset | None, int | float | None, bool, int | float | None, int]
+"""After, to, the current watermark; whether the sender has ended, its watermark at `to`, and its count
+there."""
+Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
+"""By entrance: values with their keys, times and offsets."""
+Places = list[tuple[Offset, str]]
+_read_head = msgspec.msgpack.Decoder(EntryHead).decode
+_read_parts = decoder(Parts, found_only=True)
+_read_places = msgspec.msgpack.Decoder(Places).decode
+M = TypeVar("M", bound=tuple[Any, ...])
+
+
+class NoEntry(Exception):
+    """Data in the channel that another program wrote, or that is damaged."""
+
+
+class ChannelLost(Exception):
+    """Sent entries are gone, or the receiver lacks some: the sender begins again at the receiver's
+    frontier."""
+
+
+def group_of(key: Any, groups: int) -> int:
+    """The key group of a key. Stable across processes and releases, which Python's own hash is not."""
+    return zlib.crc32(key.encode() if isinstance(key, str) else flat(key)) % groups
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelKeys:
+    """All keys of one channel have one hash tag, so that a script may use them together."""
+
+    flow: str
+    group: int
+    sender: str
+    edition: int = 1
+    """Of the flow: entries name the graph's entrances by number, so those of another graph must not be read
+    by this one."""
+
+    def _key(self, what: str) -> str:
+        edition = "" if self.edition == 1 else f".{self.edition}"
+        return redis_keys.channel(self.flow, self.group, f"{what}{edition}", self.sender)
+
+    @property
+    def stream(self) -> str:
+        return self._key("channel")
+
+    @property
+    def incarnation(self) -> str:
+        return self._key("incarnation")
+
+    @property
+    def rewind(self) -> str:
+        return self._key("rewind")
+
+
+class ChannelSender:
+    """The sending side of one source partition: one channel to each group."""
+
+    def __init__(
+        self, redis: Any, flow: str, sender: str, groups: int, length: int, edition: int = 1
+    ) -> None:
+        self._redis = redis
+        self._keys = [ChannelKeys(flow, group, sender, edition) for group in range(groups)]
+        self._before = [
+            ChannelKeys(flow, group, sender, older)
+            for group in range(groups)
+            for older in range(max(1, edition - EDITIONS_CLEANED), edition)
+        ]
+        self._length = length
+        self._incarnation = secrets.token_hex(8)
+        self._script = redis.register_script(_SEND)
+
+    async def begin(self) -> None:
+        """Empty the channels and take them over. They are trimmed, not deleted, so that entry ids keep
+        growing."""
+        pipe = self._redis.pipeline(transaction=False)
+        for keys in self._before:
+            pipe.unlink(keys.stream, keys.incarnation, keys.rewind)
+        for keys in self._keys:
+            pipe.xtrim(keys.stream, maxlen=0, approximate=False)
+            pipe.delete(keys.rewind)
+            pipe.set(keys.incarnation, self._incarnation)
+        await pipe.execute()
+
+    async def send(self, entries: Mapping[int, Sequence[Any]]) -> list[int]:
+        """Send an entry to each group; returns the groups whose channel is full."""
+        await self._load()
+        pipe = self._redis.pipeline(transaction=False)
+        for group, fields in entries.items():
+            keys = self._keys[group]
+            pipe.evalsha(
+                self._script.sha,
+                3,
+                keys.stream,
+                keys.incarnation,
+                keys.rewind,
+                self._incarnation,
+                self._length,
+                *fields,
+            )
+        answers = await pipe.execute()
+        if b"lost" in answers:
+            raise ChannelLost
+        return [group for group, answer in zip(entries, answers, strict=True) if answer == b"full"]
+
+    async def check(self, sent: Offset | None, taken: Sequence[Mark]) -> None:
+        """While nothing is sent: check that every receiver has, or can still read, what was sent last."""
+        pipe = self._redis.pipeline(transaction=False)
+        for keys in self._keys:
+            pipe.get(keys.incarnation)
+            pipe.exists(keys.rewind)
+            pipe.xlen(keys.stream)
+        answers = await pipe.execute()
+        for group, mark in enumerate(taken):
+            incarnation, rewind, length = answers[3 * group : 3 * group + 3]
+            lacks = sent is not None and is_after(sent, mark.at)
+            if lacks and (incarnation != self._incarnation.encode() or rewind or not length):
+                raise ChannelLost
+
+    async def _load(self) -> None:
+        """Load the script: Redis loses it when it is restarted or wiped."""
+        if not (await self._redis.script_exists(self._script.sha))[0]:
+            await self._redis.script_load(_SEND)
+
+
+def entries_for(
+    runs: Runs,
+    offsets: Sequence[Offset],
+    groups: int,
+    after: Offset | None,
+    mark: Mark,
+    watermark: float | None,
+    traces: Traces = (),
+    declared: Sequence[bool] = (),
+) -> dict[int, list[Any]]:
+    """The entry for each group: groups that get no record also learn the sender's position.
+
+    Through an entrance with a declared type records are sent as plain data, and converted back by it.
+    """
+    placed = _spread(runs, offsets, groups)
+    traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
+    if traces:
+        for group, part in enumerate(placed):
+            places = [(offsets[at], traces[at]) for _, members in part for _, _, _, at in members]
+            traced[group] = [(offset, place) for offset, place in places if place is not None]
+    head = flat([after, mark.at, watermark, mark.ended, mark.watermark, mark.count])
+    return {
+        group: [
+            b"h",
+            head,
+            b"d",
+            _written(part, offsets, declared),
+            *([b"t", flat(traced[group])] if traced[group] else ()),
+        ]
+        for group, part in enumerate(placed)
+    }
+
+
+def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tuple[int, Batch]]]:
+    """Split runs by group, and by entrance within it."""
+    parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
+    for entrance, records in runs:
+        by_group: dict[int, Batch] = {}
+        places: dict[Any, int] = {}
+        for record in records:
+            key = record[1]
+            spread = key if key is not None else str(offsets[record[3]])
+            group = places.get(spread)
+            if group is None:
+                group = places[spread] = group_of(spread, groups)
+            by_group.setdefault(group, []).append(record)
+        for group, members in by_group.items():
+            parts[group].append((entrance, members))
+    return parts
+
+
+def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
+    """Values, keys, times and offsets by entrance. Integers beyond 64 bits are rare, and only they need the
+    slow path."""
+    try:
+        return _written_by(marked, part, offsets, declared)
+    except OverflowError:
+        return _written_by(marked_wide, part, offsets, declared)
+
+
+def _written_by(
+    mark: Callable[[Any], Any],
+    part: list[tuple[int, Batch]],
+    offsets: Sequence[Offset],
+    declared: Sequence[bool],
+) -> bytes:
+    return flat(
+        [
+            (
+                entrance,
+                [(v, mark(k), mark(t), offsets[at]) for v, k, t, at in members]
+                if declared and declared[entrance]
+                else [(mark(v), mark(k), mark(t), offsets[at]) for v, k, t, at in members],
+            )
+            for entrance, members in part
+        ]
+    )
+
+
+class ChannelReceiver:
+    """The receiving side of one key group: reads the channels of all senders."""
+
+    def __init__(
+        self,
+        redis: Any,
+        reads: SharedReads,
+        program: FlowPlan,
+        senders: Sequence[RecordSender],
+        group: int,
+        edition: int = 1,
+    ) -> None:
+        self._redis = redis
+        self._reads = reads
+        self._group = group
+        flow = program.flow.name
+        self._keys = {sender.name: ChannelKeys(flow, group, sender.name, edition) for sender in senders}
+        self._timed = {
+            s.name: not s.timeless and SourceStage(program, s.node).watermark is not None for s in senders
+        }
+        self._revive: list[Callable[[Any], Any]] = program.revivers()
+        self._marks = Frontier()
+        self._durable: dict[str, Offset | None] = {}
+        self._last: dict[str, str] = {}
+        self._unacknowledged: dict[str, deque[tuple[str, Offset | None]]] = {
+            name: deque() for name in self._keys
+        }
+        self._looked_at = time.monotonic()
+
+    def open(self, frontier: Frontier) -> None:
+        for name in self._keys:
+            self._marks[name] = frontier.of(name)
+            self._durable[name] = frontier.of(name).at
+            self._last[name] = "0"
+
+    def watermarks(self) -> dict[str, float | None]:
+        return {name: self._watermark(name) for name in self._keys}
+
+    def _watermark(self, name: str) -> float | None:
+        mark = self._marks.of(name)
+        if not self._timed[name]:
+            return None
+        if mark.ended:
+            return END
+        return mark.watermark if mark.watermark is not None else -END
+
+    async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
+        names = {
+            keys.stream: name
+            for name, keys in self._keys.items()
+            if not self._marks.of(name).ended and (only is None or name in only)
+        }
+        if not names:
+            return []
+        self._look_again()
+        wanted = {stream: self._last[name] for stream, name in names.items()}
+        answer = await self._reads.read(self._group, wanted, min(wait_seconds, LOOK_AGAIN_SECONDS))
+        arrivals: list[Arrival] = []
+        repeated = False
+        for stream, entries in answer.items():
+            name = names[stream.decode()]
+            for entry_id, fields in entries:
+                self._looked_at = time.monotonic()
+                self._last[name] = entry_id.decode()
+                try:
+                    arrival = await self._take(name, entry_id.decode(), fields)
+                except NoEntry:
+                    await self._remove(name, entry_id.decode())
+                    continue
+                except UnknownClass:
+                    # Report it, and have it sent again: data of a foreign writer must not fail every read.
+                    await self._remove(name, entry_id.decode())
+                    raise
+                if arrival is not None:
+                    arrivals.append(arrival)
+                repeated = repeated or arrival is None
+        if repeated:
+            # Entries that are already durable lead to no commit, and a channel full of them would block its
+            # sender.
+            await self._delete_durable()
+        return arrivals
+
+    async def acknowledge(self, frontier: Frontier) -> None:
+        self._durable = {name: frontier.of(name).at for name in self._keys}
+        await self._delete_durable()
+
+    async def _delete_durable(self) -> None:
+        pipe = self._redis.pipeline(transaction=False)
+        for name, waiting in self._unacknowledged.items():
+            at = self._durable[name]
+            gone: list[str] = []
+            while waiting and (waiting[0][1] is None or not is_after(waiting[0][1], at)):
+                gone.append(waiting.popleft()[0])
+            if gone:
+                pipe.xdel(self._keys[name].stream, *gone)
+        await pipe.execute()
+
+    def taken(self) -> dict[str, int]:
+        return {}
+
+    async def lags(self) -> dict[str, int | None]:
+        """Counts entries, not records: records of the source are counted by the unit that reads it."""
+        return {name: len(waiting) for name, waiting in self._unacknowledged.items()}
+
+    @property
+    def heads(self) -> Sequence[SourceStage]:
+        return ()
+
+    async def close(self) -> None:
+        """Does nothing: the worker owns the connection."""
+
+    def _look_again(self) -> None:
+        """Read from the start again after a silence: a wiped Redis may assign ids below the last one."""
+        if time.monotonic() - self._looked_at > LOOK_AGAIN_SECONDS:
+            self._looked_at = time.monotonic()
+            self._last = dict.fromkeys(self._last, "0")
+
+    async def _remove(self, name: str, entry_id: str) -> None:
+        """Remove data that is not an entry: otherwise it would block every receiver after every start."""
+        _log.warning("channel_entry_unreadable", stream=self._keys[name].stream, entry_id=entry_id)
+        await self._redis.xdel(self._keys[name].stream, entry_id)
+
+    async def _take(self, name: str, entry_id: str, fields: Sequence[bytes]) -> Arrival | None:
+        (after, to, watermark, ended, at_watermark, count), parts, placed = read_entry(
+            fields, len(self._revive)
+        )
+        mark = self._marks.of(name)
+        if after is not None and is_after(after, mark.at):
+            await self._redis.set(self._keys[name].rewind, "1")
+            return None
+        self._unacknowledged[name].append((entry_id, to))
+        if not ended and (to is None or not is_after(to, mark.at)):
+            return None
+        runs: list[tuple[int, Batch]] = []
+        offsets: list[Offset] = []
+        for entrance, members in parts:
+            kept = _untaken(members, after, mark)
+            runs.append((entrance, _records(kept, len(offsets), self._revive[entrance])))
+            offsets += [member[3] for member in kept]
+        traces = [place for _, place in _behind(placed, mark.at, 0)]
+        self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
+        return Arrival(name, runs, self._marks[name], watermark, len(offsets), traces, offsets)
+
+
+def _untaken(members: Sequence[Any], after: Offset | None, mark: Mark) -> Sequence[Any]:
+    """The members of an entry; if it overlaps what was taken, those after the overlap."""
+    overlaps = mark.at is not None and after != mark.at
+    return _behind(members, mark.at, 3) if overlaps else members
+
+
+def _records(members: Sequence[Any], start: int, revive: Callable[[Any], Any]) -> Batch:
+    return [
+        (revive(value), as_key(key), moment, at) for at, (value, key, moment, _) in enumerate(members, start)
+    ]
+
+
+def exchanged(program: FlowPlan, entrance: int, records: Batch) -> Batch:
+    """The records as a receiver gets them, without Redis: for tests."""
+    places = range(1 + max((at for _, _, _, at in records), default=0))
+    [(_, members)] = _read_parts(_written([(entrance, records)], places, program.declared()))
+    revive = program.revivers()[entrance]
+    return [(revive(value), as_key(key), moment, at) for value, key, moment, at in members]
+
+
+def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
+    """Those whose offset, at index `place` in each, is after `at`."""
+    try:
+        return [member for member in members if is_after(member[place], at)]
+    except ValueError as error:
+        raise NoEntry from error
+
+
+def read_entry(fields: Sequence[bytes], entrances: int) -> tuple[EntryHead, Parts, Places]:
+    """Decode what `entries_for` made. Raises NoEntry for anything else: any client of Redis may have written
+    it."""
+    if list(fields[::2]) not in ([b"h", b"d"], [b"h", b"d", b"t"]) or len(fields) % 2:
+        raise NoEntry
+    try:
+        head, parts = _read_head(fields[1]), _read_parts(fields[3])
+        for offset in head[:2]:
+            order(offset if offset is not None else 0)
+        placed = _read_places(fields[5]) if len(fields) > 4 else []
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise NoEntry from error
+    if any(not 0 <= entrance < entrances for entrance, _ in parts):
+        raise NoEntry
+    return head, parts, placed

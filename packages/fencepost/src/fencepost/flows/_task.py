@@ -1,0 +1,321 @@
+"""A unit that commits: reads from sources or channels, processes, and periodically makes the result durable
+in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fencepost.crashpoints import crash_point
+from fencepost.flows._commit_trace import CommitTrace, Traces
+from fencepost.flows._committer import Committer
+from fencepost.flows._edge_stats import EdgeStats, UnitClock, counted
+from fencepost.flows._failing import blame, reading
+from fencepost.flows._frontier import Frontier, Mark
+from fencepost.flows._late_records import LateLog
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._plan import FlowPlan, KeyedStage, SourceStage, least
+from fencepost.flows._record import END, Offset
+from fencepost.flows._settings import FlowSettings
+from fencepost.flows._steps import Batch
+from fencepost.flows._units import RecordSender
+from fencepost.flows.sinks._sink import FlowContext
+from fencepost.flows.sources._source import Reader
+from fencepost.signals import announce
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Records of one sender by entrance, and the mark that the sender has reached with them."""
+
+    sender: str
+    runs: Sequence[tuple[int, Batch]]
+    mark: Mark
+    watermark: float | None
+    """As the merge counts it: None for a sender without event time, END after its last record."""
+    count: int
+    traces: Traces = ()
+    offsets: Sequence[Offset] = ()
+    """The offsets of the records; each record has its index in them."""
+
+
+class RecordInput(Protocol):
+    @property
+    def heads(self) -> Sequence[SourceStage]:
+        """The source stages that it feeds itself."""
+        ...
+
+    async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
+        """Read records; with `only`, of these senders: the others have sent more than can be held."""
+        ...
+
+    async def acknowledge(self, frontier: Frontier) -> None: ...
+
+    def taken(self) -> dict[str, int]:
+        """How many records were read so far, for each sender that is a source partition."""
+        ...
+
+    async def lags(self) -> dict[str, int | None]:
+        """How much waits beyond what was read, by sender: in the source, if it reports that, or in
+        channels."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SourceInput:
+    """Reads source partitions in turn, each through its own source stage."""
+
+    def __init__(self, program: FlowPlan, senders: Sequence[RecordSender], place: FlowContext) -> None:
+        self._program = program
+        self._senders = senders
+        self._place = place
+        self._heads: dict[str, SourceStage] = {}
+        self._readers: dict[str, Reader] = {}
+        self._timeless = {sender.name for sender in senders if sender.timeless}
+        self._marks: Frontier = Frontier()
+
+    async def open(self, frontier: Frontier) -> None:
+        for sender in self._senders:
+            mark = frontier.of(sender.name)
+            head = SourceStage(self._program, sender.node, paced=True)
+            head.restore(mark.watermark)
+            self._heads[sender.name] = head
+            self._marks[sender.name] = mark
+            if not mark.ended:
+                assert sender.node.source is not None, "a sender is a partition of a source"
+                self._readers[sender.name] = await sender.node.source.open(
+                    self._place, sender.partition, mark.at
+                )
+
+    @property
+    def heads(self) -> Sequence[SourceStage]:
+        return list(self._heads.values())
+
+    def watermarks(self) -> dict[str, float | None]:
+        """The watermark of each sender before the first read."""
+        return {name: self._watermark(name) for name in self._heads}
+
+    async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
+        """Read what every partition has; if none has anything, wait for the first one that does."""
+        names = [name for name in self._readers if only is None or name in only]
+        arrivals = [await self._take(name, limit, 0.0) for name in names]
+        if names and not any(arrival.count or arrival.mark.ended for arrival in arrivals):
+            wait_each = wait_seconds / len(names)
+            arrivals = [await self._take(name, limit, wait_each) for name in names]
+        for arrival in arrivals:
+            if arrival.mark.ended:
+                await self._readers.pop(arrival.sender).close()
+        return [arrival for arrival in arrivals if arrival.count or arrival.mark.ended]
+
+    async def acknowledge(self, frontier: Frontier) -> None:
+        for name, reader in list(self._readers.items()):
+            at = frontier.of(name).at
+            if at is not None:
+                await reader.acknowledge(at)
+
+    def taken(self) -> dict[str, int]:
+        return {name: self._marks[name].count for name in self._readers}
+
+    async def lags(self) -> dict[str, int | None]:
+        lags: dict[str, int | None] = {}
+        for name in list(self._readers):
+            # This runs concurrently with the task, which may close its readers meanwhile.
+            reader = self._readers.get(name)
+            if reader is not None:
+                lags[name] = await reader.lag(self._marks[name].count)
+        return lags
+
+    async def close(self) -> None:
+        while self._readers:
+            await self._readers.popitem()[1].close()
+
+    async def _take(self, name: str, limit: int, wait_seconds: float) -> Arrival:
+        chunk = await self._readers[name].read(limit, wait_seconds)
+        head = self._heads[name]
+        if name in self._timeless:
+            # Lateness is decided by the other senders' watermarks: a timeless source has none of its own.
+            head.restore(least([self._watermark(other) for other in self._heads]))
+        with reading(name, chunk.offsets):
+            runs = await head.feed(chunk.values) if chunk.values else []
+        before = self._marks[name]
+        at = chunk.offsets[-1] if chunk.values else before.at
+        count = before.count + chunk.skipped + len(chunk.values)
+        self._marks[name] = Mark(at, head.watermark, chunk.ended, count)
+        watermark = self._watermark(name)
+        return Arrival(
+            name, runs, self._marks[name], watermark, len(chunk.values), chunk.traces, chunk.offsets
+        )
+
+    def _watermark(self, name: str) -> float | None:
+        watermark = None if name in self._timeless else self._heads[name].watermark
+        return END if watermark is not None and self._marks[name].ended else watermark
+
+
+def opened(mark: Mark, sender: RecordSender) -> Mark:
+    """Where to begin: the end of a timeless source was only the end of that run."""
+    return replace(mark, ended=False) if sender.timeless else mark
+
+
+class Task:
+    """One running unit, under one lease. It is discarded after any error: the checkpoint is authoritative."""
+
+    def __init__(
+        self,
+        program: FlowPlan,
+        body: KeyedStage,
+        committer: Committer,
+        flow_input: RecordInput,
+        watermarks: dict[str, float | None],
+        frontier: Frontier,
+        settings: FlowSettings,
+        metrics: FlowMetrics,
+    ) -> None:
+        self._program = program
+        self._flow = program.flow.name
+        self._body = body
+        self._committer = committer
+        self._input = flow_input
+        self._watermarks = watermarks
+        self._frontier = frontier
+        self._reached = frontier.reached
+        self.progressed = False
+        """Whether it has committed more than it started with."""
+        self._settings = settings
+        self._metrics = metrics
+        self._uncommitted = 0
+        self._commit_trace = CommitTrace(self._flow, committer.resource)
+        self._late_log = LateLog(self._flow, committer.resource)
+        self._moved = False
+        self._last_commit = time.monotonic()
+        self._asked = asyncio.Event()
+        self._clock = UnitClock()
+
+    async def edge_stats(self) -> EdgeStats:
+        """What it has done so far, for the console."""
+        edges = counted(self._program, self._body.steps)
+        for head in self._input.heads:
+            for edge, count in counted(self._program, head.steps).items():
+                edges[edge] = edges.get(edge, 0) + count
+        taken = self._input.taken()
+        return EdgeStats(edges, await self._input.lags(), self._clock.idle_seconds, taken=taken)
+
+    def ask_to_commit(self) -> None:
+        """Commit now, whether a commit is due or not."""
+        self._asked.set()
+
+    @property
+    def ended(self) -> bool:
+        return all(self._frontier.of(sender).ended for sender in self._watermarks)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Run until stopped, or until every sender has ended. What was read is committed before it
+        returns."""
+        reading: asyncio.Task[list[Arrival]] | None = None
+        asked = asyncio.create_task(self._asked.wait())
+        told = asyncio.create_task(stopping.wait())
+        try:
+            while not self.ended and not stopping.is_set():
+                reading = reading or self._read()
+                if asked.done() and not self._asked.is_set():
+                    asked = asyncio.create_task(self._asked.wait())
+                with self._clock.idle():
+                    await asyncio.wait(
+                        [reading, asked, told],
+                        timeout=self._patience(),
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                if reading.done():
+                    arrivals, reading = reading.result(), None
+                    if not stopping.is_set():
+                        # The next chunk is read while this one is processed and committed.
+                        reading = self._read()
+                    await self._work(arrivals)
+                if self._is_due():
+                    await self._commit()
+            if self._moved:
+                await self._commit()
+        finally:
+            asked.cancel()
+            told.cancel()
+            if reading is not None:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await reading
+
+    def _read(self) -> asyncio.Task[list[Arrival]]:
+        settings = self._settings
+        return asyncio.create_task(self._input.read(settings.batch, settings.interval_seconds, self._only()))
+
+    def _only(self) -> frozenset[str] | None:
+        """While too many records wait in the merge, read only the senders that they wait for: this bounds
+        memory."""
+        if self._body.waiting < self._settings.records_max:
+            return None
+        lowest = least(list(self._watermarks.values()))
+        return frozenset(sender for sender, mark in self._watermarks.items() if mark == lowest)
+
+    def _patience(self) -> float:
+        """How long to wait for records before a commit is due."""
+        if not self._moved:
+            return self._settings.interval_seconds
+        return max(0.0, self._last_commit + self._settings.interval_seconds - time.monotonic())
+
+    async def _work(self, arrivals: list[Arrival]) -> None:
+        for arrival in arrivals:
+            for entrance, records in arrival.runs:
+                with reading(arrival.sender, arrival.offsets, exactly=not self._body.merges):
+                    await self._body.push(arrival.sender, entrance, records)
+            self._frontier[arrival.sender] = arrival.mark
+            self._watermarks[arrival.sender] = arrival.watermark
+            self._uncommitted += arrival.count
+            self._commit_trace.saw(arrival.traces)
+            self._moved = True
+        if arrivals:
+            watermark = least(list(self._watermarks.values()))
+            await self._body.advance(watermark)
+            self._metrics.saw(self._flow, sum(arrival.count for arrival in arrivals), watermark)
+
+    def _is_due(self) -> bool:
+        if self._asked.is_set() or not self._moved:
+            return self._asked.is_set()
+        return (
+            self._uncommitted >= self._settings.records_max
+            or self._body.pending >= self._settings.records_max
+            or self.ended
+            or time.monotonic() - self._last_commit >= self._settings.interval_seconds
+        )
+
+    def _uncommitted_places(self) -> dict[str, str]:
+        """The range of offsets, by stream, of the records in a commit."""
+        moved = {name: at for name, at in self._frontier.reached.items() if at != self._reached.get(name)}
+        spans = [f"{self._reached.get(name) or 'the beginning'} to {at}" for name, at in moved.items()]
+        return {"stream": ", ".join(moved), "offset": ", ".join(spans)}
+
+    async def _commit(self) -> None:
+        began = time.monotonic()
+        self._asked.clear()
+        await self._body.flush()
+        outputs, late = self._body.take(), self._body.take_late()
+        try:
+            with self._commit_trace.commit(self._uncommitted):
+                size = await self._committer.commit(self._body, outputs, self._frontier, late)
+        except Exception as error:
+            blame(error, **self._uncommitted_places())
+            raise
+        self._reached = self._frontier.reached
+        self.progressed = True
+        self._metrics.late.labels(flow=self._flow).inc(len(late))
+        self._late_log.saw(late)
+        records, self._uncommitted, self._moved = self._uncommitted, 0, False
+        self._last_commit = time.monotonic()
+        crash_point("flows.ack.before")
+        await self._input.acknowledge(self._frontier)
+        crash_point("flows.ack.after")
+        seconds = self._last_commit - began
+        self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)
+        announce("flows.committed")

@@ -1,0 +1,287 @@
+"""Writes outcomes in batches: first to PostgreSQL, then acknowledges the entries.
+
+This order prevents lost jobs. If an entry is acknowledged before the commit, a crash loses the job; if it is
+acknowledged after the commit, it is at worst delivered again and refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from fencepost.backoff import Backoff
+from fencepost.crashpoints import crash_point
+from fencepost.errors import FencepostError, InvalidInput
+from fencepost.jobs._executor import (
+    Committed,
+    HeldJob,
+    HeldJobs,
+    Lost,
+    Outcome,
+    Refused,
+    describe,
+    is_poison,
+    leave,
+)
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, PAYLOAD_INVALID
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call, CallRunner
+from fencepost.logs import get_logger
+from fencepost.redis_streams.stream import StreamEntry, Streams
+
+_log = get_logger(__name__)
+T = TypeVar("T")
+Finishes = Sequence[tuple[HeldJob, kernel_job.Finish]]
+Leaves = Sequence[tuple[HeldJob, kernel_job.Leave]]
+UNWRITABLE = (InvalidInput, psycopg.DataError)
+"""Errors with which the database rejects the value permanently."""
+
+
+WRITE_RETRIES = Backoff(0.1, 5.0, jitter=0)
+AT_ONCE = 2
+"""One batch is acknowledged while another commits and a third is gathered."""
+
+
+class Completer:
+    """Takes outcomes and settles them in batches. A job whose outcome is settled is held no longer."""
+
+    def __init__(
+        self,
+        held: HeldJobs,
+        owner: str,
+        database: CallRunner,
+        redis: RedisHealth,
+        metrics: JobMetrics,
+        *,
+        batch: int,
+    ) -> None:
+        self._held = held
+        self._owner = owner
+        self._database = database
+        self._redis = redis
+        self._metrics = metrics
+        self._batch = batch
+        self._waiting: deque[tuple[HeldJob, Outcome]] = deque()
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._busy = 0
+
+    def add(self, active: HeldJob, outcome: Outcome) -> None:
+        self._waiting.append((active, outcome))
+        self._idle.clear()
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Settle outcomes until cancelled."""
+        await asyncio.gather(*(self._settle_batches() for _ in range(AT_ONCE)))
+
+    async def drain(self) -> None:
+        """Wait until everything that was added is settled."""
+        await self._idle.wait()
+
+    async def acknowledge(self, entries: Iterable[StreamEntry]) -> None:
+        """Remove entries that are no longer needed. A failure is retried once; then a later reclaim removes
+        them."""
+        streams = self._redis.streams
+        if streams is None:
+            return
+        by_stream: defaultdict[str, list[StreamEntry]] = defaultdict(list)
+        for entry in entries:
+            by_stream[entry.stream].append(entry)
+        for stream, settled in by_stream.items():
+            try:
+                await self._remove(streams, stream, [entry.entry_id for entry in settled])
+            except REDIS_ERRORS as error:
+                _log.warning("xack_error", stream=stream, entries=len(settled), error=str(error))
+                self._redis.failed(error)
+                return
+
+    async def _remove(self, streams: Streams, stream: str, entry_ids: Sequence[str]) -> None:
+        crash_point("jobs.ack.before")
+        try:
+            await streams.settle(stream, entry_ids)
+        except REDIS_ERRORS:
+            self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
+            await streams.settle(stream, entry_ids)
+        crash_point("jobs.ack.after")
+
+    async def _settle_batches(self) -> None:
+        while True:
+            await self._arrived.wait()
+            # Most handlers end at once, so the batch waits for those that are about to begin.
+            if self._held.unbegun and len(self._waiting) < self._batch:
+                await asyncio.sleep(0)
+                continue
+            batch = self._gather()
+            if not self._waiting:
+                self._arrived.clear()
+            self._busy += 1
+            try:
+                await self._settle(batch)
+            except Exception as error:
+                # Nothing may end this task. The jobs' leases expire, and they are tried again.
+                self._metrics.loop_errors.labels(loop="settle").inc()
+                _log.error("settle_failed", error=describe(error), jobs=len(batch))
+            self._busy -= 1
+            self._held.remove([active for active, _ in batch])
+            if not self._waiting and not self._busy:
+                self._idle.set()
+
+    def _gather(self) -> list[tuple[HeldJob, Outcome]]:
+        """The next batch. It never holds two attempts at one job: answers name only the job."""
+        batch: list[tuple[HeldJob, Outcome]] = []
+        seen: set[int] = set()
+        while self._waiting and len(batch) < self._batch:
+            job_id = self._waiting[0][0].running.job_id
+            if job_id in seen:
+                break
+            seen.add(job_id)
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _settle(self, batch: Sequence[tuple[HeldJob, Outcome]]) -> None:
+        done: list[HeldJob] = []
+        parked: list[HeldJob] = []
+        lost: list[HeldJob] = []
+        finishes: list[tuple[HeldJob, kernel_job.Finish]] = []
+        leaves: list[tuple[HeldJob, kernel_job.Leave]] = []
+        refused: list[tuple[HeldJob, str]] = []
+        for active, outcome in batch:
+            match outcome:
+                case kernel_job.Finish():
+                    finishes.append((active, outcome))
+                case kernel_job.Leave():
+                    if is_poison(outcome):
+                        self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
+                    leaves.append((active, outcome))
+                case Committed():
+                    (parked if outcome.parked else done).append(active)
+                case Lost():
+                    lost.append(active)
+                case Refused():
+                    refused.append((active, outcome.reason))
+        self._metrics.finished("ok", done)
+        self._metrics.finished("parked", parked)
+        self._metrics.finished("lost", lost)
+        done += parked
+        for active, reason in refused:
+            self._finish_refused(active, reason, done, leaves)
+        await self._finish(finishes, done, leaves)
+        await self._leave(leaves, done)
+        await self.acknowledge(active.entry for active in done if active.entry is not None)
+
+    async def _finish(
+        self, finishes: Finishes, done: list[HeldJob], leaves: list[tuple[HeldJob, kernel_job.Leave]]
+    ) -> None:
+        if not finishes:
+            return
+        crash_point("jobs.settle.before_finish")
+        try:
+            refusals, repeated = await self._insist(
+                lambda: kernel_job.finish_many([finish for _, finish in finishes], self._owner)
+            )
+        except UNWRITABLE as error:
+            if len(finishes) == 1:
+                # Its effects may exist outside the database; a retry would repeat them.
+                active = finishes[0][0]
+                leaves.append(
+                    (active, leave(active.running, "bury", f"unwritable result: {describe(error)}"))
+                )
+                return
+            # One of them is invalid, and must not fail the others.
+            for one in finishes:
+                await self._finish([one], done, leaves)
+            return
+        crash_point("jobs.settle.after_finish")
+        reasons = dict(refusals)
+        if repeated:
+            # Finished by our own first try, whose answer was lost.
+            reasons = {job_id: reason for job_id, reason in refusals if reason != "already_finished"}
+        written: list[HeldJob] = []
+        for active, _ in finishes:
+            reason = reasons.get(active.running.job_id)
+            if reason is None:
+                written.append(active)
+            else:
+                self._finish_refused(active, reason, done, leaves)
+        self._metrics.finished("ok", written)
+        done += written
+
+    async def _leave(self, leaves: Leaves, done: list[HeldJob]) -> None:
+        if not leaves:
+            return
+        crash_point("jobs.settle.before_leave")
+        try:
+            answers, repeated = await self._insist(
+                lambda: kernel_job.leave_many([item for _, item in leaves], self._owner)
+            )
+        except UNWRITABLE:
+            if len(leaves) == 1:
+                raise
+            for one in leaves:
+                await self._leave([one], done)
+            return
+        crash_point("jobs.settle.after_leave")
+        by_id = {active.running.job_id: (active, item) for active, item in leaves}
+        for answer in answers:
+            active, item = by_id[answer.job_id]
+            if answer.refusal is None:
+                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
+                done.append(active)
+            elif repeated and answer.refusal in ACKNOWLEDGED:
+                self._metrics.finished("repeated", [active])
+                done.append(active)
+            else:
+                self._leave_refused(active, answer.refusal, done)
+
+    def _finish_refused(
+        self,
+        active: HeldJob,
+        reason: str,
+        done: list[HeldJob],
+        leaves: list[tuple[HeldJob, kernel_job.Leave]],
+    ) -> None:
+        if reason == "cancelled":
+            # It stays running until its owner releases it; a released job ends as cancelled.
+            self._reject(active, reason)
+            leaves.append((active, leave(active.running, "release")))
+        else:
+            self._leave_refused(active, reason, done)
+
+    def _leave_refused(self, active: HeldJob, reason: str, done: list[HeldJob]) -> None:
+        self._reject(active, reason)
+        if reason in ACKNOWLEDGED:
+            done.append(active)
+
+    def _reject(self, active: HeldJob, reason: str) -> None:
+        running = active.running
+        self._metrics.rejected(running, reason)
+        _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
+
+    async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
+        """Retry until the database answers; returns whether an earlier try may have been written.
+
+        A repeat is safe: it carries attempt and owner, so a write that was already made is refused, never
+        doubled.
+        """
+        delays = WRITE_RETRIES.waits()
+        repeated = False
+        call = make()
+        while True:
+            try:
+                return await self._database.run(call), repeated
+            except UNWRITABLE:
+                raise
+            except (psycopg.Error, FencepostError, OSError) as error:
+                delay_seconds = next(delays)
+                self._metrics.outcome_errors.inc()
+                _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
+                repeated = True
+                await asyncio.sleep(delay_seconds)

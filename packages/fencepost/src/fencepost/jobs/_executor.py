@@ -1,0 +1,509 @@
+"""Runs the handlers of claimed jobs in tasks and passes the outcome of each on, once.
+
+`HeldJobs` are the jobs that a worker holds. `Executor` starts and stops their handlers, `execute` runs one
+and returns its outcome as a value, `ThreadPool` has the threads for handlers without an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, cast
+
+from structlog.contextvars import bind_contextvars
+
+from fencepost.errors import InvalidInput, Refusal
+from fencepost.jobs._handler import Handler
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
+from fencepost.jobs.job import Job
+from fencepost.jobs.retry_policy import PAYLOAD_INVALID, Bury, Retry, Verdict, exponential
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import document
+from fencepost.logs import get_logger
+from fencepost.redis_streams.stream import StreamEntry
+from fencepost.signals import announce
+from fencepost.tracing import is_traced, span
+
+_log = get_logger(__name__)
+# structlog's own variables, bound in a context that ends here: finding them by name for each job took longer
+# than an empty handler.
+_JOB_ID, _ATTEMPT, _TRACE_ID = (
+    token.var
+    for token in copy_context().run(bind_contextvars, job_id=None, attempt=None, trace_id=None).values()
+)
+ERROR_CHARACTERS_MAX = 2000
+DELAY_SECONDS_MAX = 365 * 86_400.0
+AT_ONCE = 50
+"""How many handlers start before the loop handles other events: five hundred at once would delay the next
+claim, and the answers of PostgreSQL and Redis, until the last of them has run."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldJob:
+    """A job that this worker holds. `deadline` is the end of its lease on this machine's monotonic clock."""
+
+    running: kernel_job.Running
+    entry: StreamEntry | None
+    job: Job
+    deadline: float
+    task: asyncio.Task[Any] | None = None
+    lost: bool = False
+    cancelled: bool = False
+    outcome_known: bool = False
+    started_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its handler has ended: the outcome is decided, if not yet written."""
+        return self.outcome_known or self.job.finished or self.job.parked
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The handler finished or parked the job in its own transaction: only the entry is left to settle."""
+
+    parked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another owner has the job, or will have it: nothing is written, nothing acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The database refused a write of this attempt; the reason says whether the entry is still needed."""
+
+    reason: str
+
+
+Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
+
+
+def is_poison(outcome: Outcome) -> bool:
+    """Whether the handler could not be called with the payload."""
+    return isinstance(outcome, kernel_job.Leave) and (outcome.error or "").startswith(f"{PAYLOAD_INVALID}: ")
+
+
+class HeldJobs:
+    """The jobs that this worker holds, in the order of their claims, and how many more it may hold.
+
+    Two loops claim: a place that one of them has reserved is not available to the other. `room` is set when a
+    place may have become free. `unbegun` are the jobs whose handlers have not begun.
+    """
+
+    def __init__(self, places: int, threads: ThreadPool, room: asyncio.Event, metrics: JobMetrics) -> None:
+        self.room = room
+        self.unbegun: deque[tuple[HeldJob, Handler[...]]] = deque()
+        self._places = places
+        self._threads = threads
+        self._metrics = metrics
+        self._reserved = 0
+        self._jobs: dict[HeldJob, None] = {}
+        self._latest: dict[int, HeldJob] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def all(self) -> tuple[HeldJob, ...]:
+        """A copy, which any thread may make."""
+        return tuple(self._jobs)
+
+    @property
+    def entries(self) -> list[StreamEntry]:
+        return [active.entry for active in self._jobs if active.entry is not None]
+
+    @property
+    def free(self) -> int:
+        """A thread that was left behind keeps its place until its function returns."""
+        return max(0, self._places - len(self._jobs) - self._threads.left_behind - self._reserved)
+
+    @contextmanager
+    def reserved(self, most: int) -> Generator[int]:
+        """Reserve up to `most` places inside the block; yields how many were reserved."""
+        places = min(most, self.free)
+        self._reserved += places
+        try:
+            yield places
+        finally:
+            self._reserved -= places
+            # A loop that saw no free place because of this reservation checks again: perhaps nothing was
+            # claimed.
+            self.room.set()
+
+    def add(self, active: HeldJob) -> HeldJob | None:
+        """Hold a job; returns an older attempt at the same job that still runs here."""
+        job_id = active.running.job_id
+        older = self._latest.get(job_id)
+        self._latest[job_id] = active
+        self._jobs[active] = None
+        return None if older is None or older.ended else older
+
+    def remove(self, actives: Sequence[HeldJob]) -> None:
+        """Jobs whose outcome is settled: their places are free."""
+        for active in actives:
+            job_id = active.running.job_id
+            self._jobs.pop(active, None)
+            if self._latest.get(job_id) is active:
+                del self._latest[job_id]
+            announce("worker.settled")
+        self._metrics.held.set(len(self._jobs))
+        self.room.set()
+
+
+class Executor:
+    """Starts, stops and waits for the handlers of held jobs."""
+
+    def __init__(
+        self,
+        held: HeldJobs,
+        threads: ThreadPool,
+        processes: ProcessPool | None,
+        on_outcome: Callable[[HeldJob, Outcome], None],
+    ) -> None:
+        self._held = held
+        self._threads = threads
+        self._processes = processes
+        self._on_outcome = on_outcome
+        self._unbegun = held.unbegun
+        self._reusable: asyncio.Task[None] | None = None
+        """The task that may run another handler."""
+        self._is_scheduled = False
+
+    def start(self, claimed: Iterable[tuple[HeldJob, Handler[...]]]) -> None:
+        """Begin them soon: the caller first sends its next request, so that PostgreSQL works while the
+        handlers run."""
+        self._unbegun.extend(claimed)
+        # A running task's handler has waited, or this code would not run: the task takes no other.
+        self._reusable = None
+        self._start_soon()
+
+    def _start_soon(self) -> None:
+        if self._unbegun and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._start_some)
+
+    def _start_some(self) -> None:
+        """One task for many handlers while they end at once; one task for each when the last has waited."""
+        self._is_scheduled = False
+        loop = asyncio.get_running_loop()
+        waits = self._reusable is not None and not self._reusable.done()
+        places = min(AT_ONCE if waits else 1, len(self._unbegun))
+        for _ in range(places):
+            self._reusable = loop.create_task(self._run_in_turn())
+        if len(self._unbegun) > places:
+            # After the first step of those, and before any waiting task continues.
+            self._start_soon()
+
+    def cancel(self, active: HeldJob) -> None:
+        active.job.stop()
+        # Its task may run another job by now.
+        if active.task is not None and not active.outcome_known:
+            active.task.cancel()
+
+    def lose(self, actives: Iterable[HeldJob]) -> None:
+        """Stops the local execution of jobs with a lost lease: nothing is written, nothing acknowledged."""
+        for active in actives:
+            if not active.lost:
+                active.lost = True
+                _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
+                announce("worker.lost")
+                self.cancel(active)
+
+    async def all_begun(self) -> None:
+        """Wait until every handler that was given to `start` has begun."""
+        while self._unbegun:  # noqa: ASYNC110 -- It advances with every turn of the loop.
+            await asyncio.sleep(0)
+
+    async def drain(self, seconds: float, farewell_seconds: float) -> None:
+        """Let handlers end for `seconds`, then cancel those that run and wait until they have given up."""
+        await self._wait(seconds)
+        for active in self._held.all():
+            self.cancel(active)
+        await self._wait(farewell_seconds)
+
+    def close(self) -> None:
+        self._threads.close()
+        if self._processes is not None:
+            self._processes.close()
+
+    async def _wait(self, seconds: float) -> None:
+        tasks = [active.task for active in self._held.all() if active.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    async def _run_in_turn(self) -> None:
+        """Run one handler after another as long as none has waited.
+
+        A task costs more than an empty handler. A task that has waited is not reused, and neither is one that
+        was cancelled or whose context was changed: handlers see nothing of each other.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        # Checked once for all of them: the check costs as much as an empty handler.
+        run = self._run_traced if is_traced() else self._run
+        for _ in range(AT_ONCE):
+            if not self._unbegun:
+                return
+            active, handler = self._unbegun.popleft()
+            if active.job.stopped:
+                self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
+                continue
+            active.task = task
+            _name(active)
+            before = copy_context()
+            await run(active, handler)
+            if self._reusable is not task or task.cancelling() or copy_context() != before:
+                return
+
+    async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
+        running = active.running
+        carried = {"trace_id": _trace_id(active), **running.headers}
+        about: dict[str, str | int] = {
+            "job_id": running.job_id,
+            "attempt": running.attempt,
+            "queue": running.queue,
+        }
+        with span(f"job {running.kind}", "consumer", carried, **about) as note:
+            outcome = await self._run(active, handler)
+            note(outcome=type(outcome).__name__.lower())
+
+    async def _run(self, active: HeldJob, handler: Handler[...]) -> Outcome:
+        try:
+            outcome = await execute(active, handler, self._threads, self._processes)
+        except BaseException as error:
+            _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
+            # Left to its lease: the state of this process is unknown.
+            self._hand_on(active, Lost())
+            raise
+        self._hand_on(active, outcome)
+        return outcome
+
+    def _hand_on(self, active: HeldJob, outcome: Outcome) -> None:
+        active.outcome_known = True
+        self._on_outcome(active, outcome)
+
+
+async def execute(
+    active: HeldJob,
+    handler: Handler[...],
+    threads: ThreadPool,
+    processes: ProcessPool | None = None,
+) -> Outcome:
+    """Run the handler and return its outcome. Never raises: without an outcome the job is held for ever."""
+    running = active.running
+    try:
+        arguments = handler.parse(running.payload)
+    except Exception as error:
+        return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
+    try:
+        if handler.place == "loop" and handler.declared.timeout_seconds is None:
+            # The common case; this saves a coroutine for each of them.
+            result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+        # A process has its own timeout, which does not count its start-up time.
+        elif handler.declared.timeout_seconds is None or handler.place == "process":
+            result = await _invoke(active, handler, arguments, threads, processes)
+        else:
+            async with asyncio.timeout(handler.declared.timeout_seconds):
+                result = await _invoke(active, handler, arguments, threads, processes)
+    except asyncio.CancelledError:
+        return _stopped(active, handler)
+    except Refusal as refusal:
+        return _refused(active, handler, refusal)
+    except (Exception, SystemExit) as error:
+        # SystemExit too: a handler that calls a command line must not end the worker.
+        return _failed(active, handler, error)
+    if active.job.parked:
+        return Committed(parked=True)
+    return Committed() if active.job.finished else _finish(running, result)
+
+
+def leave(
+    running: kernel_job.Running, how: kernel_job.Leaving, error: str | None = None, delay_seconds: float = 0
+) -> kernel_job.Leave:
+    delay = delay_seconds if math.isfinite(delay_seconds) else DELAY_SECONDS_MAX
+    bounded = min(DELAY_SECONDS_MAX, max(0.0, delay))
+    return kernel_job.Leave(running.job_id, running.attempt, how, error, bounded)
+
+
+def describe(error: BaseException) -> str:
+    """The error as a text that PostgreSQL can store, whatever it contains."""
+    try:
+        text = error.text if isinstance(error, FailedInProcess) else f"{type(error).__name__}: {error}"
+    except Exception:
+        text = f"{type(error).__name__}, whose text cannot be had"
+    return text[:ERROR_CHARACTERS_MAX].replace("\0", "").encode(errors="replace").decode()
+
+
+async def _invoke(
+    active: HeldJob,
+    handler: Handler[...],
+    arguments: dict[str, Any],
+    threads: ThreadPool,
+    processes: ProcessPool | None,
+) -> Any:
+    if handler.place == "process":
+        assert processes is not None, "a worker with such handlers is given processes"
+        return await processes.call(handler, active.running, active.job)
+    if handler.is_async:
+        return await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+    try:
+        return await threads.call(lambda: handler.function(active.job, **arguments))
+    except BaseException:
+        # The thread may still run, and checks this flag.
+        active.job.stop()
+        raise
+
+
+def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
+    # Most return nothing, which needs no check.
+    if result is not None:
+        try:
+            document("result", result)
+        except InvalidInput as error:
+            return leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
+    return kernel_job.Finish(running.job_id, running.attempt, "ok", result)
+
+
+def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
+    """Why the task was cancelled: by an operator, a lost lease, a worker shutdown, or from inside."""
+    if active.job.finished:
+        return Committed()
+    if active.lost:
+        return Lost()
+    if not active.job.stopped:
+        return _failed(active, handler, RuntimeError("the handler was cancelled, and not by its worker"))
+    # Once released, it ends as cancelled when a cancel was requested, and is given back otherwise.
+    return leave(active.running, "release")
+
+
+def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcome:
+    """A refusal of this attempt ends it. Any other refusal is an error like any other."""
+    if active.job.finished:
+        return Committed()
+    if (refusal.noun, refusal.subject) == ("job", str(active.running.job_id)):
+        return Refused(refusal.reason)
+    return _failed(active, handler, refusal)
+
+
+def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Outcome:
+    if active.job.finished:
+        # The commit succeeded and something after it failed: the effect and the finish both stand.
+        _log.warning("failed_after_finish", job_id=active.running.job_id, error=describe(error))
+        return Committed()
+    if active.lost:
+        return Lost()
+    match _verdict(active.running.tries, handler, error):
+        case Bury():
+            return leave(active.running, "bury", describe(error))
+        case Retry(delay_seconds):
+            return leave(active.running, "retry", describe(error), delay_seconds)
+
+
+def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
+    """The verdict of the handler's policy; a policy that fails, or returns nothing, gets the default."""
+    if isinstance(error, FailedInProcess):
+        return error.verdict
+    known = error if isinstance(error, Exception) else RuntimeError(describe(error))
+    try:
+        verdict: object = handler.declared.retry(tries, known)
+    except Exception as failure:
+        verdict = failure
+    if isinstance(verdict, Retry | Bury):
+        return verdict
+    _log.error("retry_policy_failed", kind=handler.kind, verdict=repr(verdict))
+    return exponential()(tries, known)
+
+
+def _name(active: HeldJob) -> None:
+    """Binds the job's names for the handler's logs. They are not unbound: the next job binds its own, and a
+    context ends with its task."""
+    _JOB_ID.set(active.running.job_id)
+    _ATTEMPT.set(active.running.attempt)
+    _TRACE_ID.set(_trace_id(active))
+
+
+def _trace_id(active: HeldJob) -> str:
+    """The trace id of a job: one that was submitted without a trace still has one id for all its tries."""
+    running = active.running
+    given = running.headers.get("trace_id") if running.headers else None
+    return str(given) if given else f"{running.job_id:032x}"
+
+
+_Function = Callable[[], Any]
+_Deliver = Callable[[Any, BaseException | None], None]
+
+
+class ThreadPool:
+    """Runs functions in threads, as many at once as are requested, and reuses idle threads.
+
+    The threads are daemons, unlike those of concurrent.futures: a handler that never returns must not keep a
+    worker from ending. A caller may stop waiting (a timeout, a lost lease); the thread then runs on, and
+    counts as left behind until its function returns, because nothing can end a thread from outside.
+    """
+
+    def __init__(self, on_return: Callable[[], None]) -> None:
+        self._on_return = on_return
+        self._calls: SimpleQueue[tuple[_Function, _Deliver] | None] = SimpleQueue()
+        self._threads: int = 0
+        self._busy: int = 0
+        self.left_behind: int = 0
+
+    async def call(self, function: _Function) -> Any:
+        """What the function returns or raises. It sees the context variables of the caller."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        future.add_done_callback(self._note_leaving)
+        context = copy_context()
+
+        def deliver(result: Any, error: BaseException | None) -> None:
+            with suppress(RuntimeError):  # The loop may be closed by now.
+                loop.call_soon_threadsafe(self._returned, future, result, error)
+
+        if self._busy == self._threads:
+            self._threads += 1
+            threading.Thread(target=self._work, name="fencepost-handler", daemon=True).start()
+        self._busy += 1
+        self._calls.put((lambda: context.run(function), deliver))
+        return await future
+
+    def close(self) -> None:
+        """Ends idle threads now; the others end when their functions return."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _note_leaving(self, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self.left_behind += 1
+
+    def _returned(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        if future.cancelled():
+            self.left_behind -= 1
+        elif error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+        self._on_return()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, deliver = call
+            try:
+                result = function()
+            except StopIteration as error:
+                # A future accepts any exception but StopIteration, which would end a generator somewhere.
+                deliver(None, RuntimeError(f"the function raised {error!r}"))
+            except BaseException as error:
+                deliver(None, error)
+            else:
+                deliver(result, None)

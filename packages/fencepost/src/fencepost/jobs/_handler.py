@@ -1,0 +1,221 @@
+"""A handler: a typed function, and how its jobs are submitted and run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    cast,
+    overload,
+)
+
+from fencepost._durations import Duration
+from fencepost.errors import InvalidInput
+from fencepost.jobs._options import JobOptions, Place, Priority
+from fencepost.jobs._payload_schema import PayloadSchema, key_of, shape_of
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call, Json
+from fencepost.kernel.job import Submission
+from fencepost.tracing import with_trace
+from fencepost.transaction import SyncTransaction, Transaction, send
+
+if TYPE_CHECKING:
+    from fencepost.jobs.job import Job
+    from fencepost.kernel.drivers import AsyncConnection, SyncConnection
+
+P = ParamSpec("P")
+Function = Callable[Concatenate["Job", P], Any]
+
+
+@dataclass(frozen=True)
+class Handler(Generic[P]):
+    """A function that runs jobs of one kind. Its arguments are the payload, validated on submit and on
+    run."""
+
+    function: Function[P]
+    queue: str
+    kind: str
+    declared: JobOptions = field(default_factory=JobOptions)
+    """The options of its jobs."""
+
+    def options(
+        self,
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: Priority | int | None = None,
+        headers: Mapping[str, Json] | None = None,
+    ) -> Handler[P]:
+        """The same handler with other options for the jobs that are submitted through it."""
+        changed = self.declared.changed(run_at=run_at, delay=delay, priority=priority, headers=headers)
+        return replace(self, declared=changed)
+
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """The job as a value: nothing is sent yet."""
+        return self._submission(self.shape.arguments(args, kwargs))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[kernel_job.Submitted]:
+        """The submission as a kernel call, to be sent by the caller."""
+        return self.submission(*args, **kwargs).call()
+
+    @overload
+    def submit(
+        self, tx: Transaction | AsyncConnection, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[kernel_job.Submitted]: ...
+    @overload
+    def submit(
+        self, tx: SyncTransaction | SyncConnection, *args: P.args, **kwargs: P.kwargs
+    ) -> kernel_job.Submitted: ...
+    def submit(self, tx: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Submit a job in a Fencepost transaction or on your connection. The job and your rows commit
+        together, or neither does."""
+        return cast("Any", send)(tx, self.call(*args, **kwargs))
+
+    @overload
+    def submit_many(
+        self, tx: Transaction | AsyncConnection, rows: Iterable[Mapping[str, Any]]
+    ) -> Awaitable[list[kernel_job.Submitted]]: ...
+    @overload
+    def submit_many(
+        self, tx: SyncTransaction | SyncConnection, rows: Iterable[Mapping[str, Any]]
+    ) -> list[kernel_job.Submitted]: ...
+    def submit_many(self, tx: Any, rows: Iterable[Mapping[str, Any]]) -> Any:
+        """Submit many jobs with one statement. Each row holds one job's arguments by name; results keep the
+        order.
+
+        All of them belong to one trace.
+        """
+        together = self.options(headers=with_trace(self.declared.headers))
+        jobs = [together._submission(self.shape.arguments((), row)) for row in rows]
+        has_keys, has_limit = self.declared.unique is not None, self.declared.concurrency_key is not None
+        call = kernel_job.submit_many(
+            self.queue,
+            self.kind,
+            [job.payload for job in jobs],
+            self.declared,
+            unique_keys=[job.unique_key for job in jobs] if has_keys else None,
+            concurrency_keys=[job.concurrency_key for job in jobs] if has_limit else None,
+            headers=[job.headers for job in jobs] if jobs else None,
+        )
+        return cast("Any", send)(tx, call)
+
+    def payload(self, *args: P.args, **kwargs: P.kwargs) -> Json:
+        """The arguments as a JSON document, by name."""
+        return self.shape.payload(self.shape.arguments(args, kwargs))
+
+    def parse(self, payload: Json) -> dict[str, Any]:
+        """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
+        return self.shape.parse(payload)
+
+    @cached_property
+    def shape(self) -> PayloadSchema:
+        """The schema of its payload."""
+        return shape_of(self.function, self.kind)
+
+    @cached_property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    @cached_property
+    def place(self) -> Place:
+        """Where it runs: `run_in` if given, otherwise the loop for a coroutine function and a thread for any
+        other."""
+        return self.declared.run_in or ("loop" if self.is_async else "thread")
+
+    def _submission(self, arguments: Mapping[str, Any]) -> Submission:
+        options = self.declared
+        unique, limited = options.unique, options.concurrency_key
+        return Submission(
+            queue=self.queue,
+            kind=self.kind,
+            payload=self.shape.payload(arguments),
+            options=options,
+            unique_key=None if unique is None else f"{self.kind}:{key_of(unique, arguments)}",
+            concurrency_key=None if limited is None else key_of(limited, arguments),
+            headers={**with_trace(options.headers), **self._rate_header(arguments)},
+        )
+
+    def _rate_header(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
+        rate = self.declared.rate
+        if rate is None or rate.key is None:
+            return {}
+        return {"rate_key": key_of(rate.key, arguments)}
+
+
+class Handlers:
+    """The handlers of one process, by kind."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, Handler[...]] = {}
+
+    def add(self, handler: Handler[...]) -> None:
+        if handler.kind in self._by_kind:
+            raise InvalidInput(
+                f"{handler.kind} has a handler already; give this one another kind.", field="kind"
+            )
+        # A signature that cannot be a payload fails now, not at the first job.
+        shape, options = handler.shape, handler.declared
+        shape.check_key("unique", options.unique)
+        shape.check_key("concurrency_key", options.concurrency_key)
+        shape.check_key("rate", options.rate.key if options.rate else None)
+        _check_place(handler)
+        self._by_kind[handler.kind] = handler
+
+    def get(self, kind: str) -> Handler[...] | None:
+        return self._by_kind.get(kind)
+
+    def of(self, queues: Iterable[str]) -> Handlers:
+        """The handlers of the given queues. A workflow waits in a part of its queue, QUEUE/NAME@VERSION."""
+        chosen, wanted = Handlers(), set(queues)
+        unknown = sorted(wanted - {part for h in self for part in (h.queue, h.queue.partition("/")[0])})
+        if unknown:
+            raise InvalidInput(
+                f"No handler serves {', '.join(unknown)}; there are {', '.join(self.queues) or 'none'}.",
+                field="queues",
+            )
+        chosen._by_kind.update(
+            (kind, h)
+            for kind, h in self._by_kind.items()
+            if h.queue in wanted or h.queue.partition("/")[0] in wanted
+        )
+        return chosen
+
+    def __iter__(self) -> Iterator[Handler[...]]:
+        return iter(self._by_kind.values())
+
+    def __len__(self) -> int:
+        return len(self._by_kind)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return tuple(sorted({handler.queue for handler in self}))
+
+
+def _check_place(handler: Handler[...]) -> None:
+    """Checks that `run_in` suits the function when the handler is declared, not when its first job runs."""
+    if handler.place == "loop" and not handler.is_async:
+        raise InvalidInput(
+            f"{handler.kind} is no coroutine function and would block the loop; it runs in a thread or a "
+            "process.",
+            field="run_in",
+        )
+    if handler.place != "loop" and handler.is_async:
+        raise InvalidInput(
+            f"{handler.kind} is a coroutine function, which runs in the loop; write `def` for a thread or a "
+            "process.",
+            field="run_in",
+        )
+    if handler.place == "process" and "<locals>" in handler.function.__qualname__:
+        raise InvalidInput(
+            f"{handler.kind} stands inside another function, where a process cannot find it; move it to the "
+            "top of its module.",
+            field="run_in",
+        )
