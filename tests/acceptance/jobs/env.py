@@ -15,6 +15,7 @@ from fencepost.embedded._deadline import Deadline
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
+from fencepost.redis_streams._keys import beside
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.testing import Breach, Child, HistoryLine, check, once
 from tests.acceptance.jobs import worker_processes
@@ -151,7 +152,7 @@ class JobsEnv:
     def drive(self, job_id: int, consumer: str | None = None, *, idle_ms: int = 0) -> None:
         """An entry that the truth knows of, and to whom it was delivered."""
         with self.redis() as redis:
-            redis.set(f"{{{STREAM}}}:incarnation", "life")
+            redis.set(beside(STREAM, "incarnation"), "life")
         entry_id = self.entry_for(job_id)
         self.record(job_id, entry_id, "life")
         if consumer is not None:

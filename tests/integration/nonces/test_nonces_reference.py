@@ -1,11 +1,9 @@
-"""The reference of the nonces knows every function, setting, metric and state, and no other."""
+"""The reference of the nonces knows every function, setting and state, and no other."""
 
 import re
 from pathlib import Path
 
 from fencepost.kernel.migrate import component
-from fencepost.metrics import Metrics
-from fencepost_nonces._metrics import NonceMetrics
 from fencepost_nonces._settings import NoncesSettings
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.test_reference import FUNCTIONS, signature
@@ -30,14 +28,3 @@ def test_every_setting_is_in_the_reference_with_its_default() -> None:
         default = NoncesSettings.model_fields[name].default
         shown = "none" if default in (None, "") else str(default).removesuffix(".0")
         assert shown in row.split("|")[3], row
-
-
-def test_every_metric_is_in_the_reference() -> None:
-    metrics = Metrics()
-    NonceMetrics.on(metrics)
-    known = {
-        family.name for family in metrics.registry.collect() if family.name.startswith("fencepost_nonces")
-    }
-    listed = {name.removesuffix("_total") for name in re.findall(r"`(fencepost_nonces_\w+)`", PAGE)}
-
-    assert known == listed
