@@ -26,9 +26,9 @@ def _name(request: AddSome) -> str:
 
 
 @mutation("AddSome", needs=_name)
-def add_some(snapshot: str, request: AddSome, dice: Rng) -> Addition:
+def add_some(snapshot: str, request: AddSome, rng: Rng) -> Addition:
     """Throw a die and add what it shows."""
-    return Addition(1 + dice.below(6))
+    return Addition(1 + rng.below(6))
 
 
 class CounterLedger:
@@ -39,22 +39,22 @@ class CounterLedger:
     def scope(self, user: str) -> str:
         return f"counter:{user}"
 
-    def recall(self, ticket: RequestContext, needs: str) -> Lookup[str] | None:
+    def recall(self, context: RequestContext, needs: str) -> Lookup[str] | None:
         return None
 
-    def look(self, ticket: RequestContext, needs: str) -> Call[Lookup[str]]:
+    def look(self, context: RequestContext, needs: str) -> Call[Lookup[str]]:
         def read(outcome: str, response: str | None, version: int | None) -> Lookup[str]:
             return Lookup(outcome, parsed(response), version, needs)
 
         return Call(
             "select outcome, response::text, version"
             " from fencepost.counter_look(%s::text, %s::text, %s::text, %s::text)",
-            (ticket.scope, ticket.key, ticket.digest, needs),
+            (context.scope, context.key, context.digest, needs),
             one(read),
         )
 
     def execute(
-        self, ticket: RequestContext, planned: Planned[Addition], version: int | None, *, keep: bool
+        self, context: RequestContext, planned: Planned[Addition], version: int | None, *, keep: bool
     ) -> Call[Executed]:
         answer = {"added": planned.plan.amount}
 
@@ -65,11 +65,11 @@ class CounterLedger:
             "select outcome, response::text from fencepost.counter_add"
             "(%s::text, %s::text, %s::text, %s::jsonb, %s::text, %s::bigint, %s::bigint)",
             (
-                ticket.scope,
-                ticket.key,
-                ticket.digest,
+                context.scope,
+                context.key,
+                context.digest,
                 document("answer", answer) if keep else None,
-                ticket.user,
+                context.user,
                 version,
                 planned.plan.amount,
             ),

@@ -33,7 +33,7 @@ def pages(admin: Caller, query: LiteralString, *values: Any) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def test_a_long_history_costs_a_reservation_and_the_chores_nothing(app: Caller, admin: Caller) -> None:
+def test_a_long_history_costs_a_reservation_and_maintenance_nothing(app: Caller, admin: Caller) -> None:
     NonceOperator(app, "a/boot-1", ttl=LONG).acquire()
     for number in range(10):
         pages_of(admin, f"warm-{number}")

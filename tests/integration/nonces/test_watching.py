@@ -102,7 +102,7 @@ def test_the_bytes_of_a_transaction_that_is_followed_are_kept(
     assert admin.column("select nonce from fencepost.nonce_signature") == [0]
 
 
-def test_a_service_does_its_chores_by_itself(
+def test_a_service_does_its_maintenance_by_itself(
     app: Caller, admin: Caller, database: Database, clock: Clock
 ) -> None:
     """It watches, asks, and forgets, in this order: who has forgotten has done the rest too."""

@@ -392,7 +392,7 @@ async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Da
             for order_id in ids:
                 await floor.until_status(order_id, "queued", "dead")
             refused = dialect.refused_orders
-            await floor.orders.chores()
+            await floor.orders.maintain()
             page = floor.fp.metrics.page().body.decode()
             assert 'fencepost_orders_unauthorized{channel="acme"} 1.0' in page
             # The dialect refused what the book had taken.

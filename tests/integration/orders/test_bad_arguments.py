@@ -58,7 +58,7 @@ def test_settle_names_the_wrong_argument(market: OrdersEnv) -> None:
     assert market.status(taken.id) == "sending"
 
 
-def test_a_desk_asks_for_a_reason(market: OrdersEnv) -> None:
+def test_a_decision_needs_a_reason(market: OrdersEnv) -> None:
     order_id = market.accepted()
     calls: list[Call[Any]] = [
         operator_calls.cancel(order_id, "ann", ""),

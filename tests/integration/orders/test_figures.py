@@ -107,7 +107,7 @@ async def test_every_outcome_is_counted_and_every_state_is_shown(
             assert await box.settle("me", ended) == [None] * len(ended)
             assert await box.settle("me", ended[:1]) != [None]
             await orders.halt(BROKER, None, "ann", "enough")
-            await orders.chores()
+            await orders.maintain()
             shown = lines(fp)
 
     assert {f'fencepost_orders_sends_total{{outcome="{name}"}} 1.0' for name in OUTCOMES} <= shown
@@ -140,7 +140,7 @@ async def test_whoever_takes_or_keeps_house_every_end_is_counted(
         clock.advance(60)
         assert await box.take("me", 1, 10) == []
         assert await box.expire(10) == 1
-        await orders.chores()
+        await orders.maintain()
         shown = lines(fp)
     assert {
         'fencepost_orders_sends_total{outcome="dead"} 1.0',

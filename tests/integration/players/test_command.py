@@ -34,8 +34,8 @@ def fencepost(
 def test_a_game_is_defined_and_a_player_gets_something_once(fencepost: Fencepost) -> None:
     assert fencepost("catalog", "game.yaml").out == "10 definitions.\n"
     assert fencepost("create", "ann").json["version"] == 1
-    ticket = ("grant", "ann", "gold=100", "item:potion=3", "--request-id", "ticket-1", "--actor", "eve")
-    assert fencepost(*ticket).json == fencepost(*ticket).json
+    context = ("grant", "ann", "gold=100", "item:potion=3", "--request-id", "ticket-1", "--actor", "eve")
+    assert fencepost(*context).json == fencepost(*context).json
     shown = fencepost("show", "ann", "--json").json
     assert (shown["version"], shown["resources"]) == (2, {"gold": 100})
     assert [held["count"] for held in fencepost("inventory", "ann", "--json").json] == [3]

@@ -257,7 +257,7 @@ def test_a_declaration_that_could_take_a_seed_from_outside_is_refused() -> None:
     class Loose(BaseModel):
         player_id: str
 
-    def plan(snapshot: str, request: Loose, dice: Rng) -> str:
+    def plan(snapshot: str, request: Loose, rng: Rng) -> str:
         return snapshot
 
     with pytest.raises(TypeError, match="could be a seed"):

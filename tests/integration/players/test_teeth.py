@@ -33,8 +33,8 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every plan that the pipeline makes."""
     made: list[Any] = []
 
-    def watched(plan: Any, dice: Rng) -> Any:
-        made.append(make_plan(plan, dice))
+    def watched(plan: Any, rng: Rng) -> Any:
+        made.append(make_plan(plan, rng))
         return made[-1]
 
     monkeypatch.setattr(pipeline, "make_plan", watched)
@@ -101,8 +101,8 @@ def planted_marker_outside(database: Database) -> Generator[None]:
     """The marker is committed as soon as there is a plan; the execution brings none."""
     right = PlayerStore.execute
 
-    def claimed_first(plan: Any, dice: Rng) -> Any:
-        planned = make_plan(plan, dice)
+    def claimed_first(plan: Any, rng: Rng) -> Any:
+        planned = make_plan(plan, rng)
         digest = idempotency.digest("UseItem", guards.BOX.model_dump(mode="json"))
         with psycopg.connect(database.url, autocommit=True) as connection:
             claim = "select outcome from fencepost.claim('player:ann', 'r1', %s)"
@@ -114,8 +114,8 @@ def planted_marker_outside(database: Database) -> Generator[None]:
     async def alone(self: Any, pending: Any) -> None:
         """The bug is planted in the singular form."""
 
-    def unprotected(self: Any, ticket: Any, planned: Any, version: Any, *, keep: bool) -> Any:
-        call = right(self, ticket, planned, version, keep=keep)
+    def unprotected(self: Any, context: Any, planned: Any, version: Any, *, keep: bool) -> Any:
+        call = right(self, context, planned, version, keep=keep)
         return type(call)(call.sql, (call.arguments[0], None, *call.arguments[2:]), call.read)
 
     with (

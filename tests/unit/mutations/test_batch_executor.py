@@ -14,7 +14,7 @@ from fencepost_players.mutations.store import Executed, RequestContext
 
 
 def pending(key: str, player: str | None = None) -> Pending[str]:
-    def plan(dice: Any) -> str:
+    def plan(rng: Any) -> str:
         return key
 
     player = player or key
@@ -29,7 +29,7 @@ class Ledger:
     def execute_many(
         self, all_pending: Sequence[Pending[Any]], *, waits: bool = False
     ) -> Call[list[Executed | None]]:
-        keys = [str(one.ticket.key) for one in all_pending]
+        keys = [str(one.context.key) for one in all_pending]
         answers = [None if key.startswith("heavy") else Executed("claimed", key) for key in keys]
         return Call("select", tuple(keys), lambda rows: answers)
 
@@ -123,7 +123,7 @@ async def test_a_lost_answer_is_told_to_everybody_aboard() -> None:
     assert [type(answer) for answer in answers] == [IndeterminateCommit] * 2
 
 
-async def test_a_passenger_who_gives_up_does_not_turn_the_ferry_round() -> None:
+async def test_a_caller_that_gives_up_does_not_stop_the_batch() -> None:
     water = Water()
     batch_executor = BatchExecutor[str](water, Ledger(), places=3, crossings=1)
     first = asyncio.create_task(batch_executor.carry(pending("first")))

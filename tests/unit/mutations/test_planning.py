@@ -6,21 +6,21 @@ from fencepost_players.mutations.planning import Planned, Rng, make_plan
 
 
 def test_the_same_seed_throws_the_same() -> None:
-    def throws(dice: Rng) -> list[object]:
-        return [dice.below(100), dice.pick([("a", 1), ("b", 2)]), dice.identity()]
+    def throws(rng: Rng) -> list[object]:
+        return [rng.below(100), rng.pick([("a", 1), ("b", 2)]), rng.identity()]
 
     assert throws(Rng(7)) == throws(Rng(7))
     assert throws(Rng(7)) != throws(Rng(8))
 
 
 def test_a_choice_comes_by_its_weight() -> None:
-    dice = Rng(1)
-    picks = [dice.pick([("often", 9), ("seldom", 1)]) for _ in range(10_000)]
+    rng = Rng(1)
+    picks = [rng.pick([("often", 9), ("seldom", 1)]) for _ in range(10_000)]
     assert 800 < picks.count("seldom") < 1200
 
 
 def test_the_server_throws_anew_for_each_plan() -> None:
-    assert len({make_plan(lambda dice: dice.seed).plan for _ in range(10)}) == 10
+    assert len({make_plan(lambda rng: rng.seed).plan for _ in range(10)}) == 10
 
 
 def test_a_plan_cannot_be_put_together_by_hand() -> None:
@@ -29,11 +29,11 @@ def test_a_plan_cannot_be_put_together_by_hand() -> None:
 
 
 def test_a_plan_that_is_made_again_has_the_same_dice_from_their_beginning() -> None:
-    dice = Rng.throw()
-    first, second = (make_plan(lambda thrown: [thrown.below(1000) for _ in range(9)], dice) for _ in range(2))
+    rng = Rng.throw()
+    first, second = (make_plan(lambda thrown: [thrown.below(1000) for _ in range(9)], rng) for _ in range(2))
     assert (first.plan, first.seed) == (second.plan, second.seed)
 
 
 def test_it_is_known_whether_a_plan_left_anything_to_chance() -> None:
-    assert make_plan(lambda dice: dice.below(2)).is_by_chance
-    assert not make_plan(lambda dice: dice.seed).is_by_chance
+    assert make_plan(lambda rng: rng.below(2)).is_by_chance
+    assert not make_plan(lambda rng: rng.seed).is_by_chance

@@ -110,7 +110,7 @@ class CustomRuns:
 
 
 def no_custom_run(job_id: int) -> NotFound:
-    return NotFound(f"There is no trial {job_id}.", noun="trial", subject=str(job_id))
+    return NotFound(f"There is no custom run {job_id}.", noun="trial", subject=str(job_id))
 
 
 def put(

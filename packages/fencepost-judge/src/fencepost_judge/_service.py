@@ -292,7 +292,7 @@ class Judging:
 
     @asynccontextmanager
     async def _forgetting(self) -> AsyncGenerator[None]:
-        loop = Loop("judge-trials", self.custom_runs.prune, self._metrics.loop_errors)
+        loop = Loop("judge-custom-runs", self.custom_runs.prune, self._metrics.loop_errors)
         loop.start()
         try:
             yield

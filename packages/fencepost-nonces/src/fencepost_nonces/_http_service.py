@@ -40,7 +40,7 @@ def make_service(
     late = LateKeys(keys)
     node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
     sender = TransactionSender(fp, node, chains, late, metrics)
-    chores = Maintenance(fp, node, chains, metrics)
+    maintenance = Maintenance(fp, node, chains, metrics)
     forwarder = RequestForwarder(seconds=settings.wait_seconds + 5) if settings.routing == "forward" else None
     router = APIRouter()
     router.include_router(make_router(fp, node, forwarder))
@@ -65,11 +65,11 @@ def make_service(
             late.use(await keys_of(settings))
         await node.start()
         sender.start()
-        chores.start()
+        maintenance.start()
         try:
             yield
         finally:
-            await chores.stop()
+            await maintenance.stop()
             await sender.stop()
             await node.stop()
             await chains.close()

@@ -42,8 +42,8 @@ from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker
 from fencepost_orders.request import OrderRequest
 
-CHORE_SECONDS = 5.0
-CHORE_BATCH = 1000
+MAINTENANCE_SECONDS = 5.0
+MAINTENANCE_BATCH = 1000
 OrderRelay = Relay[TakenOrder, OrderSettlement]
 FollowRelay = Relay[Followed, FollowUp]
 # Fills are less urgent than orders.
@@ -156,18 +156,18 @@ class Orders:
         await self._end_what_expired()
         relays = self._relays() if self._settings.sending else []
         probes = self._probes() if self._settings.sending else []
-        chores = Loop("orders.chores", self.chores, self.metrics.loop_errors)
+        maintain = Loop("orders.maintenance", self.maintain, self.metrics.loop_errors)
         listener = Listener(self._fp.settings.listen_database_url or self._fp.database_url)
         for relay in relays:
             relay.start(listener)
-        for loop in (chores, *probes):
+        for loop in (maintain, *probes):
             loop.start()
         listening = asyncio.create_task(listener.run(), name="fencepost-orders-listener")
         try:
             yield
         finally:
             await asyncio.gather(*(relay.stop() for relay in relays))
-            for loop in (chores, *probes):
+            for loop in (maintain, *probes):
                 await loop.stop()
             listening.cancel()
             with suppress(asyncio.CancelledError):
@@ -257,11 +257,13 @@ class Orders:
             carried=lambda taken: taken.carried,
         )
 
-    async def chores(self) -> float:
+    async def maintain(self) -> float:
         """The work without urgency: ending expired orders, pruning, and metrics."""
         await self._end_what_expired()
         await until_short(
-            self._fp, order_calls.prune(self._settings.keep_days * 86_400, CHORE_BATCH), CHORE_BATCH
+            self._fp,
+            order_calls.prune(self._settings.keep_days * 86_400, MAINTENANCE_BATCH),
+            MAINTENANCE_BATCH,
         )
         counts = await self._fp.run(order_calls.counts())
         self.metrics.count(counts, sorted(self._brokers))
@@ -269,13 +271,13 @@ class Orders:
         self.metrics.count_followed(followed, sorted(self._brokers))
         for broker in await self._fp.run(operator_calls.brokers()):
             self.metrics.show(broker)
-        return CHORE_SECONDS
+        return MAINTENANCE_SECONDS
 
     async def _end_what_expired(self) -> None:
         """Batch after batch, because an outage may leave many."""
-        while ended := await self._fp.run(order_calls.expire_due(CHORE_BATCH)):
+        while ended := await self._fp.run(order_calls.expire_due(MAINTENANCE_BATCH)):
             self.metrics.sends.labels(outcome="dead").inc(len(ended))
-            if len(ended) < CHORE_BATCH:
+            if len(ended) < MAINTENANCE_BATCH:
                 return
 
     def _judged(self, request: OrderRequest, answer: Accepted) -> Accepted:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost_players.catalog import Cost, Reward
-from fencepost_players.mutations._dice import written
+from fencepost_players.mutations._recorded_seeds import written
 from fencepost_players.mutations.planning import Rng
 
 
@@ -64,11 +64,11 @@ class Change:
         self.stacks[name] -= count
         self.paid["stacks"][name] += count
 
-    def give(self, rewards: Iterable[Reward], dice: Rng) -> list[dict[str, Any]]:
+    def give(self, rewards: Iterable[Reward], rng: Rng) -> list[dict[str, Any]]:
         """Add the rewards, and return what was given, in their order."""
-        return [self._give(reward, dice) for reward in rewards]
+        return [self._give(reward, rng) for reward in rewards]
 
-    def _give(self, reward: Reward, dice: Rng) -> dict[str, Any]:
+    def _give(self, reward: Reward, rng: Rng) -> dict[str, Any]:
         if reward.resource is not None:
             self.resources[reward.resource] += reward.count
             return {"resource": reward.resource, "count": reward.count}
@@ -78,7 +78,7 @@ class Change:
         assert reward.piece is not None
         made = [
             {
-                "piece_id": str(dice.identity()),
+                "piece_id": str(rng.identity()),
                 "item": reward.piece,
                 "enhance_level": reward.enhance_level,
                 "quality": reward.quality,

@@ -49,39 +49,39 @@ class PlayerStore:
     def scope(self, user: str) -> str:
         return scope_of(user)
 
-    def recall(self, ticket: RequestContext, needs: Needs) -> Lookup[PlayerSnapshot] | None:
-        snapshot = self._snapshot_cache.snapshot(ticket.user, needs)
+    def recall(self, context: RequestContext, needs: Needs) -> Lookup[PlayerSnapshot] | None:
+        snapshot = self._snapshot_cache.snapshot(context.user, needs)
         return None if snapshot is None else Lookup("open", None, snapshot.version, snapshot)
 
-    def look(self, ticket: RequestContext, needs: Needs) -> Call[Lookup[PlayerSnapshot]]:
+    def look(self, context: RequestContext, needs: Needs) -> Call[Lookup[PlayerSnapshot]]:
         return Call(
             "select outcome, response::text, version, state::text"
             " from fencepost.player_look(%s::text, %s::text, %s::text, %s::text, %s::jsonb)",
             (
-                ticket.scope,
-                ticket.key,
-                ticket.digest,
-                text("player_id", ticket.user),
+                context.scope,
+                context.key,
+                context.digest,
+                text("player_id", context.user),
                 document("needs", needs.as_json()),
             ),
-            one(self._seeing(ticket)),
+            one(self._seeing(context)),
         )
 
-    def hold(self, ticket: RequestContext, needs: Needs) -> Call[Lookup[PlayerSnapshot]] | None:
+    def hold(self, context: RequestContext, needs: Needs) -> Call[Lookup[PlayerSnapshot]] | None:
         if needs.is_of_definitions_only:
             return None
         return Call(
             "select outcome, response::text, version, state::text"
             " from fencepost.player_hold(%s::text, %s::text, %s::text, %s::text, %s::text[], %s::jsonb)",
             (
-                ticket.scope,
-                ticket.key,
-                ticket.digest,
-                text("player_id", ticket.user),
-                [ticket.user, *needs.partners],
+                context.scope,
+                context.key,
+                context.digest,
+                text("player_id", context.user),
+                [context.user, *needs.partners],
                 document("needs", needs.as_json()),
             ),
-            one(self._seeing(ticket)),
+            one(self._seeing(context)),
         )
 
     def execute_many(
@@ -95,57 +95,57 @@ class PlayerStore:
             for number, outcome, stored, version in rows:
                 place = int(number) - 1
                 found[place] = self._executed(
-                    all_pending[place].ticket, templates[place], outcome, stored, version
+                    all_pending[place].context, templates[place], outcome, stored, version
                 )
             return found
 
-        ticket = all_pending[0].ticket
+        context = all_pending[0].context
         return Call(
             "select place, outcome, response::text, version from fencepost.player_execute_many("
             "%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[],"
             " %s::jsonb[], %s::interval, %s::boolean, %s::boolean)",
             (
-                [each.ticket.scope for each in all_pending],
-                [each.ticket.key for each in all_pending],
-                [each.ticket.digest for each in all_pending],
+                [each.context.scope for each in all_pending],
+                [each.context.key for each in all_pending],
+                [each.context.digest for each in all_pending],
                 [
                     template if each.keep else None
                     for each, template in zip(all_pending, templates, strict=True)
                 ],
-                [each.ticket.method for each in all_pending],
-                [optional_text("actor", each.ticket.actor) for each in all_pending],
+                [each.context.method for each in all_pending],
+                [optional_text("actor", each.context.actor) for each in all_pending],
                 self._expected(all_pending),
                 [_plan(each.planned) for each in all_pending],
-                optional_duration("keep", ticket.keep_seconds),
-                ticket.is_ordered,
+                optional_duration("keep", context.keep_seconds),
+                context.is_ordered,
                 waits,
             ),
             read,
         )
 
     def execute(
-        self, ticket: RequestContext, planned: Planned[PlayerPlan], version: int | None, *, keep: bool
+        self, context: RequestContext, planned: Planned[PlayerPlan], version: int | None, *, keep: bool
     ) -> Call[Executed]:
         template = _template(planned)
 
         def read(outcome: str, stored: str | None, made: int | None) -> Executed:
-            return self._executed(ticket, template, outcome, stored, made)
+            return self._executed(context, template, outcome, stored, made)
 
         return Call(
             "select outcome, response::text, version from fencepost.player_execute"
             "(%s::text, %s::text, %s::text, %s::text, %s::text, %s::text, %s::bigint, %s::jsonb,"
             " %s::interval, %s::boolean)",
             (
-                ticket.scope,
-                ticket.key,
-                ticket.digest,
+                context.scope,
+                context.key,
+                context.digest,
                 template if keep else None,
-                ticket.method,
-                optional_text("actor", ticket.actor),
+                context.method,
+                optional_text("actor", context.actor),
                 version,
                 _plan(planned),
-                optional_duration("keep", ticket.keep_seconds),
-                ticket.is_ordered,
+                optional_duration("keep", context.keep_seconds),
+                context.is_ordered,
             ),
             one(read),
         )
@@ -153,12 +153,12 @@ class PlayerStore:
     def evict(self, planned: Planned[PlayerPlan]) -> Call[list[int]]:
         return evict(planned.plan.players)
 
-    def evict_holders(self, ticket: RequestContext, needs: Needs) -> Call[list[int]]:
-        return evict([ticket.user, *needs.partners])
+    def evict_holders(self, context: RequestContext, needs: Needs) -> Call[list[int]]:
+        return evict([context.user, *needs.partners])
 
-    def _seeing(self, ticket: RequestContext) -> Callable[..., Lookup[PlayerSnapshot]]:
+    def _seeing(self, context: RequestContext) -> Callable[..., Lookup[PlayerSnapshot]]:
         def read(outcome: str, response: str | None, version: int | None, state: str | None) -> Lookup[Any]:
-            snapshot = PlayerSnapshot.read(ticket.user, version, parsed(state) or {})
+            snapshot = PlayerSnapshot.read(context.user, version, parsed(state) or {})
             self._snapshot_cache.saw(snapshot)
             return Lookup(outcome, parsed(response), version, snapshot, response)
 
@@ -169,7 +169,7 @@ class PlayerStore:
         expected: dict[str, int] = {}
         versions: list[int | None] = []
         for each in all_pending:
-            user = each.ticket.user
+            user = each.context.user
             base = expected.get(user, self._snapshot_cache.version(user) or each.version)
             versions.append(base)
             if base is not None:
@@ -177,11 +177,11 @@ class PlayerStore:
         return versions
 
     def _executed(
-        self, ticket: RequestContext, template: str, outcome: str, stored: str | None, version: int | None
+        self, context: RequestContext, template: str, outcome: str, stored: str | None, version: int | None
     ) -> Executed:
         if outcome != "claimed" or version is None:
             return Executed(outcome, parsed(stored), stored)
-        self._snapshot_cache.raised(ticket.user, version)
+        self._snapshot_cache.raised(context.user, version)
         body = template.replace(NO_VERSION, f'"version":{version}', 1)
         return Executed(outcome, parsed(body), body)
 

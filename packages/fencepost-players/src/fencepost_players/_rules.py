@@ -24,7 +24,7 @@ def _needs_nothing(request: requests.CreatePlayer) -> Needs:
 
 
 @mutation("CreatePlayer", needs=_needs_nothing)
-def create_player(snapshot: PlayerSnapshot, request: requests.CreatePlayer, dice: Rng) -> PlayerPlan:
+def create_player(snapshot: PlayerSnapshot, request: requests.CreatePlayer, rng: Rng) -> PlayerPlan:
     """Make a new player."""
     if snapshot.version is not None:
         raise FailedPrecondition(f"The player {request.player_id} exists already.", reason="player_exists")
@@ -38,7 +38,7 @@ def _needs_of_use(request: requests.UseItem) -> Needs:
 
 
 @mutation("UseItem", needs=_needs_of_use)
-def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, dice: Rng) -> PlayerPlan:
+def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, rng: Rng) -> PlayerPlan:
     """Use an item: gives its rewards, and a random entry of its box."""
     item = snapshot.defined("item", request.item, Item)
     if not item.is_usable:
@@ -53,8 +53,8 @@ def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, dice: Rng) -> 
         change.take_item(request.item, request.count)
     else:
         change.pieces_removed.append(snapshot.piece(str(request.piece_id), request.item))
-    rewards = [reward for _ in range(request.count) for reward in _opened(item.rewards, item.box, dice)]
-    return _plan(request, change, {"granted": change.give(rewards, dice)})
+    rewards = [reward for _ in range(request.count) for reward in _opened(item.rewards, item.box, rng)]
+    return _plan(request, change, {"granted": change.give(rewards, rng)})
 
 
 def _needs_of_grant(request: requests.GrantItems) -> Needs:
@@ -62,14 +62,14 @@ def _needs_of_grant(request: requests.GrantItems) -> Needs:
 
 
 @mutation("GrantItems", needs=_needs_of_grant)
-def grant_items(snapshot: PlayerSnapshot, request: requests.GrantItems, dice: Rng) -> PlayerPlan:
+def grant_items(snapshot: PlayerSnapshot, request: requests.GrantItems, rng: Rng) -> PlayerPlan:
     """Grant items and amounts; the response is in the order of the request."""
     change = Change()
     rewards = [_granted(snapshot, grant) for grant in request.items]
     if sum(reward.count for reward in rewards if reward.piece is not None) > requests.PIECES_MAX:
         raise InvalidArgument(f"At most {requests.PIECES_MAX} pieces at once.", argument="items.count")
-    granted = change.give(rewards, dice)
-    granted += change.give([Reward(resource=name, count=n) for name, n in request.resources.items()], dice)
+    granted = change.give(rewards, rng)
+    granted += change.give([Reward(resource=name, count=n) for name, n in request.resources.items()], rng)
     return _plan(request, change, {"granted": granted}, source=request.source)
 
 
@@ -95,7 +95,7 @@ def _needs_of_stage(request: requests.UnlockHeroStage) -> Needs:
 
 
 @mutation("UnlockHeroStage", needs=_needs_of_stage)
-def unlock_hero_stage(snapshot: PlayerSnapshot, request: requests.UnlockHeroStage, dice: Rng) -> PlayerPlan:
+def unlock_hero_stage(snapshot: PlayerSnapshot, request: requests.UnlockHeroStage, rng: Rng) -> PlayerPlan:
     """Unlock the next stage of a hero."""
     hero = snapshot.defined("hero", request.hero, Hero)
     present = snapshot.heroes.get(request.hero, 0)
@@ -108,7 +108,7 @@ def unlock_hero_stage(snapshot: PlayerSnapshot, request: requests.UnlockHeroStag
     stage = hero.stages[request.stage - 1]
     change = Change(heroes=[{"hero": request.hero, "from": present, "to": request.stage}])
     change.take(stage.cost)
-    answer = {"hero": request.hero, "stage": request.stage, "granted": change.give(stage.rewards, dice)}
+    answer = {"hero": request.hero, "stage": request.stage, "granted": change.give(stage.rewards, rng)}
     return _plan(request, change, answer)
 
 
@@ -117,7 +117,7 @@ def _needs_of_draw(request: requests.Draw) -> Needs:
 
 
 @mutation("Draw", needs=_needs_of_draw)
-def draw(snapshot: PlayerSnapshot, request: requests.Draw, dice: Rng) -> PlayerPlan:
+def draw(snapshot: PlayerSnapshot, request: requests.Draw, rng: Rng) -> PlayerPlan:
     """Draw from a pool. Without an open season nothing is taken and nothing is written."""
     pool = snapshot.defined("pool", request.pool, Pool)
     season = snapshot.pools.get(request.pool)
@@ -125,7 +125,7 @@ def draw(snapshot: PlayerSnapshot, request: requests.Draw, dice: Rng) -> PlayerP
         raise FailedPrecondition(
             f"The pool {request.pool} has no open season.", reason="no_season", pool=request.pool
         )
-    drawn, dry = _draw(pool, season, request.count, dice)
+    drawn, dry = _draw(pool, season, request.count, rng)
     change = Change(
         draws=[
             {
@@ -139,20 +139,20 @@ def draw(snapshot: PlayerSnapshot, request: requests.Draw, dice: Rng) -> PlayerP
         ]
     )
     change.take(pool.cost, request.count)
-    granted = change.give([entry.reward for entry in drawn], dice)
+    granted = change.give([entry.reward for entry in drawn], rng)
     rarities = [entry.rarity for entry in drawn]
     answer = {"pool": request.pool, "season": season.season, "granted": granted, "rarities": rarities}
     return _plan(request, change, answer)
 
 
-def _draw(pool: Pool, season: Season, count: int, dice: Rng) -> tuple[list[Weighted], int]:
+def _draw(pool: Pool, season: Season, count: int, rng: Rng) -> tuple[list[Weighted], int]:
     """The entries drawn, and the dry draws since the last rare one."""
     rare = [entry for entry in season.entries if entry.rarity >= pool.guarantee_rarity]
     dry = season.dry
     drawn: list[Weighted] = []
     for _ in range(count):
         is_due = pool.guarantee_after is not None and dry + 1 >= pool.guarantee_after and bool(rare)
-        entry = _pick(rare if is_due else season.entries, dice)
+        entry = _pick(rare if is_due else season.entries, rng)
         dry = 0 if entry.rarity >= pool.guarantee_rarity else dry + 1
         drawn.append(entry)
     return drawn, dry
@@ -163,14 +163,14 @@ def _needs_of_clear(request: requests.ClearDungeon) -> Needs:
 
 
 @mutation("ClearDungeon", needs=_needs_of_clear)
-def clear_dungeon(snapshot: PlayerSnapshot, request: requests.ClearDungeon, dice: Rng) -> PlayerPlan:
+def clear_dungeon(snapshot: PlayerSnapshot, request: requests.ClearDungeon, rng: Rng) -> PlayerPlan:
     """Clear a dungeon: gives its rewards, and more for the first time."""
     dungeon = snapshot.defined("dungeon", request.dungeon, Dungeon)
     before = snapshot.clears.get(request.dungeon, 0)
     change = Change(clears=[{"dungeon": request.dungeon, "before": before}])
     change.take(dungeon.cost)
-    rewards = [*_opened(dungeon.rewards, dungeon.box, dice), *(dungeon.first_rewards if before == 0 else ())]
-    answer = {"dungeon": request.dungeon, "clears": before + 1, "granted": change.give(rewards, dice)}
+    rewards = [*_opened(dungeon.rewards, dungeon.box, rng), *(dungeon.first_rewards if before == 0 else ())]
+    answer = {"dungeon": request.dungeon, "clears": before + 1, "granted": change.give(rewards, rng)}
     return _plan(request, change, answer)
 
 
@@ -179,13 +179,13 @@ def _needs_of_lesson(request: requests.Teach) -> Needs:
 
 
 @mutation("Teach", needs=_needs_of_lesson)
-def teach(snapshot: PlayerSnapshot, request: requests.Teach, dice: Rng) -> PlayerPlan:
+def teach(snapshot: PlayerSnapshot, request: requests.Teach, rng: Rng) -> PlayerPlan:
     """Teach a lesson; it is rewarded once."""
     lesson = snapshot.defined("lesson", request.lesson, Lesson)
     if request.lesson in snapshot.lessons:
         raise FailedPrecondition(f"{request.lesson} was taught already.", reason="taught_already")
     change = Change(lessons=[request.lesson])
-    return _plan(request, change, {"lesson": request.lesson, "granted": change.give(lesson.rewards, dice)})
+    return _plan(request, change, {"lesson": request.lesson, "granted": change.give(lesson.rewards, rng)})
 
 
 def _needs_of_transfer(request: requests.Transfer) -> Needs:
@@ -193,7 +193,7 @@ def _needs_of_transfer(request: requests.Transfer) -> Needs:
 
 
 @mutation("Transfer", needs=_needs_of_transfer)
-def transfer(snapshot: PlayerSnapshot, request: requests.Transfer, dice: Rng) -> PlayerPlan:
+def transfer(snapshot: PlayerSnapshot, request: requests.Transfer, rng: Rng) -> PlayerPlan:
     """Give to another player: both change, or neither."""
     snapshot.require_player(request.player_id)
     giver, taker = Change(), Change()
@@ -222,9 +222,9 @@ def _plan(
     return PlayerPlan((Party(request.player_id, change),), answer, source, creates)
 
 
-def _opened(rewards: tuple[Reward, ...], box: tuple[Weighted, ...], dice: Rng) -> list[Reward]:
-    return [*rewards, *([_pick(box, dice).reward] if box else [])]
+def _opened(rewards: tuple[Reward, ...], box: tuple[Weighted, ...], rng: Rng) -> list[Reward]:
+    return [*rewards, *([_pick(box, rng).reward] if box else [])]
 
 
-def _pick(entries: tuple[Weighted, ...] | list[Weighted], dice: Rng) -> Weighted:
-    return dice.pick([(entry, entry.weight) for entry in entries])
+def _pick(entries: tuple[Weighted, ...] | list[Weighted], rng: Rng) -> Weighted:
+    return rng.pick([(entry, entry.weight) for entry in entries])

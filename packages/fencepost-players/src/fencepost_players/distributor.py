@@ -79,7 +79,7 @@ async def distribute_and_sync(
     version = await version_bumper.bump(tx, player)
 
     change = Change()
-    granted = make_plan(lambda dice: change.give(rewards, dice)).plan
+    granted = make_plan(lambda rng: change.give(rewards, rng)).plan
     await tx.run(distribute(player, version, key, source, change))
     summary: dict[str, Any] = {"player_id": player, "version": version, "granted": granted}
     if len(document("summary", summary).encode()) <= SUMMARY_BYTES_MAX:

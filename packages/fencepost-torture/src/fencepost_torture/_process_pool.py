@@ -101,7 +101,7 @@ class ProcessPool:
                 **(environment or {}),
             },
         )
-        self._reader = threading.Thread(target=self._read, name="torture-crew", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="torture-processes", daemon=True)
 
     def __enter__(self) -> Self:
         self._reader.start()

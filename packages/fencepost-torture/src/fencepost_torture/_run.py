@@ -98,7 +98,7 @@ class TortureRun:
             parts = stack.enter_context(self._opened(ground))
             process_pool = stack.enter_context(
                 ProcessPool(
-                    ground.directory / "crew.log",
+                    ground.directory / "processes.log",
                     plan.systems,
                     fork_server=plan.fork_server,
                     arguments=plan.fork_server_arguments,
@@ -380,7 +380,7 @@ class _Run:
         return unknown + lost + sum(part.env.ambiguous for part in self._parts.values())
 
     def _log(self) -> str:
-        path: Path = self._environment.directory / "crew.log"
+        path: Path = self._environment.directory / "processes.log"
         with path.open("rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_BYTES))
             return log.read().decode(errors="replace")

@@ -10,7 +10,7 @@ import random
 from fencepost.kernel.call import CallRunner
 from fencepost.retention import BATCH, TICK_SECONDS, until_short
 from fencepost.signals import announce
-from fencepost_players.mutations import _dice as dice
+from fencepost_players.mutations import _recorded_seeds as recorded_seeds
 from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations.settings import MutationSettings
 
@@ -24,6 +24,6 @@ class GateCleaner:
 
     async def tick(self) -> float:
         is_done = await until_short(self._database, request_id_policy.clean(self._keep_seconds, BATCH))
-        are_dice_done = await until_short(self._database, dice.clean(BATCH))
+        are_seeds_done = await until_short(self._database, recorded_seeds.clean(BATCH))
         announce("mutations.cleaned")
-        return TICK_SECONDS * random.uniform(0.8, 1.2) if is_done and are_dice_done else 0.0  # noqa: S311
+        return TICK_SECONDS * random.uniform(0.8, 1.2) if is_done and are_seeds_done else 0.0  # noqa: S311

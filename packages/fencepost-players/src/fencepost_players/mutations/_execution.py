@@ -107,7 +107,7 @@ async def _acquire(turn: asyncio.Lock) -> None:
 class Pending(Generic[P]):
     """One attempt to execute one plan."""
 
-    ticket: RequestContext
+    context: RequestContext
     planned: Planned[P]
     version: int | None
     keep: bool
@@ -147,7 +147,7 @@ class BatchExecutor(Generic[P]):
         return await self._coalescer.ask(pending)
 
     async def _execute(self, batch: Sequence[Pending[P]]) -> Sequence[Executed | None]:
-        is_one_scope = len({pending.ticket.scope for pending in batch}) == 1
+        is_one_scope = len({pending.context.scope for pending in batch}) == 1
         try:
             call = self._ledger.execute_many(batch, waits=is_one_scope and len(batch) > 1)
             return await self._database.run(call)
@@ -168,7 +168,7 @@ class _ScopeLine(Generic[P]):
         self._busy: set[str] = set()
 
     def add(self, waiting: _Waiting[P]) -> None:
-        self._lines.setdefault(waiting.asked.ticket.scope, deque()).append(waiting)
+        self._lines.setdefault(waiting.asked.context.scope, deque()).append(waiting)
 
     def next_batch(self) -> list[_Waiting[P]]:
         """All waiting attempts of one scope, or one each of several scopes: whichever came first."""
@@ -185,11 +185,11 @@ class _ScopeLine(Generic[P]):
                 self._lines[scope] = line
             if count > 1 or len(batch) == self._places:
                 break
-        self._busy |= {waiting.asked.ticket.scope for waiting in batch}
+        self._busy |= {waiting.asked.context.scope for waiting in batch}
         return batch
 
     def ended(self, batch: Sequence[_Waiting[P]]) -> None:
-        self._busy -= {waiting.asked.ticket.scope for waiting in batch}
+        self._busy -= {waiting.asked.context.scope for waiting in batch}
 
 
 class StalePlan(Aborted):
@@ -223,7 +223,7 @@ class Execution(Generic[P]):
 
     sender: CallRunner
     ledger: MutationStore[Any, P]
-    ticket: RequestContext
+    context: RequestContext
     planned: Planned[P] | None
     """None: the plan is made on the locked rows."""
     tries_max: int
@@ -265,17 +265,17 @@ class Execution(Generic[P]):
         assert self.planned is not None
         batch_executor, self.batch_executor = self.batch_executor, None
         if batch_executor is not None:
-            carried = await batch_executor.carry(Pending(self.ticket, self.planned, version, self.keep))
+            carried = await batch_executor.carry(Pending(self.context, self.planned, version, self.keep))
             if carried is not None:
                 return carried
-        attempt = self.sender.run(self.ledger.execute(self.ticket, self.planned, version, keep=self.keep))
+        attempt = self.sender.run(self.ledger.execute(self.context, self.planned, version, keep=self.keep))
         return await (self.outwait(attempt, self.planned) if self.outwait else attempt)
 
     async def _try(self, version: int | None) -> Executed | _Again:
         try:
             return await self._execute(version)
         except IndeterminateCommit as error:
-            if self.ticket.key is None:
+            if self.context.key is None:
                 raise Unavailable(
                     "The database's answer was lost, and without a request id nobody can tell whether it "
                     "happened: read the state before you repeat it.",
@@ -337,7 +337,7 @@ class HeldExecution(Execution[P]):
             if seen.outcome != "open":
                 return Executed(seen.outcome, seen.response, seen.body)
             planned = self.plan(seen.snapshot)
-            return await sender.run(self.ledger.execute(self.ticket, planned, seen.version, keep=self.keep))
+            return await sender.run(self.ledger.execute(self.context, planned, seen.version, keep=self.keep))
 
 
 def explained(error: Exception) -> MutationError:

@@ -34,7 +34,7 @@ from fencepost.redis_streams.response_cache import (
 )
 from fencepost.tracing import span
 from fencepost.transaction import Transaction
-from fencepost_players.mutations import _dice as recorded_dice
+from fencepost_players.mutations import _recorded_seeds as recorded_seeds
 from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations._durations import Durations
 from fencepost_players.mutations._execution import (
@@ -130,12 +130,12 @@ class Pipeline(Generic[S, P]):
             _Timing(self._metrics, self._ledger.service, mutation.method) as timing,
             span(f"mutation {mutation.method}", "internal", {}, service=self._ledger.service) as note,
         ):
-            ticket = self._ticket(mutation, user, request, request_id, actor)
-            if ticket.key is None:
-                await self._pass_gate(ticket)
-                answer = await self._settle(mutation, request, ticket, self._database)
+            context = self._ticket(mutation, user, request, request_id, actor)
+            if context.key is None:
+                await self._pass_gate(context)
+                answer = await self._settle(mutation, request, context, self._database)
             else:
-                answer = await self._through_cache(mutation, request, ticket, ticket.key)
+                answer = await self._through_cache(mutation, request, context, context.key)
             timing.answer = answer
             note(layer=answer.layer)
         return answer
@@ -156,8 +156,8 @@ class Pipeline(Generic[S, P]):
         transaction did all this: the caller must not repeat its own writes.
         """
         with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
-            ticket = self._ticket(mutation, user, request, request_id, actor)
-            timing.answer = await self._settle(mutation, request, ticket, _Joined(tx))
+            context = self._ticket(mutation, user, request, request_id, actor)
+            timing.answer = await self._settle(mutation, request, context, _Joined(tx))
             return timing.answer
 
     def _ticket(
@@ -178,28 +178,28 @@ class Pipeline(Generic[S, P]):
             is_ordered=self._settings.ordered_ids,
         )
 
-    async def _pass_gate(self, ticket: RequestContext) -> None:
+    async def _pass_gate(self, context: RequestContext) -> None:
         with explaining():
-            phase = await self._database.run(request_id_policy.note(self._ledger.service, ticket.method))
+            phase = await self._database.run(request_id_policy.note(self._ledger.service, context.method))
         outcome = "refused" if phase == 2 else "passed"
-        self._metrics.unkeyed.labels(self._ledger.service, ticket.method, outcome).inc()
+        self._metrics.unkeyed.labels(self._ledger.service, context.method, outcome).inc()
         if phase == 2:
             raise InvalidArgument(
                 "request_id is required.", argument="request_id", reason="missing_request_id"
             )
 
     async def _through_cache(
-        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, key: str
+        self, mutation: Mutation[R, S, P], request: R, context: RequestContext, key: str
     ) -> MutationAnswer:
-        name = CacheKey(ticket.scope, key, ticket.digest)
+        name = CacheKey(context.scope, key, context.digest)
         finding = await self._cache.begin(name) if self._cache else None
         crash_point("mutations.after_announce")
         if isinstance(finding, CachedResponse):
             return MutationAnswer(finding.response, "cache", finding.body)
         if isinstance(finding, InProgress):
-            return await self._settled_meanwhile(mutation, request, ticket, finding)
+            return await self._settled_meanwhile(mutation, request, context, finding)
         async with self._announced(name, finding.token if isinstance(finding, Announced) else None):
-            answer = await self._settle(mutation, request, ticket, self._database)
+            answer = await self._settle(mutation, request, context, self._database)
             crash_point("mutations.after_commit")
         if self._cache:
             await self._cache.complete(name, answer.body)
@@ -207,18 +207,18 @@ class Pipeline(Generic[S, P]):
         return answer
 
     async def _settled_meanwhile(
-        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, finding: InProgress
+        self, mutation: Mutation[R, S, P], request: R, context: RequestContext, finding: InProgress
     ) -> MutationAnswer:
         """The node that announced it may have died after the commit, or Redis was late: ask PostgreSQL."""
         with explaining():
-            seen = await self._database.run(self._ledger.look(ticket, mutation.needs(request)))
+            seen = await self._database.run(self._ledger.look(context, mutation.needs(request)))
         if seen.outcome != "open":
             return _answer(_known(seen))
         raise Aborted(
             "The request is under way; send it again shortly.",
             reason="pending",
             # An announcement may last longer than the work takes: a node that died leaves one.
-            retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(ticket.method)),
+            retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(context.method)),
         )
 
     @asynccontextmanager
@@ -232,19 +232,19 @@ class Pipeline(Generic[S, P]):
             raise
 
     async def _settle(
-        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, sender: CallRunner
+        self, mutation: Mutation[R, S, P], request: R, context: RequestContext, sender: CallRunner
     ) -> MutationAnswer:
         """Plan and execute; make a stale plan again, once."""
-        work = _Work(mutation, request, ticket, sender, Rng.throw())
+        work = _Work(mutation, request, context, sender, Rng.throw())
         try:
             with explaining():
                 begun = time.perf_counter()
                 answer = await self._settle_once(work)
-                self._durations.saw(ticket.method, time.perf_counter() - begun)
+                self._durations.saw(context.method, time.perf_counter() - begun)
                 return answer
         except MutationError as error:
             if error.is_retryable and error.retry_seconds is None:
-                error.suggest(self._durations.retry_seconds(ticket.method))
+                error.suggest(self._durations.retry_seconds(context.method))
             if error.is_retryable and work.is_by_chance and sender is self._database:
                 await self._record_dice(work)
             raise
@@ -252,14 +252,14 @@ class Pipeline(Generic[S, P]):
     async def _settle_once(self, work: _Work[R, S, P]) -> MutationAnswer:
         # Other requests are being planned on this row already: this plan would become stale too.
         is_ours = work.sender is self._database
-        held = await self._settle_held(work) if is_ours and self._queues.is_busy(work.ticket.scope) else None
+        held = await self._settle_held(work) if is_ours and self._queues.is_busy(work.context.scope) else None
         if held is not None:
             return held
         try:
             return await self._settle_at_once(work)
         except StalePlan as stale:
             if stale.seed is not None:
-                work.dice = Rng(stale.seed)
+                work.rng = Rng(stale.seed)
             held = await self._settle_held(work)
             if held is not None:
                 return held
@@ -269,11 +269,11 @@ class Pipeline(Generic[S, P]):
 
     async def _settle_at_once(self, work: _Work[R, S, P]) -> MutationAnswer:
         """Look, plan and execute, without a lock in between."""
-        ticket, sender, needs = work.ticket, work.sender, work.needs
+        context, sender, needs = work.context, work.sender, work.needs
         is_ours = sender is self._database
         # Inside the caller's transaction the cache is not used: that transaction sees uncommitted rows.
-        recalled = self._ledger.recall(ticket, needs) if is_ours else None
-        seen = recalled if recalled is not None else await sender.run(self._ledger.look(ticket, needs))
+        recalled = self._ledger.recall(context, needs) if is_ours else None
+        seen = recalled if recalled is not None else await sender.run(self._ledger.look(context, needs))
         crash_point("mutations.after_look")
         if seen.outcome != "open":
             return _answer(_known(seen))
@@ -282,17 +282,17 @@ class Pipeline(Generic[S, P]):
         except MutationError:
             # The cached snapshot may be out of date. Or the same request has committed since: then its
             # response is returned.
-            seen = await sender.run(self._ledger.look(ticket, needs))
+            seen = await sender.run(self._ledger.look(context, needs))
             if seen.outcome != "open":
                 return _answer(_known(seen))
             planned = work.plan(seen.snapshot)
         execution = Execution(
             sender,
             self._ledger,
-            ticket,
+            context,
             _ready(planned),
             self._settings.tries_max,
-            self._count_conflict(ticket),
+            self._count_conflict(context),
             # A caller's transaction cannot share a batch with other requests.
             self._batch_executor if is_ours else None,
             self._outwait,
@@ -302,14 +302,14 @@ class Pipeline(Generic[S, P]):
 
     async def _settle_held(self, work: _Work[R, S, P]) -> MutationAnswer | None:
         """Plan on the locked rows, which cannot change any more; None if that is impossible or not needed."""
-        ledger, ticket, sender = self._ledger, work.ticket, work.sender
-        hold = ledger.hold(ticket, work.needs) if isinstance(ledger, HoldsRows) else None
+        ledger, context, sender = self._ledger, work.context, work.sender
+        hold = ledger.hold(context, work.needs) if isinstance(ledger, HoldsRows) else None
         if hold is None or not isinstance(ledger, HoldsRows):
             return None
-        self._metrics.replans.labels(ledger.service, ticket.method).inc()
+        self._metrics.replans.labels(ledger.service, context.method).inc()
 
         def evict() -> Call[list[int]]:
-            return ledger.evict_holders(ticket, work.needs)
+            return ledger.evict_holders(context, work.needs)
 
         async def wait(inside: CallRunner) -> Lookup[Any]:
             attempt = inside.run(hold)
@@ -318,10 +318,10 @@ class Pipeline(Generic[S, P]):
         execution: HeldExecution[P] = HeldExecution(
             sender,
             self._ledger,
-            ticket,
+            context,
             None,
             self._settings.tries_max,
-            self._count_conflict(ticket),
+            self._count_conflict(context),
             is_joined=sender is not self._database,
             begin=sender.part if isinstance(sender, _Joined) else self._database.transaction,
             hold=wait,
@@ -330,23 +330,23 @@ class Pipeline(Generic[S, P]):
         if isinstance(sender, _Joined):
             # This transaction may hold the row itself: a request in the queue would wait for it.
             return _answer(await _with_recorded_dice(work, execution))
-        async with self._queues.turn(ticket.scope):
+        async with self._queues.turn(context.scope):
             return _answer(await _with_recorded_dice(work, execution))
 
     async def _record_dice(self, work: _Work[R, S, P]) -> None:
         """Record the seed before the caller is told to send it again, so that the repeat draws the same."""
-        ticket = work.ticket
-        if ticket.key is None:
+        context = work.context
+        if context.key is None:
             return
         keep_seconds = self._settings.marker_keep_seconds
         try:
-            await self._database.run(recorded_dice.note(ticket, ticket.key, work.dice.seed, keep_seconds))
+            await self._database.run(recorded_seeds.note(context, context.key, work.rng.seed, keep_seconds))
         except Exception as error:
             # No caller has seen a result of this seed, so another one will do.
             _log.warning("dice_not_recorded", error=str(error))
 
-    def _count_conflict(self, ticket: RequestContext) -> Callable[[], None]:
-        return self._metrics.conflicts.labels(self._ledger.service, ticket.method).inc
+    def _count_conflict(self, context: RequestContext) -> Callable[[], None]:
+        return self._metrics.conflicts.labels(self._ledger.service, context.method).inc
 
 
 @dataclass(slots=True)
@@ -355,9 +355,9 @@ class _Work(Generic[R, S, P]):
 
     mutation: Mutation[R, S, P]
     request: R
-    ticket: RequestContext
+    context: RequestContext
     sender: CallRunner
-    dice: Rng
+    rng: Rng
     is_by_chance: bool = False
 
     @property
@@ -365,7 +365,7 @@ class _Work(Generic[R, S, P]):
         return self.mutation.needs(self.request)
 
     def plan(self, snapshot: S) -> Planned[P]:
-        planned = make_plan(lambda dice: self.mutation.plan(snapshot, self.request, dice), self.dice)
+        planned = make_plan(lambda rng: self.mutation.plan(snapshot, self.request, rng), self.rng)
         self.is_by_chance = planned.is_by_chance
         return planned
 
@@ -377,7 +377,7 @@ async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution
         # On locked rows only the seed can differ: the recorded one is that of the request's first sending.
         if stale.seed is None:
             raise
-        work.dice = Rng(stale.seed)
+        work.rng = Rng(stale.seed)
         return await execution.settle(None)
 
 

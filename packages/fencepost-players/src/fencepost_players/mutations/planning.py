@@ -82,11 +82,11 @@ class Planned(Generic[P]):
             )
 
 
-def make_plan(plan: Callable[[Rng], P], dice: Rng | None = None) -> Planned[P]:
+def make_plan(plan: Callable[[Rng], P], rng: Rng | None = None) -> Planned[P]:
     """Plan with this Rng from its beginning, or with a new one."""
-    dice = Rng.throw() if dice is None else Rng(dice.seed)
-    made = plan(dice)
-    return Planned(made, dice.seed, dice.is_thrown, _KEY)
+    rng = Rng.throw() if rng is None else Rng(rng.seed)
+    made = plan(rng)
+    return Planned(made, rng.seed, rng.is_thrown, _KEY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,19 +65,19 @@ class MutationStore(Protocol[S, P]):
         """The scope of a user's request ids: the user's, not the method's."""
         ...
 
-    def recall(self, ticket: RequestContext, needs: Any) -> Lookup[S] | None:
+    def recall(self, context: RequestContext, needs: Any) -> Lookup[S] | None:
         """What this node has cached, if that is enough to plan from; None requires a look.
 
         It may be out of date: the execution recognises a repeat and compares the version.
         """
         ...
 
-    def look(self, ticket: RequestContext, needs: Any) -> Call[Lookup[S]]:
+    def look(self, context: RequestContext, needs: Any) -> Call[Lookup[S]]:
         """One STABLE function, so that idempotency key and state are of one snapshot."""
         ...
 
     def execute(
-        self, ticket: RequestContext, planned: Planned[P], version: int | None, *, keep: bool
+        self, context: RequestContext, planned: Planned[P], version: int | None, *, keep: bool
     ) -> Call[Executed]:
         """One function: claim first, lock, check again what the plan rests on, write, audit.
 
@@ -90,13 +90,13 @@ class MutationStore(Protocol[S, P]):
 class HoldsRows(Protocol):
     """A store that can look at locked rows: a plan made from them cannot become stale."""
 
-    def hold(self, ticket: RequestContext, needs: Any) -> Call[Lookup[Any]] | None:
+    def hold(self, context: RequestContext, needs: Any) -> Call[Lookup[Any]] | None:
         """Lock what the mutation will change, in the transaction that runs this, and look.
 
         None where the plan rests on nothing that could change.
         """
         ...
 
-    def evict_holders(self, ticket: RequestContext, needs: Any) -> Call[list[int]]:
+    def evict_holders(self, context: RequestContext, needs: Any) -> Call[list[int]]:
         """Terminate backends that have held these rows past the service's limit; returns their pids."""
         ...

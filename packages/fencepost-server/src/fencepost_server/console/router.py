@@ -1,7 +1,7 @@
 """The router: one function returns facts; the router serves them as a page, JSON or CSV, if the role allows
 it.
 
-    @desk.page("/leases", "leases.html", "Leases")
+    @router.page("/leases", "leases.html", "Leases")
     async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> PageData: ...
 
 gives `/console/leases` and `/api/leases`. An action gives a form's target and an API call the same way. No

@@ -30,4 +30,4 @@ def make_service(fp: Fencepost) -> HttpService:
         async with fp.retention(), delivering(fp, settings, errors):
             yield
 
-    return HttpService("chores", APIRouter(), running)
+    return HttpService("background", APIRouter(), running)

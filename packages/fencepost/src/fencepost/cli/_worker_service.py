@@ -20,7 +20,7 @@ class WorkerService:
         self._place = place
         self._stopping = threading.Event()
         self._supervisor: Supervisor | None = None
-        self._thread = threading.Thread(target=self._keep, name="fencepost-crew", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="fencepost-worker-processes", daemon=True)
 
     def start(self) -> None:
         environment = {

@@ -183,15 +183,15 @@ def run_flow(
 
 
 async def _run(
-    run: _Run, batch: int, dice: random.Random, restart_every: int | None, crash: _Crash | None
+    run: _Run, batch: int, chance: random.Random, restart_every: int | None, crash: _Crash | None
 ) -> FlowOutcome:
     commits = 0
     is_repeat = crashed = False
     durable = run.checkpoint()
     while waiting := run.waiting:
         # Records that are read again after a crash are batched differently than before.
-        limit = dice.randint(1, batch) if is_repeat else batch
-        outputs = await run.turn(dice.choice(waiting), limit)
+        limit = chance.randint(1, batch) if is_repeat else batch
+        outputs = await run.turn(chance.choice(waiting), limit)
         commits += 1
         strikes = crash is not None and crash.strikes(commits, is_repeat=is_repeat)
         crashed = crashed or strikes

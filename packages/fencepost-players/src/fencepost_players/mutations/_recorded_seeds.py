@@ -15,14 +15,14 @@ def written(seed: int) -> str:
     return f"{seed:032x}"
 
 
-def note(ticket: RequestContext, key: str, seed: int, keep_seconds: float) -> Call[str]:
+def note(context: RequestContext, key: str, seed: int, keep_seconds: float) -> Call[str]:
     """Record the seed; returns the seed that was recorded first."""
     return Call(
         "select fencepost.mutation_dice_note(%s::text, %s::text, %s::text, %s::text, %s::interval)",
         (
-            text("scope", ticket.scope),
+            text("scope", context.scope),
             text("key", key),
-            text("digest", ticket.digest),
+            text("digest", context.digest),
             written(seed),
             duration("keep", keep_seconds),
         ),
