@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from tests.integration.drivers import job_walks, walks
+from tests.integration.drivers import job_walks, walks, workflow_walks
 from tests.integration.drivers.walking import Ask
 
 WALKS: Mapping[str, Callable[[Ask], None]] = {
@@ -20,4 +20,6 @@ WALKS: Mapping[str, Callable[[Ask], None]] = {
     "rate": job_walks.walk_rate,
     "schedule": job_walks.walk_schedule,
     "dead_letter": job_walks.walk_dead_letter,
+    "workflow": workflow_walks.walk_workflow,
+    "event": workflow_walks.walk_event,
 }

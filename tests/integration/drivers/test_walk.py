@@ -31,7 +31,7 @@ def modules_with_calls() -> Iterator[tuple[str, ModuleType]]:
     for found in pkgutil.iter_modules(kernel.__path__):
         module = importlib.import_module(f"{kernel.__name__}.{found.name}")
         if statements_of(module):
-            yield found.name, module
+            yield found.name.removeprefix("_"), module
 
 
 def statements_of(module: ModuleType) -> set[str]:

@@ -2,6 +2,7 @@
 
 from tests.integration.plans.hot_call import BATCH, HotCall, ones, plain, sending, time_ordered_key
 from tests.integration.plans.job_calls import FEATURES, JOBS, OPERATORS
+from tests.integration.plans.workflow_calls import WORKFLOWS
 
 MARKERS = (
     HotCall("claim", "select * from fencepost.claim('scope-1', 'new', 'digest')", plain()),
@@ -164,7 +165,7 @@ HISTORY = (
     HotCall("history_prune", "select * from fencepost.history_prune('5 days', %s)", plain(BATCH)),
 )
 
-HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + OPERATORS + HISTORY
+HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + OPERATORS + HISTORY + WORKFLOWS
 
 # Every other function, and why its plan needs no guard.
 NOT_HOT = {
@@ -177,5 +178,9 @@ NOT_HOT = {
     "it writes one row and reads none": "stream_poison",
     "it empties a slot whole": "marker_ring_clean",
     "it walks what it is to keep, once a minute": "job_prune_excess",
+    "it works on one workflow, as the calls above, and makes its children a batch, as batch_make": (
+        "workflow_join workflow_restart workflow_retry_from workflow_spawn"
+    ),
+    "a person asks what still runs, which costs what waits and runs": "workflow_versions",
     "it goes through the history of one resource, which it is there to shorten": "checkpoint_prune",
 }

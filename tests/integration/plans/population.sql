@@ -109,3 +109,17 @@ insert into fencepost.job_rate (name, per_second, burst) values ('kind:limited',
 insert into fencepost.job_bucket (name, key, tokens, refilled_at)
 select 'kind:limited', 'key-' || i, 1, clock_timestamp() - interval '1 hour'
 from generate_series(1, current_setting('plans.size')::bigint) i;
+
+-- Every running job is a workflow with one step; every waiting one waits for an event of its own; as many events happened.
+insert into fencepost.workflow_step (job_id, name, what, attempt, digest, result, undo, at)
+select n.size + i, 'price', 'step', 1, 'digest', '{}', case when i % 10 = 3 then '{"queue": "hot", "kind": "kind", "payload": {}}'::jsonb end, clock_timestamp()
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+insert into fencepost.workflow_result (job_id, name, result)
+select n.size + i, 'parts', '{}' from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+insert into fencepost.workflow_wait (job_id, name, event, since)
+select i, 'approval', 'approve-' || i, clock_timestamp() from generate_series(1, current_setting('plans.size')::bigint) i;
+insert into fencepost.workflow_event (event, at)
+select 'done-' || i, clock_timestamp() - interval '20 days' + i * interval '10 days' / n.size
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+insert into fencepost.workflow_undo (job_id, workflow_id, name, next_job_id, called_next)
+select i, i + 1, 'price', i + 1, true from generate_series(1, current_setting('plans.size')::bigint) i;

@@ -13,10 +13,12 @@ begin
   if exists (select 1 from fencepost.sleeper s where s.topic >= 'result:' and s.topic < 'result;') then
     perform fencepost._result_tell(p_ids);
   end if;
-  if exists (select 1 from fencepost.workflow_undo u where u.next_job_id is not null and not u.called_next) then
+  if exists (select 1 from fencepost.workflow_undo u
+             where u.next_job_id > 0 and not u.called_next) then
     perform fencepost._workflow_undo_next(p_ids, p_now);
   end if;
-  if exists (select 1 from fencepost.workflow_step s where s.undo is not null and s.undone_by is null) then
+  if exists (select 1 from fencepost.workflow_step s
+             where s.step_id > 0 and s.undo is not null and s.undone_by is null) then
     perform fencepost._workflow_undo(p_ids, p_now);
   end if;
 end $$;

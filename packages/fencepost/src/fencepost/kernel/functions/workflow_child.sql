@@ -45,7 +45,7 @@ $$;
 
 create or replace function fencepost._workflow_has_children() returns boolean
 language sql stable
-as $$ select exists (select 1 from fencepost.job_batch b where b.workflow_id is not null) $$;
+as $$ select exists (select 1 from fencepost.job_batch b where b.workflow_id is not null and b.batch_id > 0) $$;
 
 -- Wait for the children of a batch: ended, or the workflow is parked until the last of them has ended. With
 -- p_park => false an open batch is answered as registered. The batch's row is locked, as by the end of its

@@ -9,16 +9,20 @@ create or replace function fencepost._workflow_undo(p_ids bigint[], p_now timest
 language plpgsql volatile
 as $$
 declare
+  v_bad   bigint[] := array(select f.job_id from fencepost.job_finished f
+                            where f.job_id = any (p_ids) and f.state in ('dead', 'cancelled'));
   v       record;
   v_of    bigint;
   v_older bigint;
   v_id    bigint;
 begin
+  -- Most jobs end well: the steps are looked at only for the others, job by job.
   for v in
-    select s.job_id, s.name, s.undo, s.step_id = max(s.step_id) over (partition by s.job_id) as is_newest
-    from fencepost.workflow_step s join fencepost.job_finished f on f.job_id = s.job_id and f.state in ('dead', 'cancelled')
-    where s.job_id = any (p_ids) and s.undo is not null and s.undone_by is null
-    order by s.job_id, s.step_id
+    select b.job_id, t.name, t.undo, t.step_id = max(t.step_id) over (partition by b.job_id) as is_newest
+    from unnest(v_bad) b (job_id) cross join lateral (
+      select s.name, s.undo, s.step_id from fencepost.workflow_step s
+      where s.job_id = b.job_id and s.undo is not null and s.undone_by is null order by s.step_id) t
+    order by b.job_id, t.step_id
   loop
     v_older := case when v.job_id = v_of then v_id end;
     v_of := v.job_id;

@@ -21,6 +21,8 @@ create table fencepost.workflow_step (
   constraint workflow_step_result_lies_in_one_place check (not is_large or result is null),
   constraint workflow_step_undone_goes_with_undo check (undone_by is null or undo is not null)
 );
+-- Whether there is any step to undo: asked at the end of every job, so no other index may serve it.
+create index workflow_step_any_to_undo on fencepost.workflow_step (step_id) where undo is not null and undone_by is null;
 create index workflow_step_to_undo on fencepost.workflow_step (job_id, step_id) where undo is not null and undone_by is null;
 
 create table fencepost.workflow_result (
@@ -61,7 +63,7 @@ create table fencepost.workflow_undo (
   called_next boolean not null default false,
   constraint workflow_undo_pkey primary key (job_id)
 );
-create index workflow_undo_open on fencepost.workflow_undo (job_id) where next_job_id is not null and not called_next;
+create index workflow_undo_open on fencepost.workflow_undo (next_job_id) where not called_next;
 create index workflow_undo_by_workflow on fencepost.workflow_undo (workflow_id);
 
 -- The workflow whose children a batch is: its children are kept for as long as it lives.
@@ -74,12 +76,13 @@ language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 begin
-  if exists (select 1 from fencepost.workflow_step) or exists (select 1 from fencepost.workflow_wait) then
+  if exists (select 1 from fencepost.workflow_step s where s.job_id > 0)
+     or exists (select 1 from fencepost.workflow_wait w where w.job_id > 0) then
     delete from fencepost.workflow_step s using gone g where s.job_id = g.job_id;
     delete from fencepost.workflow_result r using gone g where r.job_id = g.job_id;
     delete from fencepost.workflow_wait w using gone g where w.job_id = g.job_id;
   end if;
-  if exists (select 1 from fencepost.workflow_undo) then
+  if exists (select 1 from fencepost.workflow_undo u where u.job_id > 0) then
     delete from fencepost.workflow_undo u using gone g where u.job_id = g.job_id;
   end if;
   return null;
