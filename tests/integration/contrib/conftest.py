@@ -6,11 +6,13 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from tests.integration.contrib import fastapi_endpoint
+from tests.integration.contrib import django_endpoint, fastapi_endpoint, flask_endpoint
 from tests.integration.contrib.endpoint import Endpoint, Serve
 
 FRAMEWORKS: dict[str, Serve] = {
     "fastapi": fastapi_endpoint.serve,
+    "flask": flask_endpoint.serve,
+    "django": django_endpoint.serve,
 }
 
 

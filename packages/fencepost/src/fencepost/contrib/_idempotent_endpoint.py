@@ -10,12 +10,10 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from fencepost.errors import InvalidInput
 from fencepost.kernel.call import document
-
-R = TypeVar("R")
 
 KEY_HEADER = "Idempotency-Key"
 REPLAY_HEADER = "Idempotent-Replayed"
@@ -76,12 +74,18 @@ class KeyedRequest:
     digest: str
 
 
-class RolledBack(Exception, Generic[R]):  # noqa: N818 -- It carries a response, and is no error.
+class RolledBack(Exception):
     """Leaves the transaction, so that nothing of it commits; its response goes to the client."""
 
-    def __init__(self, response: R) -> None:
+    def __init__(self, response: Any) -> None:
         super().__init__("The transaction was rolled back.")
         self.response = response
+
+
+def require_final(answer: Answer, response: object) -> None:
+    """Leave the transaction with the framework's response where its answer is not to be stored."""
+    if not answer.is_final:
+        raise RolledBack(response)
 
 
 def identify(

@@ -30,6 +30,7 @@ from fencepost.contrib._idempotent_endpoint import (
     RolledBack,
     identify,
     refused,
+    require_final,
 )
 from fencepost.errors import Refusal
 from fencepost.transaction import Transaction
@@ -58,8 +59,8 @@ def idempotent_route(
         def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
             if not inspect.iscoroutinefunction(endpoint):
                 raise TypeError(
-                    f"{endpoint.__name__} is no coroutine function. The transaction of an idempotent endpoint "
-                    "is awaited: declare the handler with `async def`."
+                    f"{endpoint.__name__} is no coroutine function. The transaction of an idempotent "
+                    "endpoint is awaited: declare the handler with `async def`."
                 )
             super().__init__(path, endpoint, **options)
 
@@ -113,8 +114,7 @@ async def _once(
                     return _response(Answer.replayed(claim.response))
             response = await respond(tx)
             answer = _answer(response)
-            if not answer.is_final:
-                raise RolledBack(response)
+            require_final(answer, response)
             if keyed is not None:
                 await fp.idempotency.complete(tx, keyed.scope, keyed.key, answer.stored())
             return response
