@@ -8,10 +8,11 @@ import psycopg
 import pytest
 
 from fencepost import run
+from fencepost.contrib._idempotent_endpoint import KeyedRequest, identify
 from fencepost.embedded import Database
 from fencepost.kernel import idempotency
 from fencepost.testing import Clock, Proxy
-from tests.integration.contrib.endpoint import SCOPE, Endpoint, Reply, Serve
+from tests.integration.contrib.endpoint import SCOPE, Endpoint, Reply, Serve, request_body
 
 DAY = 86_400
 
@@ -91,6 +92,21 @@ def test_a_key_that_another_transaction_holds_is_in_flight(
     assert b'"in_flight"' in refused.body
     assert words(admin) == []
     assert endpoint.post("k", "once").status == 201
+
+
+def test_a_request_that_was_claimed_without_an_answer_is_a_duplicate(
+    endpoint: Endpoint, database: Database, admin: psycopg.Connection
+) -> None:
+    request = identify(SCOPE, "k", True, "POST", "/notes", "", request_body("once", "return"))
+    assert isinstance(request, KeyedRequest)
+    with psycopg.connect(database.url) as other:
+        run(other, idempotency.claim(SCOPE, "k", digest=request.digest))
+
+    refused = endpoint.post("k", "once")
+
+    assert refused.status == 409
+    assert b'"duplicate"' in refused.body
+    assert words(admin) == []
 
 
 @pytest.mark.parametrize(("word", "path"), [("other", "/notes"), ("once", "/notes?page=2")])
