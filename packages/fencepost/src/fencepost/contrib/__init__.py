@@ -1,0 +1,1 @@
+"""Idempotent endpoints for web frameworks: one module for each, and none of them is a dependency."""
