@@ -140,9 +140,9 @@ def test_a_filter_with_every_field_left_empty_shows_everything(env: ConsoleEnv) 
 def test_a_failed_try_shows_its_traceback(env: ConsoleEnv) -> None:
     crowd = Watchers(env.database)
     with env.database.connect() as connection:
-        [running] = drivers.run(connection, kernel_job.claim_many([crowd.waiting], "w"))
+        running = drivers.run(connection, kernel_job.claim(crowd.waiting, "w"))
         failed = kernel_job.Leave(
-            crowd.waiting, running.running.attempt, "retry", "no", 60, "Traceback:\n  <b>bold</b>"
+            crowd.waiting, running.attempt, "retry", "no", 60, "Traceback:\n  <b>bold</b>"
         )
         drivers.run(connection, kernel_job.leave_many([failed], "w"))
     with env.visitor(Role.VIEWER) as client:

@@ -98,9 +98,8 @@ def _about_refusal(moment: TimelineEntry, remedies: Mapping[str, Reason]) -> Ite
 
 
 def _traceback(moment: TimelineEntry) -> Iterator[str]:
-    yield from (
-        _plain(line) for line in str(moment.detail.get("traceback") or "").rstrip().split("\n") if line
-    )
+    text = str(moment.detail.get("traceback") or "").rstrip()
+    yield from (_plain(line) for line in text.split("\n") if line)
 
 
 def _clock(at: datetime) -> str:

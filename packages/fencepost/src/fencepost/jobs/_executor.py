@@ -367,8 +367,9 @@ async def _invoke_in_time(
     active: HeldJob, handler: Handler[...], arguments: dict[str, Any], threads: ThreadPool
 ) -> Any:
     seconds = handler.declared.timeout_seconds
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             return await _invoke(active, handler, arguments, threads, None)
     except TimeoutError as error:
         if not limit.expired():

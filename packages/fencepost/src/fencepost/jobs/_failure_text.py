@@ -1,4 +1,4 @@
-"""What is stored and logged of a handler's exception: bounded, without secrets, as PostgreSQL can store it."""
+"""What is stored and logged of a handler's exception: bounded, storable, without secrets."""
 
 from __future__ import annotations
 
