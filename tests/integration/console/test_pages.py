@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fencepost.embedded import Database
+from fencepost.kernel import drivers
+from fencepost.kernel import job as kernel_job
 from fencepost_server.console._role import Role
 from fencepost_server.console._settings import ConsoleSettings
 from tests.integration.console.env import ConsoleEnv, console
@@ -133,3 +135,19 @@ def test_a_filter_with_every_field_left_empty_shows_everything(env: ConsoleEnv) 
         assert len(client.get("/api/jobs?state=&queue=&kind=&id=").json()["jobs"]) == 7
         assert client.get("/console/outbox?state=&channel=&key=").status_code == 200
         assert client.get("/console/orders?status=&broker=&account=").status_code == 200
+
+
+def test_a_failed_try_shows_its_traceback(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    with env.database.connect() as connection:
+        running = drivers.run(connection, kernel_job.claim(crowd.waiting, "w"))
+        failed = kernel_job.Leave(
+            crowd.waiting, running.attempt, "retry", "no", 60, "Traceback:\n  <b>bold</b>"
+        )
+        drivers.run(connection, kernel_job.leave_many([failed], "w"))
+    with env.visitor(Role.VIEWER) as client:
+        life = client.get(f"/api/jobs/{crowd.waiting}").json()["life"]
+        page = client.get(f"/console/jobs/{crowd.waiting}").text
+    [moment] = [one for one in life if one["event"] == "failed"]
+    assert (moment["traceback"], moment["detail"]["try"]) == ("Traceback:\n  <b>bold</b>", 1)
+    assert '<pre class="error">Traceback:\n  &lt;b&gt;bold&lt;/b&gt;</pre>' in page

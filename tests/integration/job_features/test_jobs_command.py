@@ -99,6 +99,24 @@ def test_show_tells_everything_about_one(fencepost: Fencepost, send: Send) -> No
     assert "There is no job 999999" in missing.err
 
 
+def test_show_has_the_traceback_of_each_failed_try(fencepost: Fencepost, send: Send) -> None:
+    [job] = submit(send)
+    for number in (1, 2):
+        claimed = send(kernel_job.claim(job, OWNER))
+        failed = kernel_job.Leave(
+            job, claimed.attempt, "retry", f"no {number}", 0, f"Traceback:\n  File {number}\x1b[31m"
+        )
+        send(kernel_job.leave_many([failed], OWNER))
+    shown = fencepost("show", str(job))
+    for number in (1, 2):
+        assert f"\ntry {number} failed (attempt {number}, " in shown.out
+        assert f"\n  Traceback:\n    File {number} [31m\n" in shown.out
+    told = fencepost("show", str(job), "--json").json["failed_tries"]
+    assert [(one["try"], one["attempt"], one["error"], one["traceback"]) for one in told] == [
+        (number, number, f"no {number}", f"Traceback:\n  File {number}\x1b[31m") for number in (1, 2)
+    ]
+
+
 def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     waiting, running = submit(send, 2)
     send(kernel_job.claim(running, OWNER))

@@ -109,6 +109,11 @@ async def test_the_policy_sees_the_exception_itself(fp: Fencepost, probes: Probe
             await fp.jobs.result(never, within=60)
     errors = "select detail ->> 'error' from fencepost.events where event = 'failed' order by event_id"
     assert probes.column(errors) == ["ZeroDivisionError: division by zero"] * 2
+    tracebacks = "select detail ->> 'traceback' from fencepost.events where detail ? 'traceback'"
+    for traceback in probes.column(tracebacks):
+        # Those of the process itself, from the handler on.
+        assert traceback.splitlines()[1].endswith(("in divide", "in give_up"))
+    assert len(probes.column(tracebacks)) == 3
 
 
 async def test_a_process_that_dies_is_a_failed_try_and_no_more(

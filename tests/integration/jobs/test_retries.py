@@ -6,6 +6,8 @@ import threading
 from datetime import timedelta
 from functools import partial
 
+import structlog
+
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Bury, PermanentError, Retry, exponential
 from fencepost.testing import Clock, Signals
@@ -99,7 +101,7 @@ async def test_a_handler_past_its_time_is_stopped_and_tried_again(harness: JobHa
         submitted = await slow.submit(tx)
     async with harness.working():
         seen = await harness.until_state(submitted.job_id, "dead")
-    assert (seen.tries, seen.error) == (2, "TimeoutError: ")
+    assert (seen.tries, seen.error) == (2, "TimeoutError: the handler had not ended after 0.05 s")
 
 
 async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothing(
@@ -227,3 +229,32 @@ async def test_a_job_that_kills_its_workers_ends_too(harness: JobHarness, clock:
             victim.execute("select * from fencepost.job_reclaim(10)")
     seen = harness.job(submitted.job_id)
     assert (seen.state, seen.final_status, seen.tries) == ("dead", "worker_lost", 3)
+
+
+async def test_each_failed_try_leaves_its_traceback_in_the_history_and_a_line_in_the_log(
+    harness: JobHarness,
+) -> None:
+    @harness.fp.job("default", kind="stumble", tries=2, retry=lambda _tries, _error: Retry(0))
+    async def stumble(job: Job) -> None:
+        raise ValueError(f"try {job.tries}, password=hush")
+
+    async with harness.fp.transaction() as tx:
+        submitted = await stumble.submit(tx)
+    with structlog.testing.capture_logs() as logs:
+        async with harness.working():
+            await harness.until_state(submitted.job_id, "dead")
+    tracebacks = harness.rows(
+        """select (detail ->> 'try')::integer, detail ->> 'traceback' from fencepost.explain(%s)
+           where event = 'failed'""",
+        (f"job:{submitted.job_id}",),
+    )
+    assert [number for number, _ in tracebacks] == [1, 2]
+    for number, traceback in tracebacks:
+        assert "in stumble" in traceback
+        assert traceback.endswith(f"ValueError: try {number}, password=***")
+    lines = [log for log in logs if log["event"] == "job_failed"]
+    assert [(log["log_level"], log["try"], log["state"]) for log in lines] == [
+        ("warning", 1, "pending"),
+        ("error", 2, "dead"),
+    ]
+    assert [log["exception"] for log in lines] == [traceback for _, traceback in tracebacks]

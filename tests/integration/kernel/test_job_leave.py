@@ -159,6 +159,20 @@ def test_many_leave_each_in_its_way_and_one_refusal_spoils_no_other(app: Caller,
     assert app.column("select attempted ->> 'op' from fencepost.refusals") == ["retry", "retry"]
 
 
+def test_a_traceback_is_kept_with_its_try_and_only_its_end(app: Caller) -> None:
+    failed, silent = job_calls.running(app), job_calls.running(app)
+    app.rows(
+        "select * from fencepost.job_leave_many(%s, '{1, 1}', %s, '{retry, retry}', null, null, %s)",
+        [failed, silent],
+        OWNER,
+        ["x" * 9000 + "the end", None],
+    )
+    history = "select detail from fencepost.explain(%s) where event = 'failed'"
+    kept = app.value(history, f"job:{failed}")
+    assert (kept["try"], len(kept["traceback"]), kept["traceback"][-7:]) == (1, 8192, "the end")
+    assert kept.keys() - app.value(history, f"job:{silent}").keys() == {"try", "traceback"}
+
+
 def test_a_lost_job_waits_again_without_losing_count(app: Caller, clock: Clock) -> None:
     job_id = job_calls.running(app)
     clock.advance(69)

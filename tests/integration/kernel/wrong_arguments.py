@@ -221,6 +221,7 @@ FAULTS: dict[str, Any] = {
         ("errors", "job_leave_many('{1}', '{1}', 'w', '{retry}', '{a, b}')"),
         ("delays", "job_leave_many('{1}', '{1}', 'w', '{retry}', '{a}', '{1 s, 1 s}')"),
         ("delays", "job_leave_many('{1}', '{1}', 'w', '{retry}', '{a}', '{-1 s}')"),
+        ("tracebacks", "job_leave_many('{1}', '{1}', 'w', '{retry}', '{a}', '{1 s}', '{a, b}')"),
         ("actor", "job_cancel(1, '')"),
         ("expected", "job_cancel(1, 'carol', 'finished')"),
         ("actor", "job_replay(1, null)"),

@@ -63,3 +63,11 @@ def test_the_json_carries_meaning_and_remedy_beside_the_reason() -> None:
     assert "reason" not in shown["moments"][1]
     assert shown["moments"][2]["reason"] == "stale_attempt"
     assert shown["moments"][2]["remedy"] == "Stop."
+
+
+def test_a_traceback_stands_below_its_try_line_by_line() -> None:
+    detail = {"to": "pending", "traceback": "Traceback:\n  File \x1b[31m\nValueError: x\n"}
+    lines = list(as_lines("job:7", [TimelineEntry(NOW, "failed", "w", 1, detail)], {}))
+    indent = " " * 39
+    assert lines[1].endswith("failed  token=1  by=w  to=pending")
+    assert lines[2:] == [f"{indent}Traceback:", f"{indent}  File  [31m", f"{indent}ValueError: x"]

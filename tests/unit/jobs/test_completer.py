@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fencepost.errors import InvalidInput
@@ -227,3 +228,43 @@ async def test_how_a_job_left_is_counted() -> None:
     await harness.settle(*((held(n), leave(held(n).running, "retry", "no")) for n in states))
     for status in ("retry", "dead", "cancelled"):
         assert harness.counted.value("fencepost_jobs_outcomes_total", status=status) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "answer", "level"),
+    [
+        ("retry", Left(7, "pending", None), "warning"),
+        ("retry", Left(7, "dead", None), "error"),
+        ("bury", Left(7, "dead", None), "error"),
+        ("retry", Left(7, "cancelled", None), "warning"),
+        ("retry", Left(7, None, "stale_attempt"), "warning"),
+    ],
+)
+async def test_a_failure_is_one_line_and_a_death_is_an_error(how: Any, answer: Left, level: str) -> None:
+    harness, active = CompleterHarness(lambda _call: [answer]), held(attempt=3)
+    outcome = leave(active.running, how, "ValueError: broken", 5, traceback="Traceback: broken")
+    with structlog.testing.capture_logs() as logs:
+        await harness.settle((active, outcome))
+    [line] = [log for log in logs if log["event"] == "job_failed"]
+    assert line == {
+        "event": "job_failed",
+        "log_level": level,
+        "job_id": 7,
+        "kind": "work",
+        "queue": "default",
+        "attempt": 3,
+        "try": 1,
+        "trace_id": f"{7:032x}",
+        "error": "ValueError: broken",
+        "state": answer.state,
+        "refused": answer.refusal,
+        "retry_seconds": 5 if answer.state == "pending" else None,
+        "exception": "Traceback: broken",
+    }
+
+
+async def test_a_job_that_is_given_back_has_not_failed() -> None:
+    harness, active = CompleterHarness(accept), held()
+    with structlog.testing.capture_logs() as logs:
+        await harness.settle((active, leave(active.running, "release")))
+    assert logs == []

@@ -19,6 +19,7 @@ from fencepost.jobs._executor import (
     describe,
     execute,
 )
+from fencepost.jobs._failure_text import TRACEBACK_CHARACTERS_MAX
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Bury, PermanentError, Retry, RetryPolicy, Verdict
 from fencepost.kernel.job import Finish, Leave
@@ -149,7 +150,62 @@ async def test_past_its_time_a_handler_is_stopped_and_tried_again() -> None:
         await asyncio.Event().wait()
 
     left = await leave_of(handler, active, timeout_seconds=0.01)
-    assert (left.how, left.error) == ("retry", "TimeoutError: ")
+    assert (left.how, left.error) == ("retry", "TimeoutError: the handler had not ended after 0.01 s")
+    assert "await asyncio.Event().wait()" in (left.traceback or ""), "it shows where the handler was"
+
+
+async def test_a_timeout_of_the_handlers_own_keeps_its_text() -> None:
+    left = await leave_of(raising(TimeoutError("the printer")), timeout_seconds=60)
+    assert left.error == "TimeoutError: the printer"
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), PermanentError("broken"), SystemExit("broken")])
+async def test_a_failure_has_the_traceback_of_the_handler_without_our_frames(error: BaseException) -> None:
+    left = await leave_of(raising(error))
+    lines = (left.traceback or "").splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith("in handler")
+    assert lines[-1].endswith(f"{type(error).__name__}: broken")
+    assert "in execute" not in (left.traceback or "")
+
+
+async def test_a_thread_has_its_traceback_too() -> None:
+    def handler(job: Job) -> None:
+        raise ValueError("broken")
+
+    traceback = (await leave_of(handler)).traceback or ""
+    assert traceback.splitlines()[1].endswith("in handler")
+
+
+async def test_a_traceback_is_bounded_and_keeps_its_end() -> None:
+    left = await leave_of(raising(ValueError("x" * 100_000 + "the end")))
+    assert left.traceback is not None
+    assert len(left.traceback) == TRACEBACK_CHARACTERS_MAX
+    assert left.traceback.endswith("the end")
+
+
+async def test_what_is_stored_of_a_failure_has_no_secrets_and_no_nul() -> None:
+    left = await leave_of(raising(ValueError("postgresql://me:hush@db/app password=hush \0\ud800")))
+    for text in (left.error, left.traceback):
+        assert text is not None
+        assert "hush" not in text
+        assert "\0" not in text
+        assert text.encode()
+
+
+async def test_a_secret_that_the_bound_cuts_is_hidden_too() -> None:
+    left = await leave_of(raising(ValueError("password=" + "h" * TRACEBACK_CHARACTERS_MAX)))
+    assert "hhh" not in (left.traceback or "")
+
+
+async def test_an_error_without_a_text_still_has_an_outcome() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    left = await leave_of(raising(Mute()))
+    assert left.how == "retry"
+    assert "in handler" in (left.traceback or "")
 
 
 async def test_a_sync_handler_past_its_time_is_told_to_stop() -> None:

@@ -169,6 +169,8 @@ async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
         told.append(
             {
                 **moment,
+                "detail": {name: value for name, value in moment["detail"].items() if name != "traceback"},
+                "traceback": moment["detail"].get("traceback"),
                 "refused": refused,
                 "meaning": reason["meaning"] if refused and reason else None,
                 "remedy": reason["remedy"] if refused and reason else None,

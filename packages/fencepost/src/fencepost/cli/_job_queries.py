@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
@@ -101,7 +101,19 @@ def read_job(connection: Reader, job_id: int) -> dict[str, Any]:
     row = cursor.fetchone()
     if row is None:
         raise UserError(f"There is no job {job_id}: it never existed, or it was pruned.", ExitCode.NOT_FOUND)
-    return dict(zip((column.name for column in cursor.description or ()), row, strict=True))
+    job = dict(zip((column.name for column in cursor.description or ()), row, strict=True))
+    return {**job, "failed_tries": _failed_tries(connection, job_id)}
+
+
+def _failed_tries(connection: Reader, job_id: int) -> list[dict[str, Any]]:
+    """The tries that failed, as far as the history goes back, each with its traceback."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            """select (detail ->> 'try')::integer as try, token as attempt, at, detail ->> 'error' as error,
+                      detail ->> 'traceback' as traceback
+               from fencepost.explain(%s) where detail ? 'traceback'""",
+            (f"job:{job_id}",),
+        ).fetchall()
 
 
 def read_causes(connection: Reader, *, queue: str | None, kind: str | None) -> list[Cause]:

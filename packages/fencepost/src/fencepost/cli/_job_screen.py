@@ -30,11 +30,18 @@ def page_screen(page: JobPage, *, again: str) -> RenderableType:
 
 
 def job_lines(job: Mapping[str, Any]) -> Iterable[str]:
-    """The facts about one job, one per line."""
-    facts = {name: value for name, value in job.items() if value is not None and value != {}}
+    """The facts about one job, one per line; then each failed try with its traceback."""
+    facts = {
+        name: value
+        for name, value in job.items()
+        if value is not None and value != {} and name != "failed_tries"
+    }
     width = max(len(name) for name in facts)
     for name, value in facts.items():
         yield f"{name:<{width}}  {PRIORITIES[int(value)] if name == 'priority' else _shown(value)}"
+    for failed in job["failed_tries"]:
+        yield f"try {failed['try']} failed (attempt {failed['attempt']}, {_moment(failed['at'])}):"
+        yield from (f"  {plain(line)}" for line in failed["traceback"].split("\n"))
 
 
 def causes_screen(causes: Sequence[Cause]) -> RenderableType:

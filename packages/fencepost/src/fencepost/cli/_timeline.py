@@ -85,7 +85,8 @@ def as_lines(subject: str, moments: Sequence[TimelineEntry], remedies: Mapping[s
         since = "" if moment is moments[0] else f"+{span((moment.at - previous).total_seconds())}"
         previous = moment.at
         yield f"  {_clock(moment.at)}  {since:>10}  {moment.event:<{width}}  {_facts(moment)}".rstrip()
-        yield from (f"  {'':>35}  {line}" for line in _about_refusal(moment, remedies))
+        below = (*_about_refusal(moment, remedies), *_traceback(moment))
+        yield from (f"  {'':>35}  {line}" for line in below)
 
 
 def _about_refusal(moment: TimelineEntry, remedies: Mapping[str, Reason]) -> Iterator[str]:
@@ -96,12 +97,17 @@ def _about_refusal(moment: TimelineEntry, remedies: Mapping[str, Reason]) -> Ite
             yield f"  {part}: {_pairs(facts)}"
 
 
+def _traceback(moment: TimelineEntry) -> Iterator[str]:
+    text = str(moment.detail.get("traceback") or "").rstrip()
+    yield from (_plain(line) for line in text.split("\n") if line)
+
+
 def _clock(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
 
 
 def _facts(moment: TimelineEntry) -> str:
-    told_below = {"attempted", "seen"} if moment.reason else set[str]()
+    told_below = {"traceback", *(("attempted", "seen") if moment.reason else ())}
     detail = {name: value for name, value in moment.detail.items() if name not in told_below}
     return _pairs({"token": moment.token, "by": moment.actor, **detail})
 

@@ -26,6 +26,7 @@ from fencepost.jobs._executor import (
     describe,
     is_poison,
     leave,
+    trace_id_of,
 )
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
@@ -232,6 +233,7 @@ class Completer:
         by_id = {active.running.job_id: (active, item) for active, item in leaves}
         for answer in answers:
             active, item = by_id[answer.job_id]
+            _log_failure(active, item, answer)
             if answer.refusal is None:
                 self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
                 done.append(active)
@@ -285,3 +287,28 @@ class Completer:
                 _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
                 repeated = True
                 await asyncio.sleep(delay_seconds)
+
+
+def _log_failure(active: HeldJob, left: kernel_job.Leave, answer: kernel_job.Left) -> None:
+    """One line for each try that failed: an error when the job is dead, or else a warning."""
+    if left.how == "release":
+        return
+    running = active.running
+    log = _log.error if answer.state == "dead" else _log.warning
+    about: dict[str, object] = {"try": running.tries, "retry_seconds": None}
+    if answer.state == "pending":
+        about["retry_seconds"] = left.delay_seconds
+    log(
+        "job_failed",
+        job_id=running.job_id,
+        kind=running.kind,
+        queue=running.queue,
+        attempt=running.attempt,
+        trace_id=trace_id_of(active),
+        error=left.error,
+        state=answer.state,
+        refused=answer.refusal,
+        # Under the name that structlog renders as a traceback.
+        exception=left.traceback,
+        **about,
+    )

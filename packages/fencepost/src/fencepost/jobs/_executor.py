@@ -21,6 +21,7 @@ from typing import Any, cast
 from structlog.contextvars import bind_contextvars
 
 from fencepost.errors import InvalidInput, Refusal
+from fencepost.jobs._failure_text import error_text, traceback_text
 from fencepost.jobs._handler import Handler
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
@@ -40,7 +41,6 @@ _JOB_ID, _ATTEMPT, _TRACE_ID = (
     token.var
     for token in copy_context().run(bind_contextvars, job_id=None, attempt=None, trace_id=None).values()
 )
-ERROR_CHARACTERS_MAX = 2000
 DELAY_SECONDS_MAX = 365 * 86_400.0
 AT_ONCE = 50
 """How many handlers start before the loop handles other events: five hundred at once would delay the next
@@ -267,7 +267,7 @@ class Executor:
 
     async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
         running = active.running
-        carried = {"trace_id": _trace_id(active), **running.headers}
+        carried = {"trace_id": trace_id_of(active), **running.headers}
         about: dict[str, str | int] = {
             "job_id": running.job_id,
             "attempt": running.attempt,
@@ -313,8 +313,7 @@ async def execute(
         elif handler.declared.timeout_seconds is None or handler.place == "process":
             result = await _invoke(active, handler, arguments, threads, processes)
         else:
-            async with asyncio.timeout(handler.declared.timeout_seconds):
-                result = await _invoke(active, handler, arguments, threads, processes)
+            result = await _invoke_in_time(active, handler, arguments, threads)
     except asyncio.CancelledError:
         return _stopped(active, handler)
     except Refusal as refusal:
@@ -328,20 +327,20 @@ async def execute(
 
 
 def leave(
-    running: kernel_job.Running, how: kernel_job.Leaving, error: str | None = None, delay_seconds: float = 0
+    running: kernel_job.Running,
+    how: kernel_job.Leaving,
+    error: str | None = None,
+    delay_seconds: float = 0,
+    traceback: str | None = None,
 ) -> kernel_job.Leave:
     delay = delay_seconds if math.isfinite(delay_seconds) else DELAY_SECONDS_MAX
     bounded = min(DELAY_SECONDS_MAX, max(0.0, delay))
-    return kernel_job.Leave(running.job_id, running.attempt, how, error, bounded)
+    return kernel_job.Leave(running.job_id, running.attempt, how, error, bounded, traceback)
 
 
 def describe(error: BaseException) -> str:
     """The error as a text that PostgreSQL can store, whatever it contains."""
-    try:
-        text = error.text if isinstance(error, FailedInProcess) else f"{type(error).__name__}: {error}"
-    except Exception:
-        text = f"{type(error).__name__}, whose text cannot be had"
-    return text[:ERROR_CHARACTERS_MAX].replace("\0", "").encode(errors="replace").decode()
+    return error.text if isinstance(error, FailedInProcess) else error_text(error)
 
 
 async def _invoke(
@@ -362,6 +361,21 @@ async def _invoke(
         # The thread may still run, and checks this flag.
         active.job.stop()
         raise
+
+
+async def _invoke_in_time(
+    active: HeldJob, handler: Handler[...], arguments: dict[str, Any], threads: ThreadPool
+) -> Any:
+    seconds = handler.declared.timeout_seconds
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await _invoke(active, handler, arguments, threads, None)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        # Its cause shows where the handler was.
+        raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
@@ -402,11 +416,12 @@ def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Out
         return Committed()
     if active.lost:
         return Lost()
+    traceback = error.traceback if isinstance(error, FailedInProcess) else traceback_text(error)
     match _verdict(active.running.tries, handler, error):
         case Bury():
-            return leave(active.running, "bury", describe(error))
+            return leave(active.running, "bury", describe(error), traceback=traceback)
         case Retry(delay_seconds):
-            return leave(active.running, "retry", describe(error), delay_seconds)
+            return leave(active.running, "retry", describe(error), delay_seconds, traceback)
 
 
 def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
@@ -429,10 +444,10 @@ def _name(active: HeldJob) -> None:
     context ends with its task."""
     _JOB_ID.set(active.running.job_id)
     _ATTEMPT.set(active.running.attempt)
-    _TRACE_ID.set(_trace_id(active))
+    _TRACE_ID.set(trace_id_of(active))
 
 
-def _trace_id(active: HeldJob) -> str:
+def trace_id_of(active: HeldJob) -> str:
     """The trace id of a job: one that was submitted without a trace still has one id for all its tries."""
     running = active.running
     given = running.headers.get("trace_id") if running.headers else None

@@ -35,9 +35,10 @@ class FailedInProcess(Exception):
     """A handler failed in its process. Its policy has already judged the error there, where it has the
     exception."""
 
-    def __init__(self, text: str, verdict: Verdict) -> None:
+    def __init__(self, text: str, traceback: str, verdict: Verdict) -> None:
         super().__init__(text)
         self.text = text
+        self.traceback = traceback
         self.verdict = verdict
 
 
@@ -146,7 +147,7 @@ def _read(answer: Mapping[str, Any], job: Job) -> Any:
     if "refusal" in answer:
         raise _refusal(answer["refusal"])
     if "error" in answer:
-        raise FailedInProcess(answer["error"], _verdict(answer["retry_seconds"]))
+        raise FailedInProcess(answer["error"], answer["traceback"], _verdict(answer["retry_seconds"]))
     return answer["result"]
 
 

@@ -26,6 +26,7 @@ from fencepost._instrumentation import CallObserver
 from fencepost._sync_form import SyncContext, complete
 from fencepost.database import SyncDatabase
 from fencepost.errors import InvalidInput, Refusal
+from fencepost.jobs._failure_text import error_text, traceback_text
 from fencepost.jobs._handler import Handler
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import Bury, Retry, exponential
@@ -122,7 +123,7 @@ def _answer(call: HandlerCall, database: _Database, begin: Callable[[], None]) -
         try:
             handler = call.handler()
         except Exception as error:
-            return {"finished": False, "error": f"{type(error).__name__}: {error}", "retry_seconds": None}
+            return {**_failed(error, None), "finished": False}
         begin()
         return {**_run(handler, job, running), "finished": job.finished}
 
@@ -134,11 +135,16 @@ def _run(handler: Handler[...], job: Job, running: Running) -> dict[str, Any]:
     except Refusal as refusal:
         return {"refusal": _told(refusal)}
     except (Exception, SystemExit) as error:
-        return {
-            "error": f"{type(error).__name__}: {error}",
-            "retry_seconds": _judged(handler, running, error),
-        }
+        return _failed(error, _judged(handler, running, error))
     return {"result": result}
+
+
+def _failed(error: BaseException, retry_seconds: float | None) -> dict[str, Any]:
+    return {
+        "error": error_text(error),
+        "traceback": traceback_text(error),
+        "retry_seconds": retry_seconds,
+    }
 
 
 def _judged(handler: Handler[...], running: Running, error: BaseException) -> float | None:

@@ -344,6 +344,7 @@ class Leave:
     how: Leaving
     error: str | None = None
     delay_seconds: float | None = None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,7 +544,7 @@ def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
     """Release, retry or bury many, each in its own way; answers for each."""
     return Call(
         "select job_id, state, refusal from fencepost.job_leave_many"
-        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[])",
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[], %s::text[])",
         (
             [leave.job_id for leave in leaves],
             [leave.attempt for leave in leaves],
@@ -551,6 +552,7 @@ def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
             [leave.how for leave in leaves],
             [optional_text("error", leave.error) for leave in leaves],
             [optional_duration("delay", leave.delay_seconds) for leave in leaves],
+            [optional_text("traceback", leave.traceback) for leave in leaves],
         ),
         each(Left),
     )

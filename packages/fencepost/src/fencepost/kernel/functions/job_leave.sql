@@ -66,9 +66,11 @@ begin
   end if;
 end $$;
 
--- Leave one running job; never raises. p_how is release, retry or bury.
+-- Leave one running job; never raises. p_how is release, retry or bury. The history keeps the end of the traceback, one for
+-- each try.
 create or replace function fencepost._job_leave(
-  p_id bigint, p_attempt bigint, p_owner text, p_how text, p_error text, p_delay interval, out refusal text, out state text
+  p_id bigint, p_attempt bigint, p_owner text, p_how text, p_error text, p_delay interval, p_traceback text,
+  out refusal text, out state text
 ) language plpgsql volatile
 as $$
 declare
@@ -90,7 +92,9 @@ begin
   end;
   perform fencepost._event(v_now, 'job', p_id::text,
     case p_how when 'release' then 'released' when 'retry' then 'failed' else 'buried' end, p_owner, p_attempt,
-    jsonb_build_object('to', state, 'error', left(p_error, 2000), 'claimed_at', (v.running).claimed_at));
+    jsonb_build_object('to', state, 'error', left(p_error, 2000), 'claimed_at', (v.running).claimed_at)
+      || case when p_traceback is null then '{}'
+              else jsonb_build_object('try', (v.running).tries, 'traceback', right(p_traceback, 8192)) end);
   if state = 'pending' then
     perform fencepost._job_put_back(v.running, v_now + coalesce(p_delay, interval '0'),
       (v.running).tries - case when p_how = 'release' then 1 else 0 end, p_error, v_now);
@@ -111,7 +115,7 @@ begin
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_token('attempt', p_attempt);
   perform fencepost._check_wait('delay', coalesce(p_delay, interval '0'), interval '10 years');
-  select * into v from fencepost._job_leave(p_id, p_attempt, p_owner, p_how, p_error, p_delay);
+  select * into v from fencepost._job_leave(p_id, p_attempt, p_owner, p_how, p_error, p_delay, null);
   if v.refusal is not null then
     perform fencepost._refuse(v.refusal, 'job', p_id::text,
       jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', p_how), fencepost._job_seen(p_id));
@@ -139,7 +143,8 @@ as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'bury', p_
 
 -- Leave many, each in its own way (release, retry, bury), in order of id; answers for each.
 create or replace function fencepost.job_leave_many(
-  p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null
+  p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null,
+  p_tracebacks text[] default null
 ) returns table (job_id bigint, state text, refusal text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
@@ -157,14 +162,17 @@ begin
   perform fencepost._check_lengths('hows', cardinality(p_ids), cardinality(p_hows));
   perform fencepost._check_lengths('errors', cardinality(p_ids), coalesce(cardinality(p_errors), cardinality(p_ids)));
   perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
+  perform fencepost._check_lengths('tracebacks', cardinality(p_ids), coalesce(cardinality(p_tracebacks), cardinality(p_ids)));
   perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   -- Locks all rows before the first of them is counted in its batch: a finish of many uses this order.
   perform 1 from fencepost.job_running r where r.job_id = any (p_ids) and r.owner = p_owner order by r.job_id for update;
   perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how = 'bury'));
-  for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
+  for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays, p_tracebacks)
+                   a (job_id, attempt, how, error, delay, traceback)
                  order by a.job_id loop
-    select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay);
+    select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay,
+      v_asked.traceback);
     if v.refusal is not null then
       perform fencepost._refusal_note(v.refusal, 'job', v_asked.job_id::text, p_owner,
         jsonb_build_object('attempt', v_asked.attempt, 'owner', p_owner, 'op', v_asked.how), fencepost._job_seen(v_asked.job_id));
