@@ -64,7 +64,7 @@ if typing.TYPE_CHECKING:
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
     from fencepost.jobs.job import Job
-    from fencepost.jobs.retry_policy import Bury, PermanentError, Rate, Retry, exponential
+    from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
@@ -85,6 +85,7 @@ __all__ = [
     "Backpressure",
     "Bury",
     "Call",
+    "Cancel",
     "Cancelled",
     "ChildJob",
     "ChildJobFailed",
@@ -121,6 +122,7 @@ __all__ = [
     "ServerUnavailable",
     "Settings",
     "SettingsError",
+    "Snooze",
     "StaleAttempt",
     "StepNameTaken",
     "Submission",
@@ -142,6 +144,7 @@ __all__ = [
 _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
+    "Cancel": "fencepost.jobs.retry_policy",
     "ChildJob": "fencepost.workflows._child_job",
     "ChildJobFailed": "fencepost.workflows._errors",
     "Claim": "fencepost.kernel.idempotency",
@@ -158,6 +161,7 @@ _HOMES = {
     "Rate": "fencepost.jobs.retry_policy",
     "Retry": "fencepost.jobs.retry_policy",
     "Settings": "fencepost.settings",
+    "Snooze": "fencepost.jobs.retry_policy",
     "Submission": "fencepost.kernel.job",
     "Submitted": "fencepost.kernel.job",
     "SyncFencepost": "fencepost.client",

@@ -99,6 +99,8 @@ class Fencepost:
         self.flows = Flows(self, redis_url, self.retention)
         self._facade: SyncFencepost | None = None
         self._facade_lock = threading.Lock()
+        self._sync_clients: list[SyncFencepost] = []
+        """Those made by `sync` that are open."""
         self._retention_wanted = 0
         self._retention_loops: list[Loop] = []
 
@@ -143,7 +145,7 @@ class Fencepost:
 
     def sync(self) -> SyncFencepost:
         """The same client for code without an event loop, with its own pool: `with fp.sync() as sync_fp`."""
-        return SyncFencepost(self, self._connections.observer)
+        return SyncFencepost(self, self._connections.observer, self._sync_clients)
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Count, log and record a refusal that was raised on a connection of yours."""
@@ -184,7 +186,9 @@ class Fencepost:
         )
 
         def declare_handler(function: Function[P]) -> Handler[P]:
-            handler = Handler(function, queue, kind or function.__name__, options)
+            handler = Handler(
+                function, queue, kind or function.__name__, options, self, self._open_sync_client
+            )
             self.handlers.add(cast("Handler[...]", handler))
             return handler
 
@@ -322,6 +326,10 @@ class Fencepost:
         """Made once: a registry refuses a second metric of the same name."""
         return RetentionMetrics.on(self.metrics)
 
+    def _open_sync_client(self) -> SyncFencepost:
+        """The sync client that was opened last, or the one for handlers."""
+        return self._sync_clients[-1] if self._sync_clients else self._sync_facade()
+
     def _sync_facade(self) -> SyncFencepost:
         """For handlers that run in threads: opened on first use, closed with the client."""
         with self._facade_lock:
@@ -335,8 +343,9 @@ class Fencepost:
 class SyncFencepost:
     """`Fencepost` for Django, Flask and scripts: the same operations, which block. Made by `fp.sync()`."""
 
-    def __init__(self, fp: Fencepost, observer: CallObserver) -> None:
+    def __init__(self, fp: Fencepost, observer: CallObserver, opened: list[SyncFencepost]) -> None:
         self.database_url = fp.database_url
+        self._opened = opened
         self.settings = fp.settings
         self.metrics = fp.metrics
         self.owner = fp.owner
@@ -368,8 +377,11 @@ class SyncFencepost:
     def open(self) -> None:
         """Connect, and refuse a schema that this code cannot work with."""
         complete(self._connections.open())
+        self._opened.append(self)
 
     def close(self) -> None:
+        if self in self._opened:
+            self._opened.remove(self)
         complete(self._connections.close())
 
     def transaction(self) -> AbstractContextManager[SyncTransaction]:

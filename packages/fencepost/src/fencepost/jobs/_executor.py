@@ -25,7 +25,15 @@ from fencepost.jobs._handler import Handler
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
 from fencepost.jobs.job import Job
-from fencepost.jobs.retry_policy import PAYLOAD_INVALID, Bury, Retry, Verdict, exponential
+from fencepost.jobs.retry_policy import (
+    PAYLOAD_INVALID,
+    Bury,
+    Cancel,
+    Retry,
+    Snooze,
+    Verdict,
+    exponential,
+)
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
 from fencepost.logs import get_logger
@@ -338,7 +346,9 @@ def leave(
 def describe(error: BaseException) -> str:
     """The error as a text that PostgreSQL can store, whatever it contains."""
     try:
-        text = error.text if isinstance(error, FailedInProcess) else f"{type(error).__name__}: {error}"
+        text = (
+            error.text if isinstance(error, FailedInProcess | Cancel) else f"{type(error).__name__}: {error}"
+        )
     except Exception:
         text = f"{type(error).__name__}, whose text cannot be had"
     return text[:ERROR_CHARACTERS_MAX].replace("\0", "").encode(errors="replace").decode()
@@ -402,6 +412,10 @@ def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Out
         return Committed()
     if active.lost:
         return Lost()
+    if isinstance(error, Snooze):
+        return leave(active.running, "release", delay_seconds=error.seconds)
+    if isinstance(error, Cancel):
+        return leave(active.running, "cancel", describe(error) or None)
     match _verdict(active.running.tries, handler, error):
         case Bury():
             return leave(active.running, "bury", describe(error))

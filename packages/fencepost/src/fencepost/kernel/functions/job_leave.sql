@@ -66,7 +66,7 @@ begin
   end if;
 end $$;
 
--- Leave one running job; never raises. p_how is release, retry or bury.
+-- Leave one running job; never raises. p_how is release, retry, bury or cancel.
 create or replace function fencepost._job_leave(
   p_id bigint, p_attempt bigint, p_owner text, p_how text, p_error text, p_delay interval, out refusal text, out state text
 ) language plpgsql volatile
@@ -84,12 +84,12 @@ begin
   v_now := fencepost.clock();
   select * into strict v_job from fencepost.job j where j.job_id = p_id;
   state := case
-    when (v.running).cancel_requested_at is not null then 'cancelled'
+    when p_how = 'cancel' or (v.running).cancel_requested_at is not null then 'cancelled'
     when p_how = 'bury' or (p_how = 'retry' and (v.running).tries >= v_job.tries_max) then 'dead'
     else 'pending'
   end;
   perform fencepost._event(v_now, 'job', p_id::text,
-    case p_how when 'release' then 'released' when 'retry' then 'failed' else 'buried' end, p_owner, p_attempt,
+    case p_how when 'release' then 'released' when 'retry' then 'failed' when 'cancel' then 'cancelled' else 'buried' end, p_owner, p_attempt,
     jsonb_build_object('to', state, 'error', left(p_error, 2000), 'claimed_at', (v.running).claimed_at));
   if state = 'pending' then
     perform fencepost._job_put_back(v.running, v_now + coalesce(p_delay, interval '0'),
@@ -137,7 +137,7 @@ create or replace function fencepost.job_bury(p_id bigint, p_attempt bigint, p_o
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'bury', p_error, null) $$;
 
--- Leave many, each in its own way (release, retry, bury), in order of id; answers for each.
+-- Leave many, each in its own way (release, retry, bury, cancel), in order of id; answers for each.
 create or replace function fencepost.job_leave_many(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null
 ) returns table (job_id bigint, state text, refusal text)
@@ -157,11 +157,11 @@ begin
   perform fencepost._check_lengths('hows', cardinality(p_ids), cardinality(p_hows));
   perform fencepost._check_lengths('errors', cardinality(p_ids), coalesce(cardinality(p_errors), cardinality(p_ids)));
   perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
-  perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
+  perform fencepost._check_word('hows', h, array['release', 'retry', 'bury', 'cancel']) from unnest(p_hows) h;
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   -- Locks all rows before the first of them is counted in its batch: a finish of many uses this order.
   perform 1 from fencepost.job_running r where r.job_id = any (p_ids) and r.owner = p_owner order by r.job_id for update;
-  perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how = 'bury'));
+  perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how in ('bury', 'cancel')));
   for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
                  order by a.job_id loop
     select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay);
