@@ -29,6 +29,7 @@ PROMISED = {
     "Fencepost",
     "FencepostError",
     "Handler",
+    "HeldLease",
     "InFlight",
     "IndeterminateCommit",
     "InvalidInput",

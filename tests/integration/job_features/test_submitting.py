@@ -292,9 +292,9 @@ async def test_a_handler_without_a_client_says_how_to_get_one() -> None:
     async def one(job: Job) -> None: ...
 
     alone: Handler[[]] = Handler(one, "work", "one")
-    with pytest.raises(InvalidInput, match="@fp.job"):
+    with pytest.raises(InvalidInput, match=r"declare it with @fp\.job"):
         await alone.enqueue()
-    with pytest.raises(InvalidInput, match="@fp.job"):
+    with pytest.raises(InvalidInput, match=r"declare it with @fp\.job"):
         alone.enqueue_sync()
 
 

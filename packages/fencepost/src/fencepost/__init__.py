@@ -16,7 +16,7 @@
                 submitted = await welcome.submit(tx, user_id=7)
                 await fp.outbox.put(tx, "signups", {"user": 7}, key="user:7")
         await fp.jobs.result(submitted, within=60)
-        async with fp.leases.hold("nightly-report", ttl=timedelta(minutes=5)) as lease:
+        async with fp.lease("nightly-report", ttl=60) as held:  # renewed by a thread until the block ends
             ...
         await fp.jobs.worker().run()  # or: fencepost worker module:fp
         await fp.flows.worker(flow).run()
@@ -61,6 +61,7 @@ from fencepost.errors import (
 if typing.TYPE_CHECKING:
     from fencepost._durations import Duration
     from fencepost.client import Fencepost, SyncFencepost
+    from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
     from fencepost.jobs.job import Job
@@ -96,6 +97,7 @@ __all__ = [
     "Fencepost",
     "FencepostError",
     "Handler",
+    "HeldLease",
     "InFlight",
     "IndeterminateCommit",
     "InvalidInput",
@@ -152,6 +154,7 @@ _HOMES = {
     "Fencepost": "fencepost.client",
     "EventTimeout": "fencepost.workflows._errors",
     "Handler": "fencepost.jobs._handler",
+    "HeldLease": "fencepost.client._leases",
     "Job": "fencepost.jobs.job",
     "JobFailed": "fencepost.jobs._job_results",
     "JobOutcome": "fencepost.kernel.job_queries",

@@ -18,7 +18,7 @@ from fencepost._sync_form import Awaited, Blocking, SyncContext, complete
 from fencepost.client._flows import Flows
 from fencepost.client._idempotency import Idempotency
 from fencepost.client._jobs import JobOperations, Jobs
-from fencepost.client._leases import Leases
+from fencepost.client._leases import HeldLease, Leases
 from fencepost.client._outbox import Outbox
 from fencepost.client._schedules import ScheduleControl
 from fencepost.errors import Refusal
@@ -138,6 +138,10 @@ class Fencepost:
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         return self._connections.transaction()
+
+    def lease(self, resource: str, *, ttl: Duration) -> AbstractAsyncContextManager[HeldLease, bool | None]:
+        """Hold a lease for the block; a thread renews it. Losing it cancels the block: `leases.hold`."""
+        return self.leases.hold(resource, ttl=ttl)
 
     async def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""
@@ -387,6 +391,10 @@ class SyncFencepost:
     def transaction(self) -> AbstractContextManager[SyncTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         return SyncContext(self._connections.transaction())
+
+    def lease(self, resource: str, *, ttl: Duration) -> AbstractContextManager[HeldLease, bool | None]:
+        """Hold a lease for the block; a thread renews it. `is_valid` tells whether it is lost."""
+        return self.leases.hold(resource, ttl=ttl)
 
     def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""
