@@ -183,7 +183,11 @@ async def test_a_block_is_cancelled_though_its_thread_hears_nothing(
 ) -> None:
     """The server hangs: nobody refuses the renewal, and the time of the lease passes."""
     let_go = threading.Event()
-    monkeypatch.setattr(LeaseKeeper, "renew", lambda _: let_go.wait(60))
+
+    def hang(_: LeaseKeeper) -> None:
+        let_go.wait(60)
+
+    monkeypatch.setattr(LeaseKeeper, "renew", hang)
 
     async def hold() -> None:
         async with declared.lease("printer", ttl=0.3):
