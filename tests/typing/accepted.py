@@ -16,6 +16,7 @@ from fencepost import (
     ChildJob,
     Claim,
     Fencepost,
+    HeldLease,
     Job,
     Lease,
     SyncFencepost,
@@ -72,6 +73,9 @@ async def client(fp: Fencepost) -> None:
         assert_type(tx, Transaction)
         assert_type(await tx.run(idempotency.claim("scope", "key")), Claim)
         assert_type(await tx.claim("scope", "key"), Claim)
+        async with fp.lease("door", ttl=60) as held:
+            assert_type(held, HeldLease)
+            assert_type(await held.fence(tx), None)
         await tx.execute("select %s", (1,))
 
 
@@ -82,6 +86,9 @@ def sync_client(fp: Fencepost) -> None:
         with sync_fp.transaction() as tx:
             assert_type(tx, SyncTransaction)
             assert_type(tx.claim("scope", "key"), Claim)
+            with sync_fp.lease("door", ttl=60) as held:
+                assert_type(held, HeldLease)
+                held.fence(tx)
             tx.execute("select %s", (1,))
 
 

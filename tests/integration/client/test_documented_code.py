@@ -22,6 +22,7 @@ PAGES = {
     "how-to/idempotent-endpoints.md": 3,
     "how-to/outbox-deliver.md": 3,
     "how-to/take-over-a-lease.md": 2,
+    "how-to/elect-a-leader.md": 1,
 }
 """With the least number of commands that each shows: a page that runs nothing shows nothing."""
 ENDS_A_BACKEND = "how-to/take-over-a-lease.md"

@@ -1,5 +1,7 @@
 """The namespaces of the client, each test in both forms: `settled` awaits what has to be awaited."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -23,10 +25,14 @@ from fencepost import (
 )
 from fencepost._sync_form import settled
 from fencepost.embedded import Database
+from fencepost.embedded._deadline import Deadline
 from fencepost.jobs._scheduler import declare
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel import lease as kernel_lease
+from fencepost.kernel.drivers import run
+from fencepost.lease_keeper import LeaseKeeper
 from fencepost.settings import Settings
-from fencepost.testing import Clock
+from fencepost.testing import Clock, Signals
 
 WAITS = Submission(queue="mail", kind="send", payload={"to": "ann"})
 
@@ -64,6 +70,19 @@ def note(word: str) -> Callable[[Any], Any]:
     return lambda tx: tx.execute("insert into public.note values (%s)", (word,))
 
 
+def taken_over(admin: psycopg.Connection, clock: Clock) -> Lease:
+    """Another owner's lease on the printer. No renewal comes between its expiry and the takeover."""
+    with admin.transaction():
+        admin.execute("select from fencepost.lease where resource = 'printer' for update")
+        clock.advance(4)
+        return run(admin, kernel_lease.acquire("printer", "another", 60))
+
+
+async def until_cancelled() -> None:
+    async with asyncio.timeout(60):
+        await asyncio.Event().wait()
+
+
 async def test_a_lease_is_acquired_renewed_and_released(fp: Any, clock: Clock) -> None:
     first: Lease = await settled(fp.leases.acquire("printer", ttl=timedelta(minutes=1)))
     assert (first.owner, first.expires_at - first.renewed_at) == (fp.owner, timedelta(minutes=1))
@@ -91,33 +110,123 @@ async def test_many_leases_with_one_statement_each(fp: Any) -> None:
 
 async def test_a_lease_is_held_for_a_block_and_fences_its_writes(fp: Any, admin: psycopg.Connection) -> None:
     async with AsyncExitStack() as stack:
-        lease = await inside(stack, fp.leases.hold("printer", ttl=60))
-        await in_one(fp, lambda tx: fp.leases.fence(tx, lease), note("fenced"))
+        held = await inside(stack, fp.lease("printer", ttl=60))
+        assert held.is_valid
+        await in_one(fp, held.fence, note("fenced"))
     assert await settled(fp.leases.acquire("printer", ttl=60, owner="another"))
     with pytest.raises(NotOwner):
-        await in_one(fp, lambda tx: fp.leases.fence(tx, lease), note("late"))
+        await in_one(fp, held.fence, note("late"))
     assert [word for (word,) in admin.execute("select word from public.note")] == ["fenced"]
 
 
 async def test_two_blocks_of_one_process_do_not_hold_the_same_lease(fp: Any) -> None:
     async with AsyncExitStack() as first, AsyncExitStack() as second:
-        held = await inside(first, fp.leases.hold("printer", ttl=60))
+        held = await inside(first, fp.lease("printer", ttl=60))
         with pytest.raises(NotOwner) as refused:
-            await inside(second, fp.leases.hold("printer", ttl=60))
-        assert refused.value.seen["owner"] == held.owner
-        assert held.owner.startswith(fp.owner)
+            await inside(second, fp.lease("printer", ttl=60))
+        assert refused.value.seen["owner"] == held.lease.owner
+        assert held.lease.owner.startswith(fp.owner)
     async with AsyncExitStack() as after:
-        assert (await inside(after, fp.leases.hold("printer", ttl=60))).token > held.token
+        assert (await inside(after, fp.lease("printer", ttl=60))).lease.token > held.lease.token
 
 
-async def test_a_block_that_lost_its_lease_ends_without_harm(fp: Any, clock: Clock) -> None:
+async def test_a_block_longer_than_its_lease_keeps_it(fp: Any, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
-        lease = await inside(stack, fp.leases.hold("printer", ttl=1))
-        clock.advance(2)
-        other = await settled(fp.leases.acquire("printer", ttl=60, owner="another"))
-        with pytest.raises((NotOwner, LeaseExpired)):
-            await settled(fp.leases.renew(lease, ttl=1))
-    assert (await settled(fp.leases.renew(other, ttl=60))).token == other.token
+        # Only the test moves the database's clock; the thread renews every second.
+        clock.freeze(clock.now())
+        held = await inside(stack, fp.lease("printer", ttl=3))
+        for _ in range(2):
+            clock.advance(2)
+            with Signals() as signals:
+                # The first may have begun before the clock was moved.
+                await signals.wait("lease.renewed", count=2)
+        with pytest.raises(NotOwner):
+            await settled(fp.leases.acquire("printer", ttl=60, owner="another"))
+        await in_one(fp, held.fence)
+
+
+async def test_losing_the_lease_cancels_the_block(declared: Fencepost, clock: Clock) -> None:
+    reached: list[bool] = []
+
+    async def hold() -> None:
+        async with declared.lease("printer", ttl=3) as held:
+            clock.advance(4)
+            try:
+                await until_cancelled()
+            finally:
+                reached.append(held.is_valid)
+
+    with pytest.raises(LeaseExpired, match="printer was lost") as lost:
+        await hold()
+    task = asyncio.current_task()
+    assert task is not None
+    assert (reached, lost.value.subject, task.cancelling()) == ([False], "printer", 0)
+
+
+async def test_a_block_whose_lease_was_taken_over_raises_not_owner(
+    declared: Fencepost, admin: psycopg.Connection, clock: Clock
+) -> None:
+    taken: list[Lease] = []
+
+    async def hold() -> None:
+        async with declared.lease("printer", ttl=3):
+            taken.append(await asyncio.to_thread(taken_over, admin, clock))
+            await until_cancelled()
+
+    with pytest.raises(NotOwner, match="printer was lost"):
+        await hold()
+    assert (await declared.leases.renew(taken[0], ttl=60)).token == taken[0].token
+
+
+async def test_a_block_is_cancelled_though_its_thread_hears_nothing(
+    declared: Fencepost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server hangs: nobody refuses the renewal, and the time of the lease passes."""
+    let_go = threading.Event()
+
+    def hang(_: LeaseKeeper) -> None:
+        let_go.wait(60)
+
+    monkeypatch.setattr(LeaseKeeper, "renew", hang)
+
+    async def hold() -> None:
+        async with declared.lease("printer", ttl=0.3):
+            try:
+                await until_cancelled()
+            finally:
+                let_go.set()
+
+    with pytest.raises(LeaseExpired):
+        await hold()
+
+
+async def test_a_cancel_from_outside_stays_one(declared: Fencepost) -> None:
+    entered = asyncio.Event()
+
+    async def hold() -> None:
+        async with declared.lease("printer", ttl=60):
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await declared.leases.acquire("printer", ttl=60, owner="another")).token == 2
+
+
+def test_a_block_without_a_loop_is_told_by_is_valid_and_the_fence(
+    database: Database, small_pool: Settings, clock: Clock
+) -> None:
+    with Fencepost(database.url, settings=small_pool).sync() as fp:
+        with fp.lease("printer", ttl=3) as held:
+            clock.advance(4)
+            Deadline(60, "the loss is known").wait(lambda: not held.is_valid)
+            other = fp.leases.acquire("printer", ttl=60, owner="another")
+            with pytest.raises(NotOwner), fp.transaction() as tx:
+                held.fence(tx)
+        assert fp.leases.renew(other, ttl=60).token == other.token
 
 
 async def test_a_request_is_claimed_completed_and_replayed(fp: Any, admin: psycopg.Connection) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import structlog
 
-from fencepost import Fencepost, Job, PermanentError, Rate, Retry
+from fencepost import Cancel, Fencepost, Job, PermanentError, Rate, Retry, Snooze
 from fencepost.jobs.retry_policy import Verdict
 from tests.takeover import TAKEN_OVER
 
@@ -83,6 +83,18 @@ def zombie(job: Job, admin_url: str) -> None:
 @fp.job("compute", run_in="process", rate=Rate(1000))
 def traced(job: Job) -> object:
     return structlog.contextvars.get_contextvars()
+
+
+@fp.job("compute", run_in="process", tries=1)
+def snooze_once(job: Job) -> int:
+    if job.attempt == 1:
+        raise Snooze(3600)
+    return job.tries
+
+
+@fp.job("compute", run_in="process")
+def cancel(job: Job) -> None:
+    raise Cancel("the order is gone")
 
 
 def _renamed(job: Job) -> str:

@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from fencepost import Fencepost, InvalidInput, Job
+from fencepost import Fencepost, Handler, InvalidInput, Job
 from fencepost.embedded import Database
+from fencepost.kernel import job as kernel_job
 from fencepost.logs import configure_logging, log_context
 from fencepost.testing import Clock
 from tests.integration.job_features.conftest import Working
@@ -242,3 +243,75 @@ async def test_a_handlers_lease_comes_from_the_settings_unless_it_says_more(
         await short.submit(tx)
     leases = probes.column("select lease from fencepost.job order by job_id")
     assert [lease.total_seconds() for lease in leases] == [90, 5]
+
+
+async def test_a_job_is_enqueued_in_a_transaction_of_its_own(fp: Fencepost, probes: Probes) -> None:
+    @fp.job("work")
+    async def one(job: Job, n: int) -> None: ...
+
+    submitted = await one.enqueue(n=1)
+    delayed = await one.options(priority="urgent").enqueue(2)
+    assert submitted.created
+    assert probes.rows("select job_id, payload -> 'n', priority from fencepost.jobs order by 1") == [
+        (submitted.job_id, 1, 1),
+        (delayed.job_id, 2, 0),
+    ]
+
+
+async def test_code_without_a_loop_enqueues_through_the_open_client(fp: Fencepost, probes: Probes) -> None:
+    @fp.job("work")
+    def one(job: Job, n: int) -> None: ...
+
+    # Opened by the handler, and closed with `fp`.
+    first = await asyncio.to_thread(one.enqueue_sync, n=1)
+    with fp.sync() as sync_fp:
+        second = one.enqueue_sync(n=2)
+        assert sync_fp.jobs.get(second) is not None
+    third = one.enqueue_sync(n=3)
+    ids = [job.job_id for job in (first, second, third)]
+    assert probes.rows("select job_id, payload -> 'n' from fencepost.jobs order by 1") == [
+        (job_id, n) for n, job_id in enumerate(ids, 1)
+    ]
+
+
+def test_a_sync_client_alone_is_the_one_that_handlers_enqueue_through(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No second pool is opened, which nothing would close."""
+    fp = Fencepost(database.url)
+    monkeypatch.setattr(fp, "_sync_facade", lambda: pytest.fail("a second pool"))
+
+    @fp.job("work")
+    def one(job: Job) -> None: ...
+
+    with fp.sync() as sync_fp:
+        submitted = one.enqueue_sync()
+        assert sync_fp.jobs.get(submitted) is not None
+
+
+async def test_a_handler_without_a_client_says_how_to_get_one() -> None:
+    async def one(job: Job) -> None: ...
+
+    alone: Handler[[]] = Handler(one, "work", "one")
+    with pytest.raises(InvalidInput, match=r"declare it with @fp\.job"):
+        await alone.enqueue()
+    with pytest.raises(InvalidInput, match=r"declare it with @fp\.job"):
+        alone.enqueue_sync()
+
+
+async def test_a_handler_is_called_like_its_function(fp: Fencepost) -> None:
+    @fp.job("work")
+    async def double(job: Job, n: int) -> int:
+        async with job.finish({"doubled": 2 * n}):
+            return 2 * n
+
+    @fp.job("work")
+    def plain(job: Job, n: int) -> str:
+        return f"{job.kind} {n}"
+
+    submitted = await double.enqueue(n=4)
+    running = await fp.run(kernel_job.claim(submitted.job_id, "a test"))
+    job = Job(running, "a test", fp, fp.sync)
+    assert await double(job, n=4) == 8
+    assert await fp.jobs.result(submitted) == {"doubled": 8}
+    assert plain(job, 3) == "double 3"

@@ -135,15 +135,16 @@ def test_a_fenced_job_may_leave_after_expiry(app: Caller, clock: Clock, leave: A
 def test_many_leave_each_in_its_way_and_one_refusal_spoils_no_other(app: Caller, clock: Clock) -> None:
     expired = job_calls.running(app)
     clock.advance(60)
-    back, again, buried = job_calls.running(app), job_calls.running(app), job_calls.running(app)
+    back, again, buried, cancelled = (job_calls.running(app) for _ in range(4))
 
     answers = app.rows(
         """select * from fencepost.job_leave_many(
-             %s, '{1, 1, 1, 1, 1}', %s, '{release, retry, bury, retry, retry}', %s, %s::interval[])""",
-        [back, again, buried, expired, 999],
+             %s, '{1, 1, 1, 1, 1, 1}', %s, '{release, retry, bury, retry, retry, cancel}',
+             %s, %s::interval[])""",
+        [back, again, buried, expired, 999, cancelled],
         OWNER,
-        [None, "later", "never", None, None],
-        [None, "10 seconds", None, None, None],
+        [None, "later", "never", None, None, "gone"],
+        [None, "10 seconds", None, None, None, None],
     )
 
     assert [(row["job_id"], row["state"], row["refusal"]) for row in answers] == [
@@ -151,10 +152,15 @@ def test_many_leave_each_in_its_way_and_one_refusal_spoils_no_other(app: Caller,
         (back, "pending", None),
         (again, "pending", None),
         (buried, "dead", None),
+        (cancelled, "cancelled", None),
         (999, None, "not_found"),
     ]
     assert job_calls.job(app, again)["run_at"] == clock.now() + timedelta(seconds=10)
-    assert [job_calls.job(app, known)["error"] for known in (again, buried)] == ["later", "never"]
+    assert [job_calls.job(app, known)["error"] for known in (again, buried, cancelled)] == [
+        "later",
+        "never",
+        "gone",
+    ]
     assert refusal_counts(app) == {"lease_expired": 1, "not_found": 1}
     assert app.column("select attempted ->> 'op' from fencepost.refusals") == ["retry", "retry"]
 

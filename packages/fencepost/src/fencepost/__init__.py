@@ -16,7 +16,7 @@
                 submitted = await welcome.submit(tx, user_id=7)
                 await fp.outbox.put(tx, "signups", {"user": 7}, key="user:7")
         await fp.jobs.result(submitted, within=60)
-        async with fp.leases.hold("nightly-report", ttl=timedelta(minutes=5)) as lease:
+        async with fp.lease("nightly-report", ttl=60) as held:  # renewed by a thread until the block ends
             ...
         await fp.jobs.worker().run()  # or: fencepost worker module:fp
         await fp.flows.worker(flow).run()
@@ -61,10 +61,11 @@ from fencepost.errors import (
 if typing.TYPE_CHECKING:
     from fencepost._durations import Duration
     from fencepost.client import Fencepost, SyncFencepost
+    from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
     from fencepost.jobs.job import Job
-    from fencepost.jobs.retry_policy import Bury, PermanentError, Rate, Retry, exponential
+    from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
@@ -85,6 +86,7 @@ __all__ = [
     "Backpressure",
     "Bury",
     "Call",
+    "Cancel",
     "Cancelled",
     "ChildJob",
     "ChildJobFailed",
@@ -95,6 +97,7 @@ __all__ = [
     "Fencepost",
     "FencepostError",
     "Handler",
+    "HeldLease",
     "InFlight",
     "IndeterminateCommit",
     "InvalidInput",
@@ -121,6 +124,7 @@ __all__ = [
     "ServerUnavailable",
     "Settings",
     "SettingsError",
+    "Snooze",
     "StaleAttempt",
     "StepNameTaken",
     "Submission",
@@ -142,6 +146,7 @@ __all__ = [
 _HOMES = {
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
+    "Cancel": "fencepost.jobs.retry_policy",
     "ChildJob": "fencepost.workflows._child_job",
     "ChildJobFailed": "fencepost.workflows._errors",
     "Claim": "fencepost.kernel.idempotency",
@@ -149,6 +154,7 @@ _HOMES = {
     "Fencepost": "fencepost.client",
     "EventTimeout": "fencepost.workflows._errors",
     "Handler": "fencepost.jobs._handler",
+    "HeldLease": "fencepost.client._leases",
     "Job": "fencepost.jobs.job",
     "JobFailed": "fencepost.jobs._job_results",
     "JobOutcome": "fencepost.kernel.job_queries",
@@ -158,6 +164,7 @@ _HOMES = {
     "Rate": "fencepost.jobs.retry_policy",
     "Retry": "fencepost.jobs.retry_policy",
     "Settings": "fencepost.settings",
+    "Snooze": "fencepost.jobs.retry_policy",
     "Submission": "fencepost.kernel.job",
     "Submitted": "fencepost.kernel.job",
     "SyncFencepost": "fencepost.client",

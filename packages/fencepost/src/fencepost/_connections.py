@@ -56,7 +56,7 @@ class Connections(Generic[AnyTransaction]):
 
     async def open(self) -> None:
         """Connect, and refuse a schema that this code cannot work with."""
-        await self._in_thread(examine, self.database_url, self.settings)
+        await self.in_thread(examine, self.database_url, self.settings)
         try:
             await settled(self._pool.open())
             await settled(self._pool.wait(self.settings.connect_seconds))
@@ -72,7 +72,7 @@ class Connections(Generic[AnyTransaction]):
             self._listener = self._listening = None
         await settled(self._pool.close())
         # Closing may wait for a server that does not answer, so it must not block the event loop.
-        await self._in_thread(self.observer.close)
+        await self.in_thread(self.observer.close)
 
     async def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""
@@ -139,7 +139,8 @@ class Connections(Generic[AnyTransaction]):
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
 
-    async def _in_thread(self, function: Callable[..., object], *arguments: Any) -> None:
+    async def in_thread(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Call a function that blocks, beside the event loop if there is one."""
         await settled(function(*arguments) if self.is_blocking else asyncio.to_thread(function, *arguments))
 
 

@@ -123,6 +123,8 @@ class KeptLease:
 
     lease: Lease
     valid_until: float
+    refusal: str | None = None
+    """Why it was lost."""
 
     @property
     def is_valid(self) -> bool:
@@ -172,7 +174,11 @@ class LeaseKeeper:
         self._thread.stop()
         if self._resting is not None:
             self._part_with(self._resting)
-        await asyncio.to_thread(self._thread.close)
+        await asyncio.to_thread(self.stop)
+
+    def stop(self) -> None:
+        """`close` for an owner that only used `keep` and `forget`: waits for the thread."""
+        self._thread.close()
 
     def keep(self, lease: Lease, asked_at: float) -> KeptLease:
         """Renew it from now on. `asked_at` is the time, by `time.monotonic`, from before it was acquired."""
@@ -244,7 +250,7 @@ class LeaseKeeper:
                 if self._kept.get(each.lease.resource) is not each:
                     continue
                 del self._kept[each.lease.resource]
-            each.valid_until = 0.0
+            each.valid_until, each.refusal = 0.0, reasons[each.lease.resource]
             _log.warning("lease_lost", resource=each.lease.resource, reason=reasons[each.lease.resource])
             self._on_lost(each.lease)
 

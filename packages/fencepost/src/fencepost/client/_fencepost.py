@@ -18,7 +18,7 @@ from fencepost._sync_form import Awaited, Blocking, SyncContext, complete
 from fencepost.client._flows import Flows
 from fencepost.client._idempotency import Idempotency
 from fencepost.client._jobs import JobOperations, Jobs
-from fencepost.client._leases import Leases
+from fencepost.client._leases import HeldLease, Leases
 from fencepost.client._outbox import Outbox
 from fencepost.client._schedules import ScheduleControl
 from fencepost.errors import Refusal
@@ -99,6 +99,8 @@ class Fencepost:
         self.flows = Flows(self, redis_url, self.retention)
         self._facade: SyncFencepost | None = None
         self._facade_lock = threading.Lock()
+        self._sync_clients: list[SyncFencepost] = []
+        """Those made by `sync` that are open."""
         self._retention_wanted = 0
         self._retention_loops: list[Loop] = []
 
@@ -137,13 +139,17 @@ class Fencepost:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         return self._connections.transaction()
 
+    def lease(self, resource: str, *, ttl: Duration) -> AbstractAsyncContextManager[HeldLease, bool | None]:
+        """Hold a lease for the block; a thread renews it. Losing it cancels the block: `leases.hold`."""
+        return self.leases.hold(resource, ttl=ttl)
+
     async def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""
         return await self._connections.run(call)
 
     def sync(self) -> SyncFencepost:
         """The same client for code without an event loop, with its own pool: `with fp.sync() as sync_fp`."""
-        return SyncFencepost(self, self._connections.observer)
+        return SyncFencepost(self, self._connections.observer, self._sync_clients)
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Count, log and record a refusal that was raised on a connection of yours."""
@@ -184,7 +190,9 @@ class Fencepost:
         )
 
         def declare_handler(function: Function[P]) -> Handler[P]:
-            handler = Handler(function, queue, kind or function.__name__, options)
+            handler = Handler(
+                function, queue, kind or function.__name__, options, self, self._open_sync_client
+            )
             self.handlers.add(cast("Handler[...]", handler))
             return handler
 
@@ -322,6 +330,10 @@ class Fencepost:
         """Made once: a registry refuses a second metric of the same name."""
         return RetentionMetrics.on(self.metrics)
 
+    def _open_sync_client(self) -> SyncFencepost:
+        """The sync client that was opened last, or the one for handlers."""
+        return self._sync_clients[-1] if self._sync_clients else self._sync_facade()
+
     def _sync_facade(self) -> SyncFencepost:
         """For handlers that run in threads: opened on first use, closed with the client."""
         with self._facade_lock:
@@ -335,8 +347,9 @@ class Fencepost:
 class SyncFencepost:
     """`Fencepost` for Django, Flask and scripts: the same operations, which block. Made by `fp.sync()`."""
 
-    def __init__(self, fp: Fencepost, observer: CallObserver) -> None:
+    def __init__(self, fp: Fencepost, observer: CallObserver, opened: list[SyncFencepost]) -> None:
         self.database_url = fp.database_url
+        self._opened = opened
         self.settings = fp.settings
         self.metrics = fp.metrics
         self.owner = fp.owner
@@ -368,13 +381,20 @@ class SyncFencepost:
     def open(self) -> None:
         """Connect, and refuse a schema that this code cannot work with."""
         complete(self._connections.open())
+        self._opened.append(self)
 
     def close(self) -> None:
+        if self in self._opened:
+            self._opened.remove(self)
         complete(self._connections.close())
 
     def transaction(self) -> AbstractContextManager[SyncTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         return SyncContext(self._connections.transaction())
+
+    def lease(self, resource: str, *, ttl: Duration) -> AbstractContextManager[HeldLease, bool | None]:
+        """Hold a lease for the block; a thread renews it. `is_valid` tells whether it is lost."""
+        return self.leases.hold(resource, ttl=ttl)
 
     def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""

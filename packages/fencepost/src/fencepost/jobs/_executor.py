@@ -21,12 +21,20 @@ from typing import Any, cast
 from structlog.contextvars import bind_contextvars
 
 from fencepost.errors import InvalidInput, Refusal
-from fencepost.jobs._failure_text import error_text, traceback_text
+from fencepost.jobs._failure_text import error_text, stored_text, traceback_text
 from fencepost.jobs._handler import Handler
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
 from fencepost.jobs.job import Job
-from fencepost.jobs.retry_policy import PAYLOAD_INVALID, Bury, Retry, Verdict, exponential
+from fencepost.jobs.retry_policy import (
+    PAYLOAD_INVALID,
+    Bury,
+    Cancel,
+    Retry,
+    Snooze,
+    Verdict,
+    exponential,
+)
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
 from fencepost.logs import get_logger
@@ -340,6 +348,8 @@ def leave(
 
 def describe(error: BaseException) -> str:
     """The error as a text that PostgreSQL can store, whatever it contains."""
+    if isinstance(error, Cancel):
+        return stored_text(error.text)
     return error.text if isinstance(error, FailedInProcess) else error_text(error)
 
 
@@ -416,6 +426,10 @@ def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Out
         return Committed()
     if active.lost:
         return Lost()
+    if isinstance(error, Snooze):
+        return leave(active.running, "release", delay_seconds=error.seconds)
+    if isinstance(error, Cancel):
+        return leave(active.running, "cancel", describe(error) or None)
     traceback = error.traceback if isinstance(error, FailedInProcess) else traceback_text(error)
     match _verdict(active.running.tries, handler, error):
         case Bury():

@@ -17,6 +17,11 @@ def error_text(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = f"{type(error).__name__}, whose text cannot be had"
+    return stored_text(text)
+
+
+def stored_text(text: str) -> str:
+    """The text as PostgreSQL can store it: bounded, and without secrets."""
     return _storable(redact_text(text[:_READ_MAX])[:ERROR_CHARACTERS_MAX])
 
 

@@ -18,6 +18,7 @@ from typing import (
 )
 
 from fencepost._durations import Duration
+from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
 from fencepost.jobs._options import JobOptions, Place, Priority
 from fencepost.jobs._payload_schema import PayloadSchema, key_of, shape_of
@@ -45,6 +46,13 @@ class Handler(Generic[P]):
     kind: str
     declared: JobOptions = field(default_factory=JobOptions)
     """The options of its jobs."""
+    database: AsyncDatabase | None = field(default=None, repr=False, compare=False)
+    """The client that declared it: `enqueue` submits through it."""
+    sync_database: Callable[[], SyncDatabase] | None = field(default=None, repr=False, compare=False)
+
+    def __call__(self, job: Job, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function, for a test. Await it if the function is a coroutine function."""
+        return self.function(job, *args, **kwargs)
 
     def options(
         self,
@@ -78,6 +86,19 @@ class Handler(Generic[P]):
         """Submit a job in a Fencepost transaction or on your connection. The job and your rows commit
         together, or neither does."""
         return cast("Any", send)(tx, self.call(*args, **kwargs))
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> kernel_job.Submitted:
+        """Submit a job in a transaction of its own, through the client that declared the handler."""
+        if self.database is None:
+            raise self._has_no_client()
+        return await self.database.run(self.call(*args, **kwargs))
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> kernel_job.Submitted:
+        """`enqueue` for code without an event loop, through the sync client that is open; if none is, one is
+        opened, and closed with the client."""
+        if self.sync_database is None:
+            raise self._has_no_client()
+        return self.sync_database().run(self.call(*args, **kwargs))
 
     @overload
     def submit_many(
@@ -129,6 +150,13 @@ class Handler(Generic[P]):
         """Where it runs: `run_in` if given, otherwise the loop for a coroutine function and a thread for any
         other."""
         return self.declared.run_in or ("loop" if self.is_async else "thread")
+
+    def _has_no_client(self) -> InvalidInput:
+        return InvalidInput(
+            f"{self.kind} was declared without a client, so it cannot enqueue; declare it with @fp.job, or "
+            "submit it in a transaction.",
+            field="handler",
+        )
 
     def _submission(self, arguments: Mapping[str, Any]) -> Submission:
         options = self.declared

@@ -39,7 +39,8 @@ def read_result(job_id: int, seen: job_queries.JobOutcome | None) -> Json:
     if seen.state == "dead":
         raise JobFailed(job_id, seen)
     if seen.state == "cancelled":
-        raise Cancelled(f"job {job_id} was cancelled.", noun="job", subject=str(job_id))
+        why = f": {seen.error}" if seen.error else ""
+        raise Cancelled(f"job {job_id} was cancelled{why}.", noun="job", subject=str(job_id))
     return seen.result
 
 

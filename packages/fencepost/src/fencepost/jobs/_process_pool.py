@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import REFUSALS, Refusal
 from fencepost.jobs.process_pool_main import BEGUN, HandlerCall, serve
-from fencepost.jobs.retry_policy import Bury, Retry, Verdict
+from fencepost.jobs.retry_policy import Bury, Cancel, Retry, Snooze, Verdict
 from fencepost.settings import Settings
 from fencepost.signals import announce
 
@@ -146,6 +146,10 @@ def _read(answer: Mapping[str, Any], job: Job) -> Any:
     job.finished = bool(answer["finished"])
     if "refusal" in answer:
         raise _refusal(answer["refusal"])
+    if "snooze_seconds" in answer:
+        raise Snooze(answer["snooze_seconds"])
+    if "cancel" in answer:
+        raise Cancel(answer["cancel"])
     if "error" in answer:
         raise FailedInProcess(answer["error"], answer["traceback"], _verdict(answer["retry_seconds"]))
     return answer["result"]

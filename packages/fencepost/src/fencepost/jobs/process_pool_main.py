@@ -29,7 +29,7 @@ from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs._failure_text import error_text, traceback_text
 from fencepost.jobs._handler import Handler
 from fencepost.jobs.job import Job
-from fencepost.jobs.retry_policy import Bury, Retry, exponential
+from fencepost.jobs.retry_policy import Bury, Cancel, Retry, Snooze, exponential
 from fencepost.kernel.call import Call, document
 from fencepost.kernel.job import Running
 from fencepost.kernel.lease import owner_name
@@ -134,6 +134,10 @@ def _run(handler: Handler[...], job: Job, running: Running) -> dict[str, Any]:
         document("result", result)
     except Refusal as refusal:
         return {"refusal": _told(refusal)}
+    except Snooze as snooze:
+        return {"snooze_seconds": snooze.seconds}
+    except Cancel as cancel:
+        return {"cancel": str(cancel)}
     except (Exception, SystemExit) as error:
         return _failed(error, _judged(handler, running, error))
     return {"result": result}

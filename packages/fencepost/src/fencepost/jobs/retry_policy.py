@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fencepost._durations import Duration, positive_seconds_of
+from fencepost._durations import Duration, positive_seconds_of, seconds_of
 from fencepost.backoff import Backoff
 from fencepost.kernel.rate import Limit
 
@@ -38,6 +38,22 @@ RetryPolicy = Callable[[int, Exception], Verdict]
 
 class PermanentError(Exception):
     """Raised by a handler when a retry cannot succeed."""
+
+
+class Snooze(Exception):
+    """Raised by a handler to put its job back for this long. The try is not charged."""
+
+    def __init__(self, duration: Duration) -> None:
+        self.seconds = seconds_of("snooze", duration)
+        super().__init__(f"again after {self.seconds:g} s")
+
+
+class Cancel(Exception):
+    """Raised by a handler to end its job as cancelled, with the reason."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text)
+        self.text = text
 
 
 def exponential(

@@ -332,7 +332,7 @@ class Unfinished(NamedTuple):
     refusal: str
 
 
-Leaving = Literal["release", "retry", "bury"]
+Leaving = Literal["release", "retry", "bury", "cancel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,7 +541,7 @@ def bury(job_id: int, attempt: int, owner: str, error: str) -> Call[str]:
 
 
 def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
-    """Release, retry or bury many, each in its own way; answers for each."""
+    """Release, retry, bury or cancel many, each in its own way; answers for each."""
     return Call(
         "select job_id, state, refusal from fencepost.job_leave_many"
         "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[], %s::text[])",

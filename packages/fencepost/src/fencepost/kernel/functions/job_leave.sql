@@ -66,7 +66,7 @@ begin
   end if;
 end $$;
 
--- Leave one running job; never raises. p_how is release, retry or bury. The history keeps the end of the traceback, one for
+-- Leave one running job; never raises. p_how is release, retry, bury or cancel. The history keeps the end of the traceback, one for
 -- each try.
 create or replace function fencepost._job_leave(
   p_id bigint, p_attempt bigint, p_owner text, p_how text, p_error text, p_delay interval, p_traceback text,
@@ -86,12 +86,12 @@ begin
   v_now := fencepost.clock();
   select * into strict v_job from fencepost.job j where j.job_id = p_id;
   state := case
-    when (v.running).cancel_requested_at is not null then 'cancelled'
+    when p_how = 'cancel' or (v.running).cancel_requested_at is not null then 'cancelled'
     when p_how = 'bury' or (p_how = 'retry' and (v.running).tries >= v_job.tries_max) then 'dead'
     else 'pending'
   end;
   perform fencepost._event(v_now, 'job', p_id::text,
-    case p_how when 'release' then 'released' when 'retry' then 'failed' else 'buried' end, p_owner, p_attempt,
+    case p_how when 'release' then 'released' when 'retry' then 'failed' when 'cancel' then 'cancelled' else 'buried' end, p_owner, p_attempt,
     jsonb_build_object('to', state, 'error', left(p_error, 2000), 'claimed_at', (v.running).claimed_at)
       || case when p_traceback is null then '{}'
               else jsonb_build_object('try', (v.running).tries, 'traceback', right(p_traceback, 8192)) end);
@@ -141,7 +141,7 @@ create or replace function fencepost.job_bury(p_id bigint, p_attempt bigint, p_o
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'bury', p_error, null) $$;
 
--- Leave many, each in its own way (release, retry, bury), in order of id; answers for each.
+-- Leave many, each in its own way (release, retry, bury, cancel), in order of id; answers for each.
 create or replace function fencepost.job_leave_many(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null,
   p_tracebacks text[] default null
@@ -163,11 +163,11 @@ begin
   perform fencepost._check_lengths('errors', cardinality(p_ids), coalesce(cardinality(p_errors), cardinality(p_ids)));
   perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
   perform fencepost._check_lengths('tracebacks', cardinality(p_ids), coalesce(cardinality(p_tracebacks), cardinality(p_ids)));
-  perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
+  perform fencepost._check_word('hows', h, array['release', 'retry', 'bury', 'cancel']) from unnest(p_hows) h;
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   -- Locks all rows before the first of them is counted in its batch: a finish of many uses this order.
   perform 1 from fencepost.job_running r where r.job_id = any (p_ids) and r.owner = p_owner order by r.job_id for update;
-  perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how = 'bury'));
+  perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how in ('bury', 'cancel')));
   for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays, p_tracebacks)
                    a (job_id, attempt, how, error, delay, traceback)
                  order by a.job_id loop
