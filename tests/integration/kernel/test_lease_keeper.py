@@ -224,7 +224,7 @@ async def test_an_error_in_a_beat_does_not_end_the_thread() -> None:
             twice.set()
         raise ValueError("a bug")
 
-    thread = BeatThread("postgresql://", "fencepost-test", beat, step_seconds=0.001, answer_seconds=1)
+    thread = BeatThread("postgresql://", "fencepost-test", beat, step_seconds=0.001)
     thread.start()
     assert await asyncio.to_thread(twice.wait, 60)
     thread.close()

@@ -215,7 +215,11 @@ class Fetcher:
             if taken is not None:
                 self._begin(taken)
         if places < len(entries):
-            await self._give_back(entries[places:])
+            try:
+                await self._give_back(entries[places:])
+            except Exception:
+                self._keep(entries[places:])
+                raise
         if taken is not None and taken.done:
             await self._completer.acknowledge(taken.done)
         return taken
