@@ -65,7 +65,7 @@ def test_a_request_without_a_server_says_that_it_is_away_and_nothing_else(
     assert on_mortal.metrics.registry.get_sample_value("fencepost_indeterminate_commits_total") == 0
 
 
-def test_a_notice_on_an_idle_connection_does_not_cost_it(on_mortal: Facade, mortal_database: Database) -> None:
+def test_a_notice_on_an_idle_connection_keeps_it(on_mortal: Facade, mortal_database: Database) -> None:
     """It is readable too, and alive."""
     with on_mortal.transaction() as tx:
         tx.execute("listen x")
