@@ -110,6 +110,7 @@ async def test_a_server_that_stands_still_longer_than_a_lease_costs_no_try(own_d
             submitter.autocommit = True
             async with harness.working(quick(lease_seconds=2, reclaim_interval_seconds=60)):
                 await signals.wait("worker.idle", count=2)
+                assert harness.left() == 0, "and the harness has its connection now"
                 with stopped_backends(own_database, "fencepost%", entry=True):
                     run(submitter, kernel_job.submit("default", "short", {}, SubmitOptions(lease_seconds=2)))
                     over = harness.value("select clock_timestamp() + interval '3 s'")
