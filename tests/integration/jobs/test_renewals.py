@@ -51,6 +51,10 @@ def failed(harness: JobHarness) -> float:
     return harness.metric("fencepost_jobs_renewals_total", status="error", reason="db_error")
 
 
+def renewed(harness: JobHarness) -> float:
+    return harness.metric("fencepost_jobs_renewals_total", status="ok", reason="")
+
+
 async def _submit(harness: JobHarness, handler: Any) -> Any:
     async with harness.fp.transaction() as tx:
         return await handler.submit(tx)
@@ -104,11 +108,13 @@ async def test_a_server_that_stands_still_longer_than_a_lease_costs_no_try(own_d
     async with open_harness(own_database, None) as harness:
 
         @harness.fp.job("default", kind="short", lease=2)
-        async def short(job: Job) -> None: ...
+        async def short(job: Job) -> None:
+            await go_on.wait()
 
+        go_on = asyncio.Event()
         with own_database.connect() as submitter, Signals() as signals:
             submitter.autocommit = True
-            async with harness.working(quick(lease_seconds=2, reclaim_interval_seconds=60)):
+            async with harness.working(quick(lease_seconds=2)):
                 await signals.wait("worker.idle", count=2)
                 assert harness.left() == 0, "and the harness has its connection now"
                 with stopped_backends(own_database, "fencepost%", entry=True):
@@ -119,6 +125,8 @@ async def test_a_server_that_stands_still_longer_than_a_lease_costs_no_try(own_d
                         lambda: bool(harness.value("select clock_timestamp() > %s", (over,))),
                     )
                     assert harness.rows("select state, tries from fencepost.jobs") == [("pending", 0)]
+                await harness.until("it is held", lambda: renewed(harness) > 1)
+                go_on.set()
                 await harness.until_all_ended()
         assert harness.rows("select state, tries from fencepost.jobs") == [("finished", 1)]
         assert harness.metric("fencepost_jobs_outcomes_total", status="lost") == 0
