@@ -17,6 +17,7 @@ from fencepost.kernel.drivers import run
 from fencepost.kernel.eviction import EvictionDelay
 from fencepost.kernel.lease import Lease
 from fencepost.lease_keeper import BeatThread, LeaseKeeper
+from fencepost.testing import Proxy
 
 
 class Standing(psycopg.AsyncConnection[Any]):
@@ -200,6 +201,26 @@ async def test_a_lease_that_cannot_be_renewed_is_lost_at_its_local_deadline(
     assert not kept.is_valid
 
 
+async def test_a_renewal_that_is_not_answered_is_repeated_on_a_new_connection_in_time(
+    database: Database,
+) -> None:
+    owner = Owner()
+    with Proxy.for_postgres(database.url) as proxy:
+        keeper = LeaseKeeper(
+            proxy.url, "a/boot-1", name="flows", ttl_seconds=9, beat_seconds=3, **owner.callbacks
+        )
+        lease = await keeper.acquire("r")
+        assert lease is not None
+        await asyncio.to_thread(keeper.renew)
+        proxy.lose_reply(half_open=True)
+        async with asyncio.timeout(60):
+            await asyncio.to_thread(keeper.renew)
+
+        assert owner.renewed == [lease, lease]
+        assert owner.lost == []
+        await keeper.close()
+
+
 async def test_a_forgotten_lease_is_renewed_no_more(database: Database) -> None:
     owner = Owner()
     keeper = keeper_on(database, **owner.callbacks)
@@ -224,7 +245,7 @@ async def test_an_error_in_a_beat_does_not_end_the_thread() -> None:
             twice.set()
         raise ValueError("a bug")
 
-    thread = BeatThread("postgresql://", "fencepost-test", beat, step_seconds=0.001, answer_seconds=1)
+    thread = BeatThread("postgresql://", "fencepost-test", beat, step_seconds=0.001)
     thread.start()
     assert await asyncio.to_thread(twice.wait, 60)
     thread.close()

@@ -21,7 +21,7 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.listener import Listener
 from fencepost.metrics import Metrics
-from fencepost.pool import CallLost, Pool, PoolExhausted, examine, pool_options
+from fencepost.pool import CallLost, Pool, PoolExhausted, examine, is_dropped, pool_options
 from fencepost.settings import Settings
 from fencepost.transaction import AnyTransaction, open_transaction
 
@@ -134,8 +134,16 @@ class Connections(Generic[AnyTransaction]):
         return self._listener
 
     async def _borrow(self) -> Any:
+        """A connection that the server has not dropped, as far as this machine knows: the call that finds out
+        could not say whether it happened."""
+        end = time.monotonic() + self.settings.pool_wait_seconds
         try:
-            return await settled(self._pool.getconn())
+            while True:
+                connection = await settled(self._pool.getconn(end - time.monotonic()))
+                if not is_dropped(connection):
+                    return connection
+                await settled(connection.close())
+                await settled(self._pool.putconn(connection))
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
 

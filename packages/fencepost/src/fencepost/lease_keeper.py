@@ -8,12 +8,14 @@ work's writes.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -27,8 +29,11 @@ from fencepost.logs import get_logger
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
+T = TypeVar("T")
 CLOSE_SECONDS = 5.0
 CONNECT_SECONDS = 5
+CONNECT_SECONDS_MIN = 2
+"""The driver waits no shorter than this."""
 REST_SECONDS = 1.0
 """How long a connection is kept for the next lease: a worker takes many leases at once, and then none."""
 
@@ -36,7 +41,7 @@ REST_SECONDS = 1.0
 class BeatThread:
     """A thread that calls `beat` at once and then every `step_seconds`, until it is closed; then `at_end`.
 
-    An error in `beat` ends the beat and not the thread. `connection` is for `beat` and `at_end` alone.
+    An error in `beat` ends the beat and not the thread. `ask` is for `beat` and `at_end` alone.
     """
 
     def __init__(
@@ -46,14 +51,12 @@ class BeatThread:
         beat: Callable[[], None],
         *,
         step_seconds: float,
-        answer_seconds: float,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._url = url
         self._name = name
         self._beat = beat
         self._step_seconds = step_seconds
-        self._answer_seconds = answer_seconds
         self._at_end = at_end
         self._closing = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
@@ -80,18 +83,42 @@ class BeatThread:
     def is_connected(self) -> bool:
         return self._connection is not None and not self._connection.closed
 
-    def connection(self) -> psycopg.Connection[Any]:
+    def ask(
+        self,
+        question: Callable[[psycopg.Connection[Any]], T],
+        *,
+        within_seconds: float,
+        on_broken: Callable[[psycopg.Error], None] = lambda error: None,
+    ) -> T:
+        """The answer to an idempotent question.
+
+        A connection that is broken, or that does not answer in time, is replaced, and the question is asked
+        once more: the next beat may be too late for the leases.
+        """
+        try:
+            return self._ask_once(question, within_seconds)
+        except psycopg.OperationalError as error:
+            if self._connection is None or not self._connection.closed:
+                raise
+            on_broken(error)
+            return self._ask_once(question, within_seconds)
+
+    def _ask_once(self, question: Callable[[psycopg.Connection[Any]], T], within_seconds: float) -> T:
+        connection = self._open(within_seconds)
+        with _cut_after(connection, within_seconds):
+            return question(connection)
+
+    def _open(self, within_seconds: float) -> psycopg.Connection[Any]:
         """Opened when it is first needed, and again after a loss."""
         if self._connection is None or self._connection.closed:
+            self.disconnect()
             self._connection = psycopg.connect(
                 self._url,
                 autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
+                connect_timeout=max(CONNECT_SECONDS_MIN, min(CONNECT_SECONDS, round(within_seconds))),
                 application_name=self._name,
                 # Beats are too rare to gain by it, and behind a pooler the next beat may use another backend.
                 prepare_threshold=None,
-                # An unresponsive server is given up before the leases expire.
-                tcp_user_timeout=round(self._answer_seconds * 1000),
             )
         return self._connection
 
@@ -111,6 +138,35 @@ class BeatThread:
                 break
         self._at_end()
         self.disconnect()
+
+
+@contextmanager
+def _cut_after(connection: psycopg.Connection[Any], seconds: float) -> Generator[None]:
+    """Breaks the connection if the block takes longer.
+
+    The kernel acknowledges data for a server process that stands still, so no timeout of TCP would end the
+    wait. The timer has a descriptor of its own: the connection's number may belong to another file by then.
+    """
+    expired = threading.Event()
+    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+
+        def cut() -> None:
+            expired.set()
+            with suppress(OSError):  # The server may have closed it just now.
+                line.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            if expired.is_set():
+                raise psycopg.OperationalError(f"PostgreSQL did not answer within {seconds:g} s.") from error
+            raise
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 @dataclass(slots=True)
@@ -163,7 +219,6 @@ class LeaseKeeper:
             f"fencepost-{name}-leases",
             self.renew,
             step_seconds=beat_seconds,
-            answer_seconds=beat_seconds,
         )
 
     def start(self) -> None:
@@ -228,9 +283,13 @@ class LeaseKeeper:
             asked_at = time.monotonic()
             call = kernel_lease.renew_many([each.lease for each in kept], self._owner, self._ttl_seconds)
             try:
-                renewals = run(self._thread.connection(), call)
+                renewals = self._thread.ask(
+                    lambda connection: run(connection, call),
+                    within_seconds=self._ttl_seconds / 3,
+                    on_broken=self._not_renewed,
+                )
             except Exception as error:
-                _log.warning("leases_not_renewed", of=self._name, error=f"{type(error).__name__}: {error}")
+                self._not_renewed(error)
                 self._thread.disconnect()
                 refused = {each.lease.resource: "lease_expired" for each in kept if not each.is_valid}
             else:
@@ -238,6 +297,9 @@ class LeaseKeeper:
                 self._renewed([each for each in kept if each.lease.resource not in refused], asked_at)
             self._lose([each for each in kept if each.lease.resource in refused], refused)
         announce(f"{self._name}.renewed")
+
+    def _not_renewed(self, error: Exception) -> None:
+        _log.warning("leases_not_renewed", of=self._name, error=f"{type(error).__name__}: {error}")
 
     def _renewed(self, kept: list[KeptLease], asked_at: float) -> None:
         for each in kept:

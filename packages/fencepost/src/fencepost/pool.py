@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -60,6 +61,25 @@ def _times_cancelled() -> int:
     return 0 if task is None else task.cancelling()
 
 
+def is_dropped(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server has closed an idle connection. Asks the kernel and not the server: no round trip.
+
+    An idle connection is readable when the server has closed it, or has sent a notice; a notice is read and
+    kept for the next statement.
+    """
+    poll = select.poll()
+    try:
+        poll.register(connection.fileno(), select.POLLIN)
+        while poll.poll(0):
+            connection.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+RECONNECT_SECONDS = 4.0
+"""How long the pool repeats one attempt to connect, with longer and longer pauses. After that, the next call
+begins a new one: with the driver's five minutes, a pause outlasts the outage by a minute or two."""
 PREPARE_AFTER = 5
 """Executions of one statement on one connection before it is prepared there: psycopg's own default."""
 
@@ -82,6 +102,7 @@ def pool_options(settings: Settings) -> dict[str, Any]:
         "min_size": settings.pool_min,
         "max_size": settings.pool_max,
         "timeout": settings.pool_wait_seconds,
+        "reconnect_timeout": RECONNECT_SECONDS,
         "kwargs": connect_options(settings),
     }
 

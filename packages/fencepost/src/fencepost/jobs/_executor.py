@@ -116,6 +116,7 @@ class HeldJobs:
         self._threads = threads
         self._metrics = metrics
         self._reserved = 0
+        self._may_claim = True
         self._jobs: dict[HeldJob, None] = {}
         self._latest: dict[int, HeldJob] = {}
 
@@ -133,7 +134,14 @@ class HeldJobs:
     @property
     def free(self) -> int:
         """A thread that was left behind keeps its place until its function returns."""
+        if not self._may_claim:
+            return 0
         return max(0, self._places - len(self._jobs) - self._threads.left_behind - self._reserved)
+
+    def let_claim(self, allowed: bool) -> None:
+        """Whether places are given at all: not while leases cannot be renewed."""
+        self._may_claim = allowed
+        self.room.set()
 
     @contextmanager
     def reserved(self, most: int) -> Generator[int]:

@@ -215,7 +215,11 @@ class Fetcher:
             if taken is not None:
                 self._begin(taken)
         if places < len(entries):
-            await self._give_back(entries[places:])
+            try:
+                await self._give_back(entries[places:])
+            except Exception:
+                self._keep(entries[places:])
+                raise
         if taken is not None and taken.done:
             await self._completer.acknowledge(taken.done)
         return taken
@@ -233,6 +237,8 @@ class Fetcher:
             handler = self._handlers.get(running.kind)
             if handler is None:
                 self._give_up(active)
+            elif active.deadline <= now:
+                self._release(active)
             else:
                 began.append((active, handler))
         self._metrics.held.set(len(self._held))
@@ -243,8 +249,13 @@ class Fetcher:
         delay each time."""
         running = active.running
         self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
+        self._release(active, UNKNOWN_KINDS.seconds(running.attempt))
+
+    def _release(self, active: HeldJob, delay_seconds: float = 0) -> None:
+        """Gives a job back that was not begun, and the try is not counted: also one whose claim was answered
+        so late that its lease may be over."""
         active.outcome_known = True
-        self._completer.add(active, leave(running, "release", None, UNKNOWN_KINDS.seconds(running.attempt)))
+        self._completer.add(active, leave(active.running, "release", None, delay_seconds))
 
     def draws(self) -> bool:
         """Whether the load is high enough to claim directly from PostgreSQL."""

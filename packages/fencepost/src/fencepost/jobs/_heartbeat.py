@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 
@@ -36,7 +37,9 @@ class Heartbeat:
     """Renews the held jobs until it is stopped, and stops those whose lease is lost or that were cancelled.
 
     It beats at least every `interval_seconds`, and three times within the shortest lease: each job has its
-    own lease, and one beat may be lost.
+    own lease, and one beat may be lost. A connection that does not answer within a third of the shortest
+    lease is replaced. From a beat that failed to one that succeeds, the worker claims nothing: it could not
+    keep what it claims.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Heartbeat:
         self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
         self._registry = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
         self._seen_at = 0.0
+        self._can_renew = True
         self._beat_at = time.monotonic()
         self._thread = BeatThread(
             database_url,
@@ -69,7 +73,6 @@ class Heartbeat:
             self.tick,
             # Often enough to see a job with a short lease soon, however rare the renewals are.
             step_seconds=min(interval_seconds, LONGEST_STEP_SECONDS),
-            answer_seconds=interval_seconds,
             at_end=self._leave,
         )
 
@@ -87,7 +90,8 @@ class Heartbeat:
             self._be_seen()
             return
         held = [active for active in self._held.all() if not active.lost]
-        if time.monotonic() - self._beat_at < self._pace(held):
+        if self._can_renew and time.monotonic() - self._beat_at < 0.9 * self._pace(held):
+            # A tenth less, because a step that wakes slightly early would skip a beat.
             return
         self._beat_at = time.monotonic()
         try:
@@ -99,9 +103,7 @@ class Heartbeat:
         announce("heartbeat.beat")
 
     def _pace(self, held: Sequence[HeldJob]) -> float:
-        """A tenth less than the interval, because a step that wakes slightly early would skip a beat."""
-        shortest = min((active.running.lease_seconds for active in held), default=self._interval_seconds * 3)
-        return 0.9 * min(self._interval_seconds, shortest / 3)
+        return min(self._interval_seconds, _shortest_lease(held, default=self._interval_seconds * 3) / 3)
 
     def _beat(self, held: Sequence[HeldJob]) -> None:
         if not held:
@@ -109,19 +111,37 @@ class Heartbeat:
             return
         began = time.monotonic()
         try:
-            answers = self._renew(held)
+            answers = self._thread.ask(
+                lambda connection: self._renew(connection, held),
+                within_seconds=_shortest_lease(held) / 3,
+                on_broken=lambda error: self._not_renewed(held, error),
+            )
         except psycopg.Error as error:
-            self._metrics.renewed(held, "error", "db_error")
-            _log.warning("db_error_heartbeat", error=str(error), jobs=len(held))
+            self._not_renewed(held, error)
             return
+        self._claim_more(True)
         by_id = {active.running.job_id: active for active in held}
         lost, cancelled, renewed = self._judge(by_id, answers, began)
         if lost or cancelled:
-            assert self._event_loop is not None, "the thread is started by start"
-            with suppress(RuntimeError):  # The loop may be closed by now.
-                self._event_loop.call_soon_threadsafe(self._end, lost, cancelled)
+            self._on_event_loop(self._end, lost, cancelled)
         self._refresh(renewed)
         self._be_seen()
+
+    def _not_renewed(self, held: Sequence[HeldJob], error: psycopg.Error) -> None:
+        self._claim_more(False)
+        self._metrics.renewed(held, "error", "db_error")
+        _log.warning("db_error_heartbeat", error=str(error), jobs=len(held))
+
+    def _claim_more(self, can_renew: bool) -> None:
+        """Let the worker claim while its heartbeat reaches the database."""
+        if can_renew != self._can_renew:
+            self._can_renew = can_renew
+            self._on_event_loop(self._held.let_claim, can_renew)
+
+    def _on_event_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        assert self._event_loop is not None, "the thread is started by start"
+        with suppress(RuntimeError):  # The loop may be closed by now.
+            self._event_loop.call_soon_threadsafe(callback, *arguments)
 
     def _end(self, lost: Sequence[HeldJob], cancelled: Sequence[HeldJob]) -> None:
         """On the event loop: a job may have ended since the database answered."""
@@ -135,24 +155,33 @@ class Heartbeat:
         """Registers the worker once per interval, however short the leases of the jobs are: nothing depends
         on it."""
         now = time.monotonic()
-        if self._seen_at and now - self._seen_at < 0.9 * self._seen_seconds:
+        if self._can_renew and self._seen_at and now - self._seen_at < 0.9 * self._seen_seconds:
             return
         self._seen_at = now
         try:
-            self._registry.keep(self._thread.connection(), alone=self._redis.streams is None)
+            self._thread.ask(
+                lambda connection: self._registry.keep(connection, alone=self._redis.streams is None),
+                within_seconds=self._seen_seconds,
+            )
+        except psycopg.OperationalError as error:
+            _log.warning("worker_not_seen", error=str(error))
+            self._claim_more(False)
         except Exception as error:
             # A failure affects only the list of workers.
             _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")
+        else:
+            self._claim_more(True)
 
     def _leave(self) -> None:
         if self._thread.is_connected:
             with suppress(psycopg.Error, FencepostError):
-                self._registry.leave(self._thread.connection())
+                self._thread.ask(self._registry.leave, within_seconds=self._seen_seconds)
         if self._refresher is not None:
             self._refresher.close()
 
-    def _renew(self, held: Sequence[HeldJob]) -> Sequence[kernel_job.Renewed]:
-        connection = self._thread.connection()
+    def _renew(
+        self, connection: psycopg.Connection[Any], held: Sequence[HeldJob]
+    ) -> Sequence[kernel_job.Renewed]:
         crash_point("jobs.renew.before_commit")
         answers = run(
             connection,
@@ -198,6 +227,10 @@ class Heartbeat:
             self._refresher.refresh(active.entry for active in renewed if active.entry is not None)
         except Exception as error:
             _log.debug("entries_not_refreshed", error=str(error))
+
+
+def _shortest_lease(held: Sequence[HeldJob], default: float = 0.0) -> float:
+    return min((active.running.lease_seconds for active in held), default=default)
 
 
 class LeaseWatch:
