@@ -3,6 +3,7 @@
 from fencepost.kernel import _event as event
 from fencepost.kernel import _workflow as workflow
 from fencepost.kernel import job
+from fencepost.kernel.call import Json
 from fencepost.kernel.job import Running
 from tests.integration.drivers.walking import AWKWARD, DOCUMENT, LONG_AGO, Ask, is_moment
 
@@ -26,7 +27,7 @@ def walk_workflow(ask: Ask) -> None:
     assert one.payload == DOCUMENT
     assert ask(workflow.load(one.job_id)).steps == []
     ask(workflow.commit(workflow.Record(*of_one, "price", DIGEST, DOCUMENT), "me"))
-    undo = {"queue": "orders", "kind": "undo", "payload": {}}
+    undo: dict[str, Json] = {"queue": "orders", "kind": "undo", "payload": {}}
     answers = ask(
         workflow.commit_many(
             [
