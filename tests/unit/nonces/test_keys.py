@@ -109,7 +109,8 @@ async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(di
 LOADING = """
 import sys
 from fencepost_nonces import _http_service as http_service
-from fencepost_nonces.sending import ethereum, keys
+from fencepost_nonces.sending import _ethereum as ethereum
+from fencepost_nonces.sending import _keys as keys
 before = sys.getrecursionlimit()
 assert "eth_account" not in sys.modules, "the library is loaded, and nobody signs"
 ethereum.decode_list(bytes([0xC0]))
