@@ -1,9 +1,10 @@
 """Backends of PostgreSQL that stand still: the kernel goes on acknowledging what is sent to them."""
 
+import asyncio
 import os
 import signal
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import LiteralString
 
 from fencepost.embedded import Database
@@ -15,8 +16,10 @@ _BACKENDS: LiteralString = (
 )
 
 
-@contextmanager
-def stopped_backends(database: Database, application_name: str, *, entry: bool = False) -> Generator[None]:
+@asynccontextmanager
+async def stopped_backends(
+    database: Database, application_name: str, *, entry: bool = False
+) -> AsyncGenerator[None]:
     """Stops the backends by SIGSTOP while they are idle, and lets them go on after the block; with `entry`
     the server accepts no new ones either. Only on a server of one's own: another client's DROP DATABASE would
     wait for them."""
@@ -43,7 +46,10 @@ def stopped_backends(database: Database, application_name: str, *, entry: bool =
         try:
             for pid in gate:
                 os.kill(pid, signal.SIGSTOP)
-            Deadline(60, f"every backend of {application_name} is stopped").wait(stop)
+            # In a thread: a worker of this event loop that is in a transaction must end it to become idle.
+            await asyncio.to_thread(
+                Deadline(60, f"every backend of {application_name} is stopped").wait, stop
+            )
             yield
         finally:
             for pid in [*stopped, *gate]:

@@ -8,6 +8,9 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.jobs.job import Job
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.drivers import run
+from fencepost.kernel.job import SubmitOptions
 from fencepost.testing import Signals
 from tests.integration.jobs.harness import JobHarness, open_harness, quick
 from tests.integration.jobs.stopped_backends import stopped_backends
@@ -31,7 +34,7 @@ async def test_a_heartbeat_whose_backend_stands_still_is_replaced_in_time(own_da
         submitted = await _submit(harness, long)
         async with harness.working(quick(lease_seconds=LEASE_SECONDS)):
             await asyncio.wait_for(began.wait(), 60)
-            with stopped_backends(own_database, "fencepost-heartbeat"):
+            async with stopped_backends(own_database, "fencepost-heartbeat"):
                 valid_until = harness.value("select expires_at from fencepost.job_running")
                 await harness.until("the lease of before is over", outlived)
                 assert harness.value("select max(expires_at) > clock_timestamp() from fencepost.job_running")
@@ -97,3 +100,33 @@ async def test_a_worker_that_cannot_renew_claims_nothing(
             go_on.set()
             await harness.until_all_ended()
     assert set(harness.rows("select state, tries from fencepost.jobs")) == {("finished", 1)}
+
+
+async def test_a_server_that_stands_still_longer_than_a_lease_costs_no_try(own_database: Database) -> None:
+    """The worker claims nothing meanwhile. A claim that was under way is answered when its lease is over by
+    the worker's clock: the job goes back, and the try is not counted."""
+    async with open_harness(own_database, None) as harness:
+
+        @harness.fp.job("default", kind="short", lease=2)
+        async def short(job: Job) -> None:
+            await go_on.wait()
+
+        go_on = asyncio.Event()
+        with own_database.connect() as submitter, Signals() as signals:
+            submitter.autocommit = True
+            async with harness.working(quick(lease_seconds=2)):
+                await signals.wait("worker.idle", count=2)
+                assert harness.left() == 0, "and the harness has its connection now"
+                async with stopped_backends(own_database, "fencepost%", entry=True):
+                    run(submitter, kernel_job.submit("default", "short", {}, SubmitOptions(lease_seconds=2)))
+                    over = harness.value("select clock_timestamp() + interval '3 s'")
+                    await harness.until(
+                        "a lease would be over",
+                        lambda: bool(harness.value("select clock_timestamp() > %s", (over,))),
+                    )
+                    assert harness.rows("select state, tries from fencepost.jobs") == [("pending", 0)]
+                await harness.until("it is held", lambda: renewed(harness) > 1)
+                go_on.set()
+                await harness.until_all_ended()
+        assert harness.rows("select state, tries from fencepost.jobs") == [("finished", 1)]
+        assert harness.metric("fencepost_jobs_outcomes_total", status="lost") == 0
