@@ -39,7 +39,7 @@ def exceptions(text: str, today: date) -> dict[str, str]:
 
 
 def judge(report: dict[str, Any], excepted: dict[str, str]) -> tuple[list[str], list[str], int]:
-    """Vulnerabilities, those that are excepted, and how many dependencies the registry knows nothing about."""
+    """Vulnerabilities, those that are excepted, and how many dependencies the registry does not know."""
     open_ones: list[str] = []
     accepted: list[str] = []
     for one in report["dependencies"]:
@@ -58,7 +58,7 @@ def judge(report: dict[str, Any], excepted: dict[str, str]) -> tuple[list[str], 
 def ask(lock: Path) -> dict[str, Any]:
     uv = shutil.which("uv") or str(HERE.parent / ".venv/bin/uv")
     asked = [uv, "tool", "run", "--quiet", AUDITOR, "-r", str(lock), "--no-deps", "--disable-pip"]
-    answer = subprocess.run(  # noqa: S603 - Our own command.
+    answer = subprocess.run(
         [*asked, "--format", "json", "--progress-spinner", "off"], capture_output=True, text=True, check=False
     )
     try:
@@ -78,8 +78,10 @@ def main(arguments: list[str]) -> int:
     failed = False
     for name, report in reports.items():
         found, accepted, unknown = judge(report, excepted)
-        all_of_them = len(report["dependencies"])
-        print(f"{name}: {all_of_them - unknown} of {all_of_them} dependencies audited, {len(found)} vulnerable.")
+        asked = len(report["dependencies"])
+        print(
+            f"{name}: {all_of_them - unknown} of {all_of_them} dependencies audited, {len(found)} vulnerable."
+        )
         for line in (*found, *accepted):
             print(f"  {line}")
         failed = failed or bool(found)
