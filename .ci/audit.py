@@ -79,9 +79,7 @@ def main(arguments: list[str]) -> int:
     for name, report in reports.items():
         found, accepted, unknown = judge(report, excepted)
         asked = len(report["dependencies"])
-        print(
-            f"{name}: {all_of_them - unknown} of {all_of_them} dependencies audited, {len(found)} vulnerable."
-        )
+        print(f"{name}: {asked - unknown} of {asked} dependencies audited, {len(found)} vulnerable.")
         for line in (*found, *accepted):
             print(f"  {line}")
         failed = failed or bool(found)
