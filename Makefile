@@ -23,7 +23,7 @@ QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/un
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up quick test test-matrix mutants coverage specs check bench torture sbom lock clean setup
+.PHONY: help up quick test test-matrix mutants coverage specs check audit bench torture sbom lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -73,6 +73,9 @@ check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, 
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_secrets.py tests/unit/test_bill_of_materials.py
+
+audit: $(READY) ## known vulnerabilities of the dependencies, as far as the package registry reports them
+	@$(BIN)/python .ci/audit.py
 
 bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
 	@$(BIN)/python -m bench all $(if $(QUICK),--quick,)

@@ -13,7 +13,7 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
-from fencepost_orders._api import make_router
+from fencepost_orders._api import ACCESS, make_router
 from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
@@ -21,12 +21,15 @@ from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.service import Orders
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import BrokerFaults
+from fencepost_server._callers import Callers
+from fencepost_server.console._role import Role
 from fencepost_server.web._app import make_app
 from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import QUICK, adapter_for
 from tests.integration.orders.env import OrdersEnv
+from tests.integration.web.tokens import program_token, user_token
 
 ORDER: dict[str, Any] = {
     "idempotency_key": "01JABC",
@@ -50,7 +53,10 @@ def serving(database: Database, broker: HostileBroker, settings: OrdersSettings)
     brokers = {"acme": Broker(adapter_for(broker.url, Promise.NOTHING), BrokerLimits())}
     orders = Orders(fp, brokers, settings, QUICK)
     app = make_app(
-        [HttpService("orders", make_router(orders), orders.running)], WebSettings(), ground=lambda: fp
+        [HttpService("orders", make_router(orders), orders.running, access=ACCESS)],
+        WebSettings(),
+        ground=lambda: fp,
+        authenticate=Callers(fp).authenticate,
     )
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
@@ -153,7 +159,7 @@ def test_keys_bodies_and_headers_that_are_wrong_store_nothing(http: httpx.Client
 def test_a_queued_order_is_cancelled_and_its_key_stays_used(still: httpx.Client) -> None:
     order_id = post(still).json()["id"]
     assert still.post(f"/orders/{order_id}/cancel", json={}).status_code == 400
-    done = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"}, headers={"X-Actor": "ann"})
+    done = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
     assert (done.status_code, done.json()["status"], done.json()["last_error"]) == (200, "dead", "CANCELLED")
     assert post(still).json()["status"] == "dead"
     again = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
@@ -184,9 +190,22 @@ def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
         assert (slip.status_code, slip.json()["code"]) == (404, "not_found")
 
 
-def test_the_kill_switch_is_pulled_and_seen_over_http(http: httpx.Client) -> None:
-    seen = http.post("/orders/brokers/acme/halt", json={"reason": "stop"}, headers={"X-Actor": "ann"}).json()
-    assert seen["brokers"][0]["halted_by"] == "ann"
+def test_a_program_places_and_withdraws_and_decides_nothing(still: httpx.Client, database: Database) -> None:
+    still.headers["authorization"] = f"Bearer {program_token(database, 'orders')}"
+    order_id = post(still).json()["id"]
+    assert still.post("/orders/brokers/acme/halt", json={"reason": "stop"}).status_code == 403
+    resolve = {"expected": "queued", "outcome": "dead", "reason": "x"}
+    assert still.post(f"/orders/{order_id}/resolve", json=resolve).status_code == 403
+    assert still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"}).status_code == 200
+    assert still.get(f"/orders/{order_id}/history").json()["history"][-1]["actor"] == "checkout@orders"
+
+
+def test_the_kill_switch_is_pulled_and_seen_over_http(http: httpx.Client, database: Database) -> None:
+    seen = http.post("/orders/brokers/acme/halt", json={"reason": "stop"}).json()
+    assert seen["brokers"][0]["halted_by"] == "http 127.0.0.1"
+    headers = {"authorization": f"Bearer {user_token(database, Role.OPERATOR)}", "x-actor": "ann"}
+    seen = http.post("/orders/brokers/acme/halt", json={"reason": "stop"}, headers=headers).json()
+    assert seen["brokers"][0]["halted_by"] == "operator@console"
     seen = http.post("/orders/brokers/acme/resume", json={"reason": "go"}).json()
     assert seen["brokers"][0]["halted_at"] is None
     assert http.get("/orders/brokers").json()["brokers"][0]["breaker"] == "closed"

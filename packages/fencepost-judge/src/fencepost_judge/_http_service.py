@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from fencepost.client import Fencepost
 from fencepost.jobs.settings import JobSettings
-from fencepost_judge._access import OWN_AUTH_PATHS
+from fencepost_judge._access import ACCESS, OPEN_PAGES, OWN_AUTH_PATHS, PAGES
 from fencepost_judge._api import make_router
 from fencepost_judge._compatible_names import NAMES
 from fencepost_judge._direct_path import DirectPathSettings
@@ -14,6 +14,7 @@ from fencepost_judge._role import ACCOUNTS
 from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge.pages._routes import make_pages
+from fencepost_server.web.authorization import OPEN
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 
@@ -36,4 +37,8 @@ def make_service(fp: Fencepost) -> HttpService:
         judging.running,
         own_auth_paths=OWN_AUTH_PATHS,
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
+        access={
+            **dict.fromkeys(OPEN_PAGES, OPEN),
+            **{route: f"judge {access.role.word}" for route, access in {**ACCESS, **PAGES}.items()},
+        },
     )

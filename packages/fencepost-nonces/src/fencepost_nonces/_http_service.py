@@ -26,7 +26,8 @@ from fencepost_nonces.sending._keys import Keys, LateKeys, keys_of
 from fencepost_nonces.sending._rpc import Chains
 from fencepost_nonces.sending._sender import TransactionSender
 from fencepost_nonces.signer import Signer
-from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.authorization import Right
+from fencepost_server.web.http_service import HttpService, access_of
 
 
 def make_service(
@@ -42,9 +43,8 @@ def make_service(
     sender = TransactionSender(fp, node, chains, late, metrics)
     maintenance = Maintenance(fp, node, chains, metrics)
     forwarder = RequestForwarder(seconds=settings.wait_seconds + 5) if settings.routing == "forward" else None
-    router = APIRouter()
-    router.include_router(make_router(fp, node, forwarder))
-    router.include_router(
+    parts = (
+        make_router(fp, node, forwarder),
         make_transactions_router(
             Acceptance(
                 fp,
@@ -55,8 +55,15 @@ def make_service(
                 gas_max=settings.gas_max,
                 hooks=OutboxSettings.load().hooks,
             )
-        )
+        ),
     )
+    router = APIRouter()
+    access: dict[tuple[str, str], Right | str] = {}
+    for part in parts:
+        router.include_router(part)
+        access.update(access_of(part, Right.SUBMIT))
+    # An operator may cancel what a program has submitted.
+    access["POST", "/transactions/{transaction_id}/cancel"] = Right.SUBMIT | Right.DECIDE
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
@@ -77,7 +84,7 @@ def make_service(
             if forwarder is not None:
                 await forwarder.close()
 
-    return HttpService("nonces", router, running)
+    return HttpService("nonces", router, running, access=access)
 
 
 def first_nonce_of(fp: Fencepost, chains: Chains) -> FirstNonce:

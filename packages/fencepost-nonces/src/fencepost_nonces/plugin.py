@@ -10,6 +10,7 @@ PLUGIN = Plugin(
     name="nonces",
     about="nonces of signers, and transactions sent with them",
     schemas={"nonces": _HERE},
+    requires=("accounts",),
     settings=("fencepost_nonces._settings:NoncesSettings",),
     commands={
         "nonces": "fencepost_nonces.commands._nonces:app",

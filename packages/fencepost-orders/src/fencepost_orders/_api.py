@@ -11,10 +11,27 @@ from fencepost.errors import InvalidInput
 from fencepost_orders.operator_calls import Resolution
 from fencepost_orders.request import OrderRequest
 from fencepost_orders.service import Orders
+from fencepost_server.web.authorization import Right, actor_of
 
 OrderId = Annotated[int, Path(ge=1, le=2**63 - 1)]
-Actor = Annotated[str, Header(alias="X-Actor", max_length=256)]
 Reason = Annotated[str, Field(min_length=1, max_length=1024)]
+
+ACCESS = {
+    ("POST", "/orders"): Right.SUBMIT,
+    ("GET", "/orders"): Right.READ,
+    ("GET", "/orders/by-key"): Right.READ,
+    ("GET", "/orders/by-key/{key:path}"): Right.READ,
+    ("GET", "/orders/{order_id}"): Right.READ,
+    ("GET", "/orders/{order_id}/history"): Right.READ,
+    # A program may withdraw what it has placed, as long as it is not sent.
+    ("POST", "/orders/{order_id}/cancel"): Right.SUBMIT | Right.DECIDE,
+    ("POST", "/orders/{order_id}/resolve"): Right.DECIDE,
+    ("POST", "/orders/{order_id}/resend"): Right.DECIDE,
+    ("GET", "/orders/brokers"): Right.READ,
+    ("POST", "/orders/brokers/{broker}/halt"): Right.DECIDE,
+    ("POST", "/orders/brokers/{broker}/resume"): Right.DECIDE,
+}
+"""The right that each route needs."""
 
 
 class _Body(BaseModel):
@@ -116,23 +133,28 @@ def _add_reading(router: APIRouter, orders: Orders) -> None:
 
 def _add_operator_routes(router: APIRouter, orders: Orders) -> None:
     @router.post("/{order_id}/cancel")
-    async def cancel(order_id: OrderId, why: Why, actor: Actor = "http") -> dict[str, Any]:
+    async def cancel(order_id: OrderId, why: Why, request: Request) -> dict[str, Any]:
         """Cancel an order that has not been sent."""
-        await orders.cancel(order_id, actor, why.reason)
+        await orders.cancel(order_id, actor_of(request), why.reason)
         return await orders.get(order_id=order_id)
 
     @router.post("/{order_id}/resolve")
-    async def resolve(order_id: OrderId, how: Resolve, actor: Actor = "http") -> dict[str, Any]:
+    async def resolve(order_id: OrderId, how: Resolve, request: Request) -> dict[str, Any]:
         """Decide about an order that waits for an operator's decision."""
         await orders.resolve(
-            order_id, how.expected, how.outcome, actor, how.reason, broker_order_id=how.broker_order_id
+            order_id,
+            how.expected,
+            how.outcome,
+            actor_of(request),
+            how.reason,
+            broker_order_id=how.broker_order_id,
         )
         return await orders.get(order_id=order_id)
 
     @router.post("/{order_id}/resend", status_code=202)
-    async def resend(order_id: OrderId, how: Resend, actor: Actor = "http") -> dict[str, Any]:
+    async def resend(order_id: OrderId, how: Resend, request: Request) -> dict[str, Any]:
         """Send a dead or parked order again, as a new order."""
-        new_id = await orders.resend(order_id, how.expected, actor, how.reason)
+        new_id = await orders.resend(order_id, how.expected, actor_of(request), how.reason)
         return await orders.get(order_id=new_id)
 
 
@@ -143,12 +165,12 @@ def _add_brokers(router: APIRouter, orders: Orders) -> None:
         return {"brokers": await orders.brokers()}
 
     @router.post("/brokers/{broker}/halt")
-    async def halt(broker: str, how: Halt, actor: Actor = "http") -> dict[str, Any]:
+    async def halt(broker: str, how: Halt, request: Request) -> dict[str, Any]:
         """Turn on the kill switch of a broker or of one of its accounts."""
-        await orders.halt(broker, how.account, actor, how.reason)
+        await orders.halt(broker, how.account, actor_of(request), how.reason)
         return {"brokers": await orders.brokers()}
 
     @router.post("/brokers/{broker}/resume")
-    async def resume(broker: str, how: Halt, actor: Actor = "http") -> dict[str, Any]:
-        await orders.resume(broker, how.account, actor, how.reason)
+    async def resume(broker: str, how: Halt, request: Request) -> dict[str, Any]:
+        await orders.resume(broker, how.account, actor_of(request), how.reason)
         return {"brokers": await orders.brokers()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.client import Fencepost
 from fencepost.outbox.settings import OutboxSettings
-from fencepost_orders._api import make_router
+from fencepost_orders._api import ACCESS, make_router
 from fencepost_orders._compatible_names import NAMES
 from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.brokers import make_brokers
@@ -17,4 +17,4 @@ def make_service(fp: Fencepost) -> HttpService:
     settings = OrdersSettings.load()
     names = NAMES.settings if fp.settings.compatible_names else ()
     orders = Orders(fp, make_brokers(settings.brokers), settings, OutboxSettings.load(also=names))
-    return HttpService("orders", make_router(orders), orders.running)
+    return HttpService("orders", make_router(orders), orders.running, access=ACCESS)

@@ -10,6 +10,7 @@ PLUGIN = Plugin(
     name="orders",
     about="orders placed at a broker once",
     schemas={"orders": _HERE},
+    requires=("accounts",),
     settings=("fencepost_orders._settings:OrdersSettings",),
     commands={"orders": "fencepost_orders._commands:app"},
     http_service="fencepost_orders._http_service:make_service",

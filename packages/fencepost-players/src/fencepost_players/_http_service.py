@@ -6,9 +6,11 @@ from fencepost.client import Fencepost
 from fencepost_players._api import make_router
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.service import Players
-from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.authorization import Right
+from fencepost_server.web.http_service import HttpService, access_of
 
 
 def make_service(fp: Fencepost) -> HttpService:
     players = Players(fp, MutationSettings.load())
-    return HttpService("players", make_router(players), players.running)
+    router = make_router(players)
+    return HttpService("players", router, players.running, access=access_of(router, Right.SUBMIT))

@@ -10,6 +10,7 @@ PLUGIN = Plugin(
     name="players",
     about="mutations of players, each granted once",
     schemas={"mutations": _HERE / "mutations", "players": _HERE},
+    requires=("accounts",),
     settings=("fencepost_players.mutations.settings:MutationSettings",),
     commands={"players": "fencepost_players._commands:app"},
     http_service="fencepost_players._http_service:make_service",

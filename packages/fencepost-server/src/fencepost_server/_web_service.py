@@ -13,6 +13,7 @@ from fencepost.metrics import Metrics
 from fencepost.plugin import load, plugins
 from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
+from fencepost_server._callers import Callers
 from fencepost_server.console._http_service import make_service as make_console
 from fencepost_server.web import _background as background
 from fencepost_server.web._app import make_app
@@ -44,7 +45,9 @@ def web_service(
         services.append(make_console(fp, place.viewer_url, loopback=web_settings.is_loopback))
     # The console, where installed, serves the front page.
     routes = {path: page for path, page in pages.routes.items() if path != "/" or not with_console}
-    app = make_app(services, web_settings, pages=routes, ground=lambda: fp)
+    app = make_app(
+        services, web_settings, pages=routes, ground=lambda: fp, authenticate=Callers(fp).authenticate
+    )
     return WebServer(
         app,
         address=web_settings.address,

@@ -18,6 +18,7 @@ PLUGIN = Plugin(
     commands={
         "serve": "fencepost_server._commands:serve",
         "console": "fencepost_server.console._commands:app",
+        "tokens": "fencepost_server._token_commands:app",
     },
     needs="select need, name, things from fencepost.console_needs()",
     announce="fencepost_server.console._commands:announce",

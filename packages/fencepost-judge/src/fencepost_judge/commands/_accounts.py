@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +9,7 @@ import typer
 
 from fencepost.cli.terminal import JsonOption, answer, answer_json, ask_password
 from fencepost_judge._role import RoleWord
-from fencepost_server.accounts.calls import DAY_SECONDS, TOKEN_DAYS_MAX
+from fencepost_server.accounts.calls import TOKEN_DAYS_MAX
 
 if TYPE_CHECKING:
     from fencepost.server_addresses import ServerAddresses
@@ -82,10 +80,11 @@ def set_password(
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
+    from fencepost_server import token_commands  # noqa: PLC0415
     from fencepost_server.accounts.passwords import Passwords  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
-    with acting() as connection, known(f"There is no user {name}."):
+    with acting() as connection, token_commands.known(f"There is no user {name}."):
         run(connection, ACCOUNTS.set_password(name, hashed, somebody(None), by_service=False))
     answer(f"{name} has a new password.")
 
@@ -115,8 +114,9 @@ def lock(name: Name) -> None:
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
+    from fencepost_server import token_commands  # noqa: PLC0415
 
-    with acting() as connection, known(f"There is no user {name}."):
+    with acting() as connection, token_commands.known(f"There is no user {name}."):
         run(connection, ACCOUNTS.disable_user(name, somebody(None)))
     answer(f"{name} is locked out.")
 
@@ -125,59 +125,37 @@ def lock(name: Name) -> None:
 def make_token(
     name: Name,
     label: Annotated[str, typer.Option("--label", help="What it is for.")] = "command line",
-    days: Annotated[int, typer.Option("--days", min=1, max=TOKEN_DAYS_MAX, help="How long it lives.")] = 90,
+    days: Annotated[
+        int, typer.Option("--days", min=1, max=TOKEN_DAYS_MAX, help="How long it is valid.")
+    ] = 90,
     json_output: JsonOption = False,
 ) -> None:
     """Create a token and show it, once: only its digest is stored.
 
     Exits with 4 when there is no such user.
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
-    from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
-    from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415
+    from fencepost_server import token_commands  # noqa: PLC0415
 
-    token = ACCOUNTS.token_prefix + new_secret()
-    lifetime_seconds = days * DAY_SECONDS
-    made = ACCOUNTS.make_token(
-        token, name, label, None, lifetime_seconds=lifetime_seconds, actor=somebody(None)
-    )
-    with acting() as connection, known(f"There is no user {name} who may come in."):
-        token_id = run(connection, made)
-    if json_output:
-        answer_json({"token_id": token_id, "token": token})
-    else:
-        answer(token)
+    token_commands.make_token(ACCOUNTS, name, label, days, json_output=json_output)
 
 
 @tokens_app.command("list")
 def list_tokens(name: Name, json_output: JsonOption = False) -> None:
     """List the tokens of a user and when each was used; never the tokens themselves."""
-    from fencepost.cli.job_commands import acting  # noqa: PLC0415
-    from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
+    from fencepost_server import token_commands  # noqa: PLC0415
 
-    with acting() as connection:
-        found = run(connection, ACCOUNTS.tokens(name))
-    if json_output:
-        answer_json([asdict(one) for one in found])
-        return
-    for one in found:
-        state = "revoked" if one.revoked_at else f"until {one.expires_at:%Y-%m-%d}"
-        used = f"used {one.used_at:%Y-%m-%d %H:%M}" if one.used_at else "never used"
-        answer(f"{one.token_id}  {one.label}  {state}  {used}")
+    token_commands.list_tokens(ACCOUNTS, name, json_output=json_output)
 
 
 @tokens_app.command("revoke")
 def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None:
     """Revoke a token. Exits with 4 when there is no token with this id."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
-    from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
+    from fencepost_server import token_commands  # noqa: PLC0415
 
-    with acting() as connection, known(f"There is no token {token_id}."):
-        run(connection, ACCOUNTS.revoke_token(token_id, somebody(None)))
-    answer(f"Token {token_id} is revoked.")
+    token_commands.revoke_token(ACCOUNTS, token_id)
 
 
 def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
@@ -186,15 +164,3 @@ def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
     from fencepost_judge._access import PAGES_ROOT  # noqa: PLC0415
 
     return {"The judge": f"{place.endpoint_url or ''}{PAGES_ROOT}"}
-
-
-@contextmanager
-def known(otherwise: str) -> Generator[None]:
-    """Turns NotFound into an error with this message and exit code 4."""
-    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
-    from fencepost.errors import NotFound  # noqa: PLC0415
-
-    try:
-        yield
-    except NotFound:
-        raise UserError(otherwise, ExitCode.NOT_FOUND) from None

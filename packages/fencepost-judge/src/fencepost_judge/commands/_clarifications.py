@@ -66,7 +66,7 @@ def answer_question(
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     call = contests.answer(slug, clarification, text, to_all=to_all, actor=somebody(None))
     with acting() as connection, known(f"There is no question {clarification} in {slug}."):
@@ -80,7 +80,7 @@ def announce(slug: SlugArgument, text: TextArgument, problem: LabelOption = None
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no contest {slug}."):
         run(connection, contests.announce(slug, problem, text, somebody(None)))

@@ -94,7 +94,7 @@ def join(slug: SlugArgument, names: Annotated[list[str], typer.Argument(metavar=
     from fencepost.cli.job_commands import acting  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no contest {slug}."):
         for name in names:
@@ -138,7 +138,7 @@ def unfreeze(slug: SlugArgument) -> None:
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no contest {slug}."):
         run(connection, contests.unfreeze(slug, somebody(None)))

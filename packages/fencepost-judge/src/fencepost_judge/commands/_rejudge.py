@@ -47,7 +47,7 @@ def start(
     import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     from fencepost_judge._rejudging import Filter  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     chosen = Filter(
         submissions=submission, problem=problem, author=author, language=language, verdict=verdict
@@ -111,7 +111,7 @@ def apply(generation: GenerationArgument) -> None:
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _rejudging as rejudging  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no generation {generation}."):
         count = run(connection, rejudging.apply(generation, somebody(None)))
@@ -124,7 +124,7 @@ def drop(generation: GenerationArgument) -> None:
     from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _rejudging as rejudging  # noqa: PLC0415
-    from fencepost_judge.commands._accounts import known  # noqa: PLC0415
+    from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no generation {generation}."):
         run(connection, rejudging.drop(generation, somebody(None)))

@@ -31,11 +31,10 @@ from fencepost_players.mutations.errors import (
 )
 from fencepost_players.mutations.pipeline import MutationAnswer
 from fencepost_players.mutations.planning import Mutation
+from fencepost_server.web.authorization import actor_of
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-ACTOR_HEADER = "X-Actor"
-ACTOR_BYTES_MAX = 256
 _log = get_logger(__name__)
 
 
@@ -146,12 +145,8 @@ def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
         del schema["properties"][name]
         schema["required"] = [other for other in schema.get("required", ()) if other != name]
     schema["properties"]["request_id"] = {"type": "string", "description": f"or the header {HEADER}"}
-    actor = {"in": "header", "name": ACTOR_HEADER, "schema": {"type": "string", "maxLength": ACTOR_BYTES_MAX}}
     # Path parameters are described by the path's own declaration.
-    return {
-        "parameters": [actor],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-    }
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +206,7 @@ async def _perform(
     request_id = _request_id(request, body)
     # Path parameters are part of the request, as if they were in the body.
     asked = mutation.request.model_validate({**body, **request.path_params})
-    return await perform(mutation, asked, request_id, _actor(request))
+    return await perform(mutation, asked, request_id, actor_of(request))
 
 
 def _in_json(answer: MutationAnswer) -> Response:
@@ -231,18 +226,6 @@ def _request_id(request: Request, body: dict[str, Any]) -> str | None:
         raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
     # A blank id does not count as a missing one: its sender believes that the request is protected.
     return in_header if in_body is None else in_body
-
-
-def _actor(request: Request) -> str:
-    """The name for the audit: what an authenticated caller says of itself, or else its address."""
-    said = request.headers.get(ACTOR_HEADER)
-    if said is None:
-        return f"http {request.client.host if request.client else 'unknown'}"
-    if not said.isprintable() or not 0 < len(said.encode()) <= ACTOR_BYTES_MAX:
-        raise InvalidArgument(
-            f"The header {ACTOR_HEADER} must have 1 to {ACTOR_BYTES_MAX} printable bytes.", argument="actor"
-        )
-    return said
 
 
 async def _body(request: Request) -> dict[str, Any]:

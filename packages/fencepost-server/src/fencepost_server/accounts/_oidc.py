@@ -13,7 +13,7 @@ import secrets
 import time
 import warnings
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, Self, cast
 from urllib.parse import urlencode, urlsplit
@@ -143,9 +143,11 @@ def endpoints_of(said: Mapping[str, Any], issuer: str) -> Mapping[str, str]:
     """The provider's endpoints, from its own description."""
     if str(said.get("issuer", "")).rstrip("/") != issuer:
         raise IdentityRefused(f"{issuer} calls itself {_shown(said.get('issuer'))!r}.")
+    # A provider over HTTPS has its endpoints there too: otherwise the secret would pass in clear.
+    schemes = {"https"} if urlsplit(issuer).scheme == "https" else {"http", "https"}
     for name in ENDPOINTS:
-        if not _is_address(said.get(name)):
-            raise IdentityRefused(f"{issuer} does not say its {name}.")
+        if not _is_address(said.get(name), schemes):
+            raise IdentityRefused(f"{issuer} does not say its {name}, over {' or '.join(sorted(schemes))}.")
     return {name: str(said[name]) for name in ENDPOINTS}
 
 
@@ -208,14 +210,14 @@ def _verified(token: str, keys: Mapping[str, Any], settings: OidcSettings[R]) ->
     return claims
 
 
-def _is_address(said: object) -> bool:
+def _is_address(said: object, schemes: Collection[str]) -> bool:
     if not isinstance(said, str) or not (said.isascii() and said.isprintable()):
         return False
     try:
         parts = urlsplit(said)
     except ValueError:
         return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return parts.scheme in schemes and bool(parts.hostname)
 
 
 def _shown(said: object) -> str:

@@ -49,6 +49,7 @@ from fencepost_server.console._settings import ConsoleSettings
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.plugin_pages import plugin_pages
 from fencepost_server.console.router import API, PAGES, ConsoleRouter
+from fencepost_server.web.authorization import OPEN
 from fencepost_server.web.http_service import HttpService
 
 ROLL_SECONDS = 10.0
@@ -65,12 +66,18 @@ def make_service(
     server."""
     settings = settings or ConsoleSettings.load()
     context = make_context(fp, viewer_url, settings)
+    router = make_router(context)
     return HttpService(
         "console",
-        make_router(context),
+        router,
         lambda: running(context, loopback=loopback),
         own_auth_paths=OWN_AUTH_PATHS,
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
+        access={
+            **{(method, path): OPEN for path in login.OPEN_PATHS for method in ("GET", "POST")},
+            **{route: f"console {role.word}" for route, role in context.router.roles.items()},
+            login.LOGOUT: "console viewer",
+        },
     )
 
 

@@ -25,6 +25,7 @@ _log = get_logger(__name__)
 SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
 OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
 """The paths that need no authentication. A test checks that every other one requires a role."""
+LOGOUT = ("POST", f"{PAGES}/logout")
 LOGIN_STATE_SECONDS = 600.0
 _LOGIN_STATE = "login_state"
 _REFUSED = {
@@ -64,7 +65,7 @@ def add_pages(context: ConsoleContext) -> None:
         await router.auth.begin(request, response, known.name)
         return response
 
-    @pages.post(f"{PAGES}/logout", dependencies=[Depends(router.auth.needs(Role.VIEWER))])
+    @pages.post(LOGOUT[1], dependencies=[Depends(router.auth.needs(Role.VIEWER))])
     async def logout(request: Request) -> Response:
         response = RedirectResponse(f"{PAGES}/login", 303, headers=dict(HEADERS))
         await router.auth.end(request, response)

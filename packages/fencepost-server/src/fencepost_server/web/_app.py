@@ -13,10 +13,13 @@ from fencepost_server.web._cached_health import CachedHealth
 from fencepost_server.web._proxies import Proxied
 from fencepost_server.web._security_middleware import OPEN_PATHS, Accounts, SecurityMiddleware, SecurityRules
 from fencepost_server.web._tracing_middleware import TracingMiddleware
+from fencepost_server.web.authorization import OPEN, AccessTable, Authenticate, Right, Rule, nobody
 from fencepost_server.web.errors import DESCRIBED, answer_errors_of
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 
+SERVER = "server"
+"""The service of the pages that the server itself has: health, metrics, the description of the API."""
 Opening = Callable[[], AbstractAsyncContextManager[object]]
 
 
@@ -26,9 +29,10 @@ def make_app(
     *,
     pages: Mapping[str, Route] | None = None,
     ground: Opening | None = None,
+    authenticate: Authenticate = nobody,
 ) -> FastAPI:
     """The services, and fixed pages beside them. `ground` is opened before the services and closed after
-    them."""
+    them. `authenticate` identifies the tokens of accounts."""
     parts = tuple(parts)
     openings = ([ground] if ground else []) + [part.running for part in parts]
     app = FastAPI(
@@ -49,13 +53,30 @@ def make_app(
         served = _page(route, CachedHealth(route) if path in OPEN_PATHS else None, rules)
         app.add_api_route(path, served, methods=["GET", "HEAD"], include_in_schema=False)
     answer_errors_of(app)
+    app.state.access = access = {**_access_to_pages(app, pages or {}), **dict(_access(parts))}
+    table = AccessTable({route: rule for route, rule in access.items() if isinstance(rule, Rule)})
     accounts = Accounts(part.has_accounts for part in parts if part.has_accounts is not None)
-    app.add_middleware(SecurityMiddleware, rules=rules, accounts=accounts)
+    app.add_middleware(
+        SecurityMiddleware, rules=rules, accounts=accounts, access=table, authenticate=authenticate
+    )
     # Outside of SecurityMiddleware: a request that it refuses has a trace too.
     app.add_middleware(TracingMiddleware)
     # The outermost: all others see the client, and not the proxy.
     app.add_middleware(Proxied, proxies=settings.proxy_networks)
     return app
+
+
+def _access(parts: Iterable[HttpService]) -> Iterable[tuple[tuple[str, str], Rule | str]]:
+    """What each route needs: a rule that the server checks, or a role that the service checks itself."""
+    for part in parts:
+        for route, needs in part.access.items():
+            yield route, Rule(part.name, needs) if isinstance(needs, Right) else needs
+
+
+def _access_to_pages(app: FastAPI, pages: Iterable[str]) -> dict[tuple[str, str], Rule | str]:
+    shown = {path: OPEN if path in OPEN_PATHS else Rule(SERVER, Right.READ) for path in pages}
+    shown[str(app.openapi_url)] = Rule(SERVER, Right.READ)
+    return {(method, path): needs for path, needs in shown.items() for method in ("GET", "HEAD")}
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Access control and limits of requests.
 
-Four kinds of clients are refused before a route sees them: one without the token; a page of another site in
+Four kinds of clients are refused before a route sees them: one without a token, or without the right that the
+route needs; a page of another site in
 this machine's browser, which sends its user's requests here (detected by Sec-Fetch-Site, or by Origin in old
 browsers); a host name of another site that was made to point at loopback (detected by Host); and a client
 behind
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost_server.web._proxies import is_forwarded, is_local
+from fencepost_server.web.authorization import ACCOUNT_TOKENS, AccessTable, Authenticate, Rule, nobody
 from fencepost_server.web.errors import failure
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -50,22 +52,24 @@ class SecurityRules:
     own_auth_paths: tuple[str, ...] = ()
 
     def refusal(
-        self, method: str, path: str, headers: Mapping[str, str], http_version: str = "1.1"
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        http_version: str = "1.1",
+        *,
+        by_account: bool = False,
     ) -> JSONResponse | None:
-        """Why the request is refused, or None."""
+        """Why the request is refused, or None. `by_account`: the token of an account is checked instead of
+        the server's."""
         if path in OPEN_PATHS:
             return None
         if self.token is None and not is_local(headers, http_version):
             return failure(403, "forbidden", BEHIND_A_PROXY)
         if self.token is None and not self.trusts(headers):
             return failure(403, "forbidden", "This address is served to localhost only.")
-        if self.token is not None and not self._lets_in(path, headers):
-            return failure(
-                401,
-                "unauthorized",
-                "Send the header `Authorization: Bearer <HTTP_TOKEN>`.",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+        if self.token is not None and not by_account and not self._lets_in(path, headers):
+            return _unauthorized("Send the header `Authorization: Bearer <HTTP_TOKEN>`.")
         if method not in SAFE_METHODS and not _is_of_this_site(headers):
             return failure(403, "forbidden", "A page of another site may not change anything here.")
         return _length_refusal(headers.get("content-length") or "0", self.body_max_bytes)
@@ -107,26 +111,58 @@ class Accounts:
 class SecurityMiddleware:
     """Applies the rules in front of an application."""
 
-    def __init__(self, app: ASGIApp, rules: SecurityRules, accounts: Accounts | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        rules: SecurityRules,
+        accounts: Accounts | None = None,
+        access: AccessTable | None = None,
+        authenticate: Authenticate = nobody,
+    ) -> None:
         self._app = app
         self._rules = rules
         self._accounts = accounts or Accounts(())
+        self._access = access or AccessTable()
+        self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        token = _account_token(headers)
+        rules = [] if token is None else self._access.find(scope["method"], scope["path"])
         refusal = self._rules.refusal(
-            scope["method"], scope["path"], headers, scope.get("http_version", "1.1")
+            scope["method"],
+            scope["path"],
+            headers,
+            scope.get("http_version", "1.1"),
+            by_account=bool(rules),
         )
         if refusal is None and scope["path"] not in OPEN_PATHS and is_forwarded(headers):
             # A login would be counted as the proxy's, or as that of whatever address the client invents.
             refusal = failure(403, "forbidden", UNNAMED_PROXY) if await self._accounts.exist() else None
+        if refusal is None and token is not None and rules:
+            refusal = await self._authorize(scope, token, rules)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
         await self._app(scope, _bounded(receive, self._rules.body_max_bytes), send)
+
+    async def _authorize(self, scope: Scope, token: str, rules: Sequence[Rule]) -> JSONResponse | None:
+        service = rules[0].service
+        caller = await self._authenticate(token, service)
+        if caller is None:
+            return _unauthorized(f"This token is unknown to {service}, expired or revoked.")
+        for rule in rules:
+            if not caller.rights & rule.needs:
+                return failure(
+                    403,
+                    "forbidden",
+                    f"This needs the right to {rule.needs.words}; {caller.actor} may {caller.rights.words}.",
+                )
+        scope.setdefault("state", {})["caller"] = caller
+        return None
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
@@ -150,6 +186,17 @@ def _length_refusal(length: str, most: int) -> JSONResponse | None:
     if len(length) > DIGITS_MAX or int(length) > most:
         return failure(413, "too_large", f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
     return None
+
+
+def _unauthorized(message: str) -> JSONResponse:
+    return failure(401, "unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _account_token(headers: Mapping[str, str]) -> str | None:
+    """The token of an account that the request carries. The server's token may begin with anything else."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    given = given.strip()
+    return given if scheme.lower() == "bearer" and given.startswith(ACCOUNT_TOKENS) else None
 
 
 def _host_name(host: str) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
+from starlette.routing import Route
+
+from fencepost_server.web.authorization import Right
 
 Rank = TypeVar("Rank")
 
@@ -29,6 +32,19 @@ class HttpService:
     token."""
     has_accounts: Callable[[], Awaitable[bool]] | None = None
     """Whether this service has user accounts that can log in."""
+    access: Mapping[tuple[str, str], Right | str] = field(default_factory=dict[tuple[str, str], Any])
+    """What each method and path needs: a right, which the server checks; or the word of a role, which the
+    service checks itself below its `own_auth_paths`. A route that is missing here needs HTTP_TOKEN."""
+
+
+def access_of(router: APIRouter, changes: Right) -> dict[tuple[str, str], Right | str]:
+    """Rules for a service whose every GET reads and whose every other method changes something."""
+    return {
+        (method, route.path): Right.READ if method in {"GET", "HEAD"} else changes
+        for route in router.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
 
 
 def has_service(request: Request, name: str) -> bool:
