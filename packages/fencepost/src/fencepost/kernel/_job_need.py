@@ -1,14 +1,13 @@
-"""Which worker may take which job, and which work has no worker: `functions/job_need.sql`."""
+"""Which worker may take which job: `functions/job_need.sql`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import LiteralString
 
 from fencepost.errors import InvalidInput
-from fencepost.kernel.call import Call, document, duration, each, nothing, one, scalar, text
+from fencepost.kernel.call import Call, document, duration, nothing, one, scalar, text
 
 ANY_ARGUMENT = "*"
 
@@ -77,27 +76,3 @@ def announce_worker(resource: str, token: int, queues: Sequence[str], serves: Se
         (resource, token, list(queues), serves.document),
         nothing,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Unserved:
-    """Due work that no live worker takes."""
-
-    reason: str
-    queue: str
-    kind: str | None
-    schedule: str | None
-    missing: Sequence[str]
-    waiting: int
-    oldest_seconds: float | None
-    message: str
-
-
-UNSERVED: LiteralString = (
-    "select reason, queue, kind, schedule, missing, waiting, oldest_seconds, message"
-    " from fencepost.unserved_work order by waiting desc, reason, queue, kind, schedule limit 1000"
-)
-
-
-def unserved() -> Call[list[Unserved]]:
-    return Call(UNSERVED, (), each(Unserved))

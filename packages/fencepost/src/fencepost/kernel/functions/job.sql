@@ -7,9 +7,7 @@
 --   dispatched  recall                     pending     the entry is lost, or Redis is
 --   pending     claim                      running     a new attempt for the owner
 --   dispatched  claim                      running     a new attempt for the owner
---   pending     claim                      pending     no slot of its concurrency key is free, or its queue is paused
---   dispatched  claim                      pending     the same: its entry is done with
---   pending     claim                      pending     the claiming worker does not serve it: set aside
+--   pending     claim                      pending     no slot of its concurrency key is free, its queue is paused, or its worker does not serve it
 --   dispatched  claim                      pending     the same: its entry is done with
 --   running     claim                      running     expired, tries left: a new attempt for the new owner
 --   running     claim                      dead        expired; no tries left

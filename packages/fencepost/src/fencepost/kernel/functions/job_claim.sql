@@ -62,7 +62,7 @@ declare
   v_limited bigint[] := '{}';
   v_claimed bigint[] := '{}';
 begin
-  perform fencepost._job_check_claim(p_owner, p_lease);
+  perform fencepost._job_check_claim(p_owner, p_lease, p_serves);
   perform fencepost._check_tokens('ids', p_ids);
   -- A job never changes its key or its queue, so this read needs no lock.
   v_special := array(select w.job_id from fencepost.job_waiting w
@@ -251,14 +251,15 @@ returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries 
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select * from fencepost._job_claim(p_ids, p_owner, p_lease, true, p_serves) $$;
 
--- Check the arguments of every claim: the owner and the lease duration.
-create or replace function fencepost._job_check_claim(p_owner text, p_lease interval) returns void
+-- Check the arguments of every claim: the owner, the lease duration, and what the caller serves.
+create or replace function fencepost._job_check_claim(p_owner text, p_lease interval, p_serves jsonb default null) returns void
 language plpgsql volatile
 as $$
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_duration('lease', coalesce(p_lease, interval '1 second'), interval '1 day');
+  perform fencepost._check_serves(p_serves) where p_serves is not null;
 end $$;
 
 -- How many of p_limit may be claimed: none of a paused queue, and no more than its rate has room for.
@@ -316,7 +317,7 @@ declare
   v_limit integer := fencepost._job_claim_room(p_queue, p_limit, v_now);
   v_aside bigint[];
 begin
-  perform fencepost._job_check_claim(p_owner, p_lease);
+  perform fencepost._job_check_claim(p_owner, p_lease, p_serves);
   if v_limit > 0 then
     v_aside := fencepost._job_due_aside(p_queue, p_priority, v_limit, v_now, fencepost._job_needs_served(p_queue, p_serves));
     return query select c.* from
@@ -352,7 +353,7 @@ declare
   v_aside bigint[] := '{}';
   v       record;
 begin
-  perform fencepost._job_check_claim(p_owner, p_lease);
+  perform fencepost._job_check_claim(p_owner, p_lease, p_serves);
   if v_limit = 0 then
     return;
   end if;

@@ -15,6 +15,16 @@
 -- Locks: a need is locked FOR KEY SHARE by each transaction that sets a job aside, so that none is pruned
 -- meanwhile; waiting rows before needs.
 
+create or replace function fencepost._check_serves(p_serves jsonb) returns void
+language plpgsql immutable
+as $$
+begin
+  if jsonb_typeof(p_serves -> 'kinds') is distinct from 'object' then
+    raise exception 'serves is %; it must be an object with the object "kinds".', left(p_serves::text, 100)
+      using errcode = 'ZF100', detail = '{"field": "serves"}';
+  end if;
+end $$;
+
 create or replace function fencepost._job_offers(p_serves jsonb) returns text[]
 language sql immutable parallel safe
 as $$ select string_to_array(coalesce(p_serves ->> 'offers', ''), ' ') $$;
@@ -151,7 +161,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 begin
   perform fencepost._check_texts('queues', p_queues, 128);
-  perform fencepost._check_json('serves', p_serves, 1048576);
+  perform fencepost._check_serves(p_serves);
   perform fencepost.lease_fence(p_resource, p_token);
   insert into fencepost.job_worker (resource, token, queues, serves) values (p_resource, p_token, p_queues, p_serves)
   on conflict (resource) do update set token = excluded.token, queues = excluded.queues, serves = excluded.serves;

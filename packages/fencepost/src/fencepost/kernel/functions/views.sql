@@ -88,7 +88,7 @@ create or replace view fencepost.job_workers as
   from fencepost.job_worker w join fencepost.lease l on l.resource = w.resource and l.token = w.token
   where l.owner is not null and l.expires_at > fencepost.clock();
 
--- Due work that no live worker takes, one row for each queue, kind of need, or schedule:
+-- Due work that no live worker takes, one row for each queue, kind of need, or schedule, with a sentence for people:
 --
 --   no_worker          no live worker serves the queue
 --   unknown_kind       workers serve the queue, none has a handler for the kind
@@ -100,41 +100,41 @@ create or replace view fencepost.unserved_work as
   waiting as (
     select w.queue, w.need_id, count(*) as waiting, min(w.run_at) as oldest from fencepost.job_waiting w
     where w.run_at <= fencepost.clock() group by w.queue, w.need_id
-  ), needs as (
-    select w.queue, w.waiting, w.oldest, n.kind, n.arguments, n.abilities, n as need
-    from waiting w left join fencepost.job_need n on n.need_id = w.need_id
   ), found as (
-    select 'no_worker' as reason, n.queue, null::text as kind, null::text as schedule, '{}'::text[] as missing,
-           sum(n.waiting)::bigint as waiting, min(n.oldest) as oldest
-    from needs n where not exists (select 1 from workers k where n.queue = any (k.queues)) group by n.queue
+    select 'no_worker' as reason, w.queue, null::text as kind, null::text as schedule, '{}'::text[] as missing,
+           sum(w.waiting)::bigint as waiting, min(w.oldest) as oldest
+    from waiting w where not exists (select 1 from workers k where w.queue = any (k.queues)) group by w.queue
     union all
     select case when m.missing is null then 'unknown_kind' when m.missing <@ n.abilities then 'unmet_needs'
                 else 'unknown_arguments' end,
-           n.queue, n.kind, null, coalesce(m.missing, '{}'), n.waiting, n.oldest
-    from needs n left join lateral (
-      select array(select a from unnest(n.arguments) a where k.serves -> 'kinds' ->> n.kind <> '*'
-                     and a <> all (string_to_array(k.serves -> 'kinds' ->> n.kind, ' '))
-                   union all select b from unnest(n.abilities) b where b <> all (fencepost._job_offers(k.serves))) as missing
-      from workers k where n.queue = any (k.queues) and k.serves -> 'kinds' ? n.kind
-      order by cardinality(array(select a from unnest(n.arguments) a
-                                 where a <> all (string_to_array(k.serves -> 'kinds' ->> n.kind, ' ')))) limit 1) m on true
-    where n.kind is not null and exists (select 1 from workers k where n.queue = any (k.queues))
-      and not exists (select 1 from workers k where n.queue = any (k.queues) and fencepost._need_is_served(n.need, k.serves))
+           w.queue, n.kind, null, coalesce(m.missing, '{}'), w.waiting, w.oldest
+    from waiting w join fencepost.job_need n on n.need_id = w.need_id
+    left join lateral (
+      select l.missing from workers k cross join lateral (
+        select array(select a from unnest(n.arguments) a
+                     where k.serves -> 'kinds' ->> n.kind <> '*' and a <> all (string_to_array(k.serves -> 'kinds' ->> n.kind, ' '))
+                     union all
+                     select b from unnest(n.abilities) b where b <> all (fencepost._job_offers(k.serves))) as missing) l
+      where w.queue = any (k.queues) and k.serves -> 'kinds' ? n.kind
+      order by cardinality(l.missing), l.missing limit 1) m on true
+    where exists (select 1 from workers k where w.queue = any (k.queues))
+      and not exists (select 1 from workers k where w.queue = any (k.queues) and fencepost._need_is_served(n, k.serves))
     union all
     select 'schedule', s.queue, s.kind, s.name, '{}', 0, null from fencepost.job_schedule s
     where s.paused_at is null
       and not exists (select 1 from workers k where s.queue = any (k.queues) and k.serves -> 'kinds' ? s.kind)
+  ), told as (
+    select f.*, case f.reason
+        when 'no_worker' then 'no worker serves it'
+        when 'unknown_kind' then format('no worker has a handler for kind %s', f.kind)
+        when 'unknown_arguments' then
+          format('kind %s waits for workers that know argument %s', f.kind, array_to_string(f.missing, ', '))
+        when 'unmet_needs' then format('kind %s waits for workers that offer %s', f.kind, array_to_string(f.missing, ', '))
+        else format('fires %s, a kind that no worker of queue %s has', f.kind, f.queue) end as problem
+    from found f
   )
-  select f.reason, f.queue, f.kind, f.schedule, f.missing, f.waiting,
-         extract(epoch from fencepost.clock() - f.oldest)::double precision as oldest_seconds,
-         case f.reason
-           when 'no_worker' then format('queue %s: %s waiting, no worker serves it', f.queue, f.waiting)
-           when 'unknown_kind' then format('queue %s: %s waiting of kind %s, no worker has a handler for it', f.queue, f.waiting, f.kind)
-           when 'unknown_arguments' then
-             format('queue %s: %s of kind %s waiting for workers that know argument %s', f.queue, f.waiting, f.kind,
-                    array_to_string(f.missing, ', '))
-           when 'unmet_needs' then
-             format('queue %s: %s of kind %s waiting for workers that offer %s', f.queue, f.waiting, f.kind,
-                    array_to_string(f.missing, ', '))
-           else format('schedule %s fires %s, a kind that no worker of queue %s has', f.schedule, f.kind, f.queue) end as message
-  from found f;
+  select t.reason, t.queue, t.kind, t.schedule, t.missing, t.waiting,
+         extract(epoch from fencepost.clock() - t.oldest)::double precision as oldest_seconds, t.problem,
+         case when t.schedule is not null then format('schedule %s %s', t.schedule, t.problem)
+              else format('queue %s: %s waiting, %s', t.queue, t.waiting, t.problem) end as message
+  from told t;

@@ -35,6 +35,7 @@ create table fencepost.job_worker (
 );
 
 -- They are told what the claiming worker serves.
+drop function if exists fencepost._job_check_claim(text, interval);
 drop function if exists fencepost._job_start(bigint[], bigint[], text, interval, timestamptz);
 drop function if exists fencepost._job_claim(bigint[], text, interval, boolean);
 drop function if exists fencepost._job_claim_one(bigint, text, interval);
