@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pytest
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
+from fencepost.jobs._fetcher import Fetcher
+from fencepost.jobs._handler import Handlers
 from fencepost.jobs._worker import Worker
 from fencepost.jobs.job import Job
 from tests.integration.jobs.harness import JobHarness, open_harness, quick
@@ -81,8 +83,8 @@ class Deploy:
 
 
 @asynccontextmanager
-async def working(client: Fencepost, **changes: Any) -> AsyncGenerator[Worker]:
-    worker = client.jobs.worker(SLOW.model_copy(update=changes))
+async def working(client: Fencepost, *, offers: Sequence[str] = (), **changes: Any) -> AsyncGenerator[Worker]:
+    worker = client.jobs.worker(SLOW.model_copy(update=changes), offers=offers)
     task = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -155,3 +157,79 @@ async def test_a_handler_may_ignore_arguments_that_it_does_not_know(deploy: Depl
     async with working(deploy.old):
         await deploy.until_ended(job_ids)
     assert deploy.counted(job_ids) == {("finished", 1, 1)}
+
+
+async def test_a_job_that_needs_an_ability_runs_where_it_is_offered(deploy: Deploy) -> None:
+    deploy.declare("old", "greet")
+    greet = deploy.declare("new", "greet").options(headers={"needs": ["gpu"]})
+    async with working(deploy.old), working(deploy.new, offers=["gpu", "disk"]):
+        job_ids = await deploy.submit(greet)
+        await deploy.until_ended(job_ids)
+    assert deploy.counted(job_ids) == {("finished", 1, 1)}
+    assert {release for release, _ in deploy.ran} == {"new"}
+
+
+async def test_what_waits_for_the_next_release_is_told(deploy: Deploy) -> None:
+    deploy.declare("old", "greet")
+    greet, part = deploy.declare_coloured("new", "greet"), deploy.declare("new", "part")
+
+    def told() -> set[str]:
+        return {message for (message,) in deploy.harness.rows("select message from fencepost.unserved_work")}
+
+    await deploy.submit(greet, 3, colour="blue")
+    await deploy.submit(part, 2)
+    assert told() == {"queue letters: 5 waiting, no worker serves it"}
+    async with working(deploy.old):
+        expected = {
+            "queue letters: 3 waiting, kind greet waits for workers that know argument colour",
+            "queue letters: 2 waiting, no worker has a handler for kind part",
+        }
+        await deploy.harness.until("both are told", lambda: told() == expected)
+        async with working(deploy.new):
+            await deploy.harness.until_all_ended()
+    assert told() == set()
+
+
+async def test_a_planted_bug_leaves_what_was_set_aside_to_nobody(
+    harness: JobHarness, database: Database, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first test sees when a worker that reads streams does not claim what is in none."""
+    looked = asyncio.Event()
+
+    async def forget(self: Fetcher, queue: str) -> bool:
+        looked.set()
+        return False
+
+    monkeypatch.setattr(Fetcher, "claim_set_aside", forget)
+    async with Fencepost(database.url, redis_url=redis_url, settings=harness.fp.settings) as new:
+        deploy = Deploy(harness, harness.fp, new, is_async=True, ran=[])
+        deploy.declare("old", "greet")
+        part = deploy.declare("new", "part")
+        job_ids = await deploy.submit(part)
+        async with working(deploy.old):
+            await harness.until(
+                "all are set aside",
+                lambda: harness.value("select count(need_id) from fencepost.job_waiting") == MANY,
+            )
+            async with working(deploy.new):
+                await asyncio.wait_for(looked.wait(), 60)
+    assert deploy.counted(job_ids) == {("pending", 0, 0)}
+
+
+async def test_a_planted_bug_buries_what_an_old_worker_does_not_know(
+    lonely_harness: JobHarness, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the test of a new argument sees when a worker says that it knows every argument."""
+    right = Handlers.serves
+    monkeypatch.setattr(
+        Handlers,
+        "serves",
+        lambda self, offers=(): replace(right(self), kinds=dict.fromkeys(right(self).kinds)),
+    )
+    async with Fencepost(database.url, settings=lonely_harness.fp.settings) as new:
+        deploy = Deploy(lonely_harness, lonely_harness.fp, new, is_async=True, ran=[])
+        deploy.declare("old", "greet")
+        job_ids = await deploy.submit(deploy.declare_coloured("new", "greet"), colour="blue")
+        async with working(deploy.old):
+            await deploy.until_ended(job_ids)
+    assert {state for state, _, _ in deploy.counted(job_ids)} == {"dead"}

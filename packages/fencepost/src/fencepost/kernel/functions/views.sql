@@ -114,11 +114,11 @@ create or replace view fencepost.unserved_work as
         select array(select a from unnest(n.arguments) a
                      where k.serves -> 'kinds' ->> n.kind <> '*' and a <> all (string_to_array(k.serves -> 'kinds' ->> n.kind, ' '))
                      union all
-                     select b from unnest(n.abilities) b where b <> all (fencepost._job_offers(k.serves))) as missing) l
+                     select b from unnest(n.abilities) b where b <> all (string_to_array(coalesce(k.serves ->> 'offers', ''), ' '))) as missing) l
       where w.queue = any (k.queues) and k.serves -> 'kinds' ? n.kind
       order by cardinality(l.missing), l.missing limit 1) m on true
     where exists (select 1 from workers k where w.queue = any (k.queues))
-      and not exists (select 1 from workers k where w.queue = any (k.queues) and fencepost._need_is_served(n, k.serves))
+      and (m.missing is null or m.missing <> '{}')
     union all
     select 'schedule', s.queue, s.kind, s.name, '{}', 0, null from fencepost.job_schedule s
     where s.paused_at is null
