@@ -160,7 +160,7 @@ def _without_worker(work: Row) -> Need:
     """Work that no live worker takes, which only a deployment can change."""
     if work["schedule"] is not None:
         return Need(work["message"], 1, "/console/schedules")
-    return Need(f"waiting in {work['queue']}: {work['problem']}", work["waiting"], "/console/workers")
+    return Need(f"waiting in {work['queue']}: {work['problem']}", work["waiting"], "/console/queues")
 
 
 def _where(channel: str, state: str) -> str:
