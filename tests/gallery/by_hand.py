@@ -233,4 +233,44 @@ BY_HAND = {
             "test_a_planted_bug_takes_tokens_for_nothing",
         )
     ],
+    "tests/integration/kernel/test_job_need.py": [
+        (
+            "a claim does not ask whether its worker serves the kind",
+            "_job_serves",
+            "a job that the wrong worker holds",
+            "test_a_planted_bug_takes_what_its_worker_does_not_serve",
+        ),
+        (
+            "setting aside costs a try",
+            "_job_start",
+            "a try that was charged",
+            "test_a_planted_bug_charges_a_try_for_setting_aside",
+        ),
+        (
+            "a need is compared in part",
+            "_need_is_served",
+            "a job that goes to and fro",
+            "test_a_planted_bug_compares_only_what_the_last_worker_lacked",
+        ),
+        (
+            "a need in use is not locked",
+            "_job_need",
+            "a job that no claim finds",
+            "test_a_planted_bug_forgets_a_need_that_is_in_use",
+        ),
+    ],
+    "tests/integration/jobs/test_rolling_deploys.py": [
+        (
+            "a worker of streams forgets what is in none",
+            "jobs/_fetcher.py",
+            "jobs that nobody claims",
+            "test_a_planted_bug_leaves_what_was_set_aside_to_nobody",
+        ),
+        (
+            "a worker knows every argument",
+            "jobs/_handler.py",
+            "a job that is buried",
+            "test_a_planted_bug_buries_what_an_old_worker_does_not_know",
+        ),
+    ],
 }

@@ -25,6 +25,7 @@ PAGES = {
     "how-to/jobs-limits.md": 1,
     "how-to/jobs-compute.md": 1,
     "how-to/jobs-dead-letters.md": 7,
+    "how-to/jobs-deploy.md": 3,
 }
 """With the number of commands that each runs to their end."""
 

@@ -94,6 +94,7 @@ ANYWHERE: dict[Any, Any] = {
     "event_prune": "('1 hour', 1)",
     "explain": "('job:1')",
     "history_prune": "('1 hour', 1)",
+    "job_aside_due": "('mail', null)",
     "job_blocked": "(1)",
     "job_driven": "('mail', 1, '1 minute', null, null, 1)",
     "job_next_due": "('mail')",

@@ -13,6 +13,8 @@ from tests.integration.plans.hot_call import (
     running,
 )
 
+SERVES = '{"kinds": {"kind": "x y"}, "offers": ""}'
+
 JOBS = (
     HotCall("job_submit", "select * from fencepost.job_submit('hot', 'kind', '{}')", plain()),
     HotCall(
@@ -74,6 +76,22 @@ JOBS = (
         "clock_timestamp() - interval '1 year', array[4]))",
         plain(BATCH),
     ),
+    HotCall(
+        "job_claim_by_priority of the kinds that it serves",
+        "select * from fencepost.job_claim_by_priority('hot', 'owner', %s, p_serves => %s::jsonb)",
+        plain(BATCH, SERVES),
+    ),
+    HotCall(
+        "job_claim_by_priority among jobs that were set aside",
+        "select * from fencepost.job_claim_by_priority('aside', 'owner', %s, p_serves => %s::jsonb)",
+        plain(BATCH, SERVES),
+    ),
+    HotCall(
+        "job_claim_many of jobs that it does not serve",
+        "select * from fencepost.job_claim_many(%s::bigint[], 'owner', null, '{\"kinds\": {}}')",
+        lambda size: (pending(size),),
+    ),
+    HotCall("job_aside_due", "select * from fencepost.job_aside_due('aside', %s::jsonb)", plain(SERVES)),
     HotCall(
         "job_claim_by_priority of dispatched jobs",
         "select * from fencepost.job_claim_by_priority('queue-10', 'owner', 20, null, true)",

@@ -41,6 +41,18 @@ select 2 * n.size + i, case when i % 50 = 0 then 'dead' else 'finished' end, 'ok
        clock_timestamp(), clock_timestamp() - interval '20 days' + i * interval '10 days' / n.size
 from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
 
+-- In queue 'aside', of ten jobs, six were set aside for workers that there are not, two for those that serve 'kind', and
+-- two wait as any job.
+insert into fencepost.job_need (queue, kind, arguments, abilities, digest, noted_at)
+values ('aside', 'strange', '{x}', '{}', 'strange', clock_timestamp()), ('aside', 'kind', '{x}', '{}', 'kind', clock_timestamp())
+on conflict (digest) do nothing;
+insert into fencepost.job (job_id, queue, kind, priority, payload, tries_max, lease, submitted_at)
+select 4 * n.size + i, 'aside', case when i % 10 < 6 then 'strange' else 'kind' end, 1, '{"x": 1}', 5, interval '1 hour', clock_timestamp()
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+insert into fencepost.job_waiting (job_id, queue, priority, run_at, need_id)
+select 4 * n.size + i, 'aside', 1, clock_timestamp() - interval '1 hour', (select d.need_id from fencepost.job_need d where d.kind = case when i % 10 < 6 then 'strange' when i % 10 < 8 then 'kind' end)
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+
 -- Outbox ids: of ten, six are plain and due, two belong to keys of several messages, one is being sent (by a
 -- taker that went silent, among the first thousand), one has an unknown outcome. The settled ones lie above.
 insert into fencepost.outbox (id, channel, key, payload, state, ready, not_before, created_at, take, owner, taken_until)

@@ -45,7 +45,17 @@ def fetcher_on(database: FakeDatabase) -> Fetcher:
     completer = Completer(held, "me", database, alone, metrics, batch=settings.batch)
     executor = Executor(held, ThreadPool(held.room.set), None, completer.add)
     return Fetcher(
-        handlers, held, executor, completer, "me", database, cast("Any", None), alone, metrics, settings
+        handlers,
+        held,
+        executor,
+        completer,
+        "me",
+        database,
+        cast("Any", None),
+        alone,
+        metrics,
+        settings,
+        handlers.serves(),
     )
 
 
@@ -88,6 +98,6 @@ async def test_the_next_claim_begins_where_the_last_one_did_and_at_times_at_the_
     await drawing.claim_next(2)
     watch.now += 60
     await drawing.claim_next(2)
-    first, second, third = (call.arguments[-1] for call in database.calls)
+    first, second, third = (call.arguments[-2] for call in database.calls)
     assert (first, third) == (None, None)
     assert second == [None, oldest - SLACK, None, None]

@@ -24,7 +24,7 @@ from fencepost.kernel.call import (
 )
 from fencepost_judge._custom_run_executor import CustomRunOutcome
 from fencepost_judge._judging import Judge
-from fencepost_judge._requeue import pass_on
+from fencepost_judge._requeue import needs_of, pass_on
 from fencepost_judge._settings import JudgeSettings
 
 TRIES = 2
@@ -72,7 +72,7 @@ class CustomRuns:
         async with self._fp.transaction() as tx:
             if allowance is not None:
                 await tx.run(allowance)
-            submitted = await self._job.submit(tx)
+            submitted = await self._job.options(headers=needs_of([language])).submit(tx)
             await tx.run(
                 put(submitted.job_id, author, language, sources, given, keep_seconds=self._keep_seconds)
             )

@@ -109,6 +109,24 @@ def get_problem(slug: str) -> Call[list[StoredProblem]]:
     )
 
 
+def languages(slug: str, language: str) -> Call[list[str]]:
+    """The languages that judging a program of `language` takes: its own, the validators' and the grader's."""
+    return Call(
+        "select fencepost.judge_languages(%s::text, %s::text)",
+        (text("problem", slug), text("language", language)),
+        scalar,
+    )
+
+
+def submission_languages(job_ids: Sequence[int]) -> Call[dict[int, tuple[str, ...]]]:
+    """The same for submissions."""
+    return Call(
+        "select job_id, languages from fencepost.judge_submission_languages(%s::bigint[])",
+        (list(job_ids),),
+        lambda rows: {job_id: tuple(languages) for job_id, languages in rows},
+    )
+
+
 def list_problems(after: str | None, limit: int) -> Call[list[ProblemTitle]]:
     return Call(
         "select slug, version, title from fencepost.judge_problem_list(%s::text, %s::integer)",

@@ -3,6 +3,7 @@ time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NoReturn
 
 from fencepost.backoff import Backoff
@@ -18,9 +19,15 @@ _log = get_logger(__name__)
 RETURNS = Backoff(0.1, 15.0, jitter=0)
 
 
+def needs_of(languages: Iterable[str]) -> dict[str, list[str]]:
+    """The header of a job that takes these languages. A worker offers the same for those that it compiles, so
+    it never claims a job that it cannot judge."""
+    return {"needs": [f"language:{name}" for name in languages]}
+
+
 async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:
-    """Release the job to a worker that can compile the language, now or later. Raises NotRunning, which
-    tells the runtime that the job waits."""
+    """Release the job to a worker that can compile the language, now or later: the problem has changed since
+    the submission said what it needs. Raises NotRunning, which tells the runtime that the job waits."""
     await fp.run(_put_back(job))
     _log.info("judge_passed_on", job_id=job.id, attempt=job.attempt, language=language)
     raise NotRunning(f"This worker does not support {language}.", noun="job", subject=str(job.id))

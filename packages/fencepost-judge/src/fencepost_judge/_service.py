@@ -23,6 +23,7 @@ from fencepost.kernel.call import Call, Json
 from fencepost.kernel.migrate import require
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
+from fencepost.tracing import with_trace
 from fencepost.transaction import Transaction
 from fencepost_judge import _contests as contests
 from fencepost_judge import _judge_calls as judge_calls
@@ -40,7 +41,7 @@ from fencepost_judge._language import read_specs
 from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._problem import SCRIPT, Problem
 from fencepost_judge._rejudging import Filter, Opened
-from fencepost_judge._requeue import pass_on, wait_for_store
+from fencepost_judge._requeue import needs_of, pass_on, wait_for_store
 from fencepost_judge._runtime import open_directory, open_judge, open_store
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._submission_watch import Streams, SubmissionWatch, no_submission
@@ -139,7 +140,8 @@ class Judging:
                     return int(claim.response["job_id"])
             if limited:
                 await tx.run(self.allowance(author))
-            submitted = await self._job.submit(tx)
+            languages = await tx.run(judge_calls.languages(problem, language))
+            submitted = await self._job.options(headers=needs_of(languages)).submit(tx)
             await tx.run(
                 judge_calls.put_submission(submitted.job_id, problem, language, author, sources, contest)
             )
@@ -195,11 +197,22 @@ class Judging:
                 raise InvalidInput(
                     f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
                 )
-            jobs = await self._job.options(priority="low").submit_many(tx, [{} for _ in found])
-            job_ids = [one.job_id for one in jobs]
+            job_ids = await self._submit_again(tx, found)
             generation = await tx.run(rejudging.open_generation(found, job_ids, chosen, reason, actor))
             crash_point("judge.rejudge.before_commit")
         return Opened(generation, len(found))
+
+    async def _submit_again(self, tx: Transaction, submission_ids: Sequence[int]) -> list[int]:
+        """The new jobs of submissions, in their order; submitted together where they need the same
+        languages."""
+        languages = await tx.run(judge_calls.submission_languages(submission_ids))
+        headers, again = with_trace({}), dict[int, int]()
+        for needed in sorted(set(languages.values())):
+            alike = [one for one in submission_ids if languages[one] == needed]
+            handler = self._job.options(priority="low", headers={**headers, **needs_of(needed)})
+            jobs = await handler.submit_many(tx, [{} for _ in alike])
+            again |= zip(alike, (job.job_id for job in jobs), strict=True)
+        return [again[one] for one in submission_ids]
 
     async def import_problem(
         self, place: Path, *, slug: str | None = None, time_limit_seconds: float | None = None
@@ -323,7 +336,8 @@ class Judging:
         # A submission needs one box at a time, an interactive one two: with a higher concurrency jobs would
         # only wait.
         fitting = self.job_settings.model_copy(update={"concurrency": self.settings.slots})
-        worker = self.fp.jobs.worker(fitting, queues=[QUEUE])
+        offers = needs_of(judge.languages)["needs"]
+        worker = self.fp.jobs.worker(fitting, queues=[QUEUE], offers=offers)
         async with self._listed(worker.owner, judge, report):
             working = asyncio.create_task(worker.run(), name="fencepost-judge")
             try:

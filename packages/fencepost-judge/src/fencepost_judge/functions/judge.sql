@@ -67,6 +67,31 @@ as $$
   order by p.version desc limit 1
 $$;
 
+-- The languages that judging a program of p_language takes: its own, and those of the problem's validators and grader, without
+-- scripts, which need no compiler. Only its own when there is no such problem. Served by the primary key.
+create or replace function fencepost.judge_languages(p_slug text, p_language text) returns text[]
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select array(
+    select l from (
+      select p_language as l
+      union
+      select program ->> 'language' from (
+        select p.spec from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1) newest
+      cross join lateral (
+        values (jsonb_build_array(newest.spec -> 'validator', newest.spec -> 'grader')), (newest.spec -> 'more_validators')) v (programs)
+      cross join lateral jsonb_array_elements(case when jsonb_typeof(v.programs) = 'array' then v.programs else '[]' end) program) found
+    where l <> 'script' order by l)
+$$;
+
+-- The same for submissions. Served by primary keys.
+create or replace function fencepost.judge_submission_languages(p_ids bigint[]) returns table (job_id bigint, languages text[])
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select s.job_id, fencepost.judge_languages(s.slug, s.language) from unnest(p_ids) i (job_id)
+  join fencepost.judge_submission s on s.job_id = i.job_id
+$$;
+
 -- All problems, the newest version of each, by slug after p_after: a skip scan over the primary key.
 create or replace function fencepost.judge_problem_list(p_after text, p_limit integer)
 returns table (slug text, version integer, title text)

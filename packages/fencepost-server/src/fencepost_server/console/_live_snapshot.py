@@ -26,6 +26,7 @@ SHARE_MAX = 0.2
 # When no request came for this long, there are no viewers.
 WANTED_SECONDS = 30.0
 HELD_MAX = 100
+UNSERVED_MAX = 100
 CAUSES_MAX = 200
 
 
@@ -50,6 +51,7 @@ class Snapshot:
     refusals: Sequence[Row]
     decisions: Sequence[Need]
     """What needs an operator's decision in flows and in the plugins."""
+    unserved: Sequence[Row]
     leases_held: int
     workers: int
 
@@ -84,6 +86,7 @@ class Snapshot:
             if channel[state]
         ]
         found += self.decisions
+        found += [_without_worker(work) for work in self.unserved]
         found += [
             Need(f"{queue['queue']} is paused", queue["pending"] + queue["dispatched"], "/console/queues")
             for queue in self.queues
@@ -102,6 +105,11 @@ async def look(reading: ReadPool) -> Snapshot:
         "select reason, refused, meaning, remedy from fencepost.refusal_status order by refused desc, reason"
     )
     decisions = await _decisions(reading)
+    unserved = await reading.rows(
+        "select queue, schedule, waiting, problem, message from fencepost.unserved_work"
+        " order by waiting desc, queue, schedule, problem limit %s",
+        UNSERVED_MAX,
+    )
     counts = await reading.row(
         "select (select count(*) from fencepost.lease_status where held) as leases,"
         " (select count(distinct owner) from fencepost.console_workers()) as workers"
@@ -115,6 +123,7 @@ async def look(reading: ReadPool) -> Snapshot:
         held_keys,
         refusals,
         decisions,
+        unserved,
         counts["leases"],
         counts["workers"],
     )
@@ -145,6 +154,13 @@ async def _decisions(reading: ReadPool) -> list[Need]:
         told = ((row["things"], describe(row["need"], row["name"])) for row in rows)
         found += [Need(what, things, where) for things, (what, where) in told]
     return found
+
+
+def _without_worker(work: Row) -> Need:
+    """Work that no live worker takes, which only a deployment can change."""
+    if work["schedule"] is not None:
+        return Need(work["message"], 1, "/console/schedules")
+    return Need(f"waiting in {work['queue']}: {work['problem']}", work["waiting"], "/console/queues")
 
 
 def _where(channel: str, state: str) -> str:

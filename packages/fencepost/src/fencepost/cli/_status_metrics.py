@@ -30,6 +30,7 @@ class StatusCollector(Collector):
             reachable,
             *_queues(board),
             _workers(board),
+            _unserved(board),
             *_outbox(board),
             _leases(board),
             _refusals(board),
@@ -56,6 +57,19 @@ def _workers(board: StatusSnapshot) -> Family:
     for drive in ("redis", "postgresql"):
         workers.add_metric((drive,), counts.get(drive, 0))
     return workers
+
+
+def _unserved(board: StatusSnapshot) -> Family:
+    """A sample for each row of `unserved_work`: how many jobs wait; 1 for a schedule."""
+    unserved = GaugeMetricFamily(
+        "fencepost_unserved_work",
+        "Due jobs that no live worker takes, and schedules of kinds that no live worker has.",
+        labels=("reason", "queue", "kind", "schedule", "missing"),
+    )
+    for one in board.unserved:
+        labels = (one.reason, one.queue, one.kind or "", one.schedule or "", ", ".join(one.missing))
+        unserved.add_metric(labels, one.waiting if one.schedule is None else 1)
+    return unserved
 
 
 def _outbox(board: StatusSnapshot) -> Iterator[Family]:

@@ -11,11 +11,13 @@ from fencepost.cli._status_screen import (
     OUTBOX,
     QUEUES,
     REFUSALS,
+    UNSERVED,
     WORKERS,
     lease_rows,
     outbox_rows,
     queue_rows,
     refusal_rows,
+    unserved_rows,
     worker_rows,
 )
 from fencepost.cli._status_snapshot import StatusSnapshot
@@ -33,6 +35,7 @@ def board_page(board: StatusSnapshot) -> str:
     sections = (
         _section("Queues", QUEUES, queue_rows(board), "No queue has a job."),
         _section("Workers", WORKERS, worker_rows(board), "None says that it is there."),
+        _section("Work without a worker", UNSERVED, unserved_rows(board), "None."),
         _section("Leases", LEASES, lease_rows(board), "Nobody ever held one."),
         _section("Outbox", OUTBOX, outbox_rows(board), "Nothing waits."),
         _section("Refusals", REFUSALS, refusal_rows(board), "None."),

@@ -17,6 +17,7 @@ def board_screen(board: StatusSnapshot) -> RenderableType:
     return Group(
         _table("Queues", QUEUES, queue_rows(board), empty="no queue has a job"),
         _table("Workers", WORKERS, worker_rows(board), empty="none says that it is there"),
+        _table("Work without a worker", UNSERVED, unserved_rows(board), empty="none"),
         _table("Leases", LEASES, lease_rows(board), empty="nobody ever held one"),
         *_more_leases(board),
         _table("Outbox", OUTBOX, outbox_rows(board), empty="nothing waits"),
@@ -28,6 +29,7 @@ def board_screen(board: StatusSnapshot) -> RenderableType:
 
 QUEUES = ("queue", "pending", "dispatched", "running", "dead", "oldest waits", "")
 WORKERS = ("workers", "driven by")
+UNSERVED = ("what", "oldest waits")
 LEASES = ("resource", "owner", "token", "held for", "expires in")
 OUTBOX = ("channel", "queued", "sending", "failed", "unknown", "parked", "lag")
 REFUSALS = ("reason", "refused", "meaning")
@@ -45,6 +47,11 @@ DRIVES = {"redis": "Redis", "postgresql": "PostgreSQL alone: Redis is away, or R
 def worker_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:
     for w in board.workers:
         yield w.workers, DRIVES[w.drive]
+
+
+def unserved_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:
+    for one in board.unserved:
+        yield one.message, span(one.oldest_seconds)
 
 
 def lease_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from fencepost.cli.database_reader import Reader
 
 # Keeps the output to one screen, however many leases exist: held ones come first.
 LEASES_MAX = 20
+UNSERVED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,20 @@ class Workers:
 
     drive: str
     workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedWork:
+    """Due work that no live worker takes, and a sentence that says why."""
+
+    reason: str
+    queue: str
+    kind: str | None
+    schedule: str | None
+    missing: Sequence[str]
+    waiting: int
+    oldest_seconds: float | None
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,7 @@ class StatusSnapshot:
     refusals: tuple[Reason, ...]
     compatible_names: tuple[str, ...] = ()
     """Services that use names of earlier systems, by the settings of the process that looked."""
+    unserved: tuple[UnservedWork, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,6 +119,13 @@ def read_board(connection: Reader) -> StatusSnapshot:
                from fencepost.lease_status
                where resource >= 'job-worker:' and resource < 'job-worker;' and held group by 1 order by 1"""
         ).fetchall()
+    with connection.cursor(row_factory=class_row(UnservedWork)) as cursor:
+        unserved = cursor.execute(
+            """select reason, queue, kind, schedule, missing, waiting, oldest_seconds, message
+               from fencepost.unserved_work order by waiting desc, reason, queue, kind, schedule, missing
+               limit %s""",
+            (UNSERVED_MAX,),
+        ).fetchall()
     with connection.cursor(row_factory=class_row(LeaseStatus)) as cursor:
         leases = cursor.execute(
             """select resource, owner, token, acquired_at, renewed_at, expires_at, held
@@ -119,6 +142,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
         at=datetime.now(UTC),
         queues=tuple(queues),
         workers=tuple(workers),
+        unserved=tuple(unserved),
         leases=tuple(leases),
         leases_held=int(held[0]) if held else 0,
         outbox=tuple(outbox),

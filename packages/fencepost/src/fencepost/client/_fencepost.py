@@ -24,7 +24,7 @@ from fencepost.client._schedules import ScheduleControl
 from fencepost.errors import Refusal
 from fencepost.jobs._cron import every
 from fencepost.jobs._handler import Function, Handler, Handlers
-from fencepost.jobs._options import JobOptions, Place, Priority, priority_number
+from fencepost.jobs._options import JobOptions, Place, Priority, UnknownArguments, priority_number
 from fencepost.jobs._payload_schema import Key
 from fencepost.jobs._scheduler import Schedule, Schedules
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
@@ -170,11 +170,15 @@ class Fencepost:
         concurrency_key: Key | None = None,
         concurrency_limit: int = 1,
         rate: Rate | None = None,
+        unknown_arguments: UnknownArguments = "wait",
     ) -> Callable[[Function[P]], Handler[P]]:
         """Declare a handler. Its jobs wait in `queue`; its arguments after the job are the payload.
 
         A job is tried at most `tries` times, and one try takes at most `timeout`. Its worker holds it for
         `lease` without a sign of life. Options that cannot be kept are refused here, with InvalidInput.
+
+        A job with arguments that the function does not have, from a newer release, waits for a worker that
+        knows them; with `unknown_arguments="ignore"` it runs here without them.
         """
         options = JobOptions(
             tries=tries,
@@ -187,6 +191,7 @@ class Fencepost:
             concurrency_key=concurrency_key,
             concurrency_limit=concurrency_limit,
             rate=rate,
+            unknown_arguments=unknown_arguments,
         )
 
         def declare_handler(function: Function[P]) -> Handler[P]:

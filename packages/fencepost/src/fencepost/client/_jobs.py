@@ -144,8 +144,18 @@ class Jobs(JobOperations[Awaited]):
         self._sync_database = sync_database
         self._beside = beside
 
-    def worker(self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None) -> Worker:
-        """A worker for every declared handler; `run` it while the client is open."""
+    def worker(
+        self,
+        settings: JobSettings | None = None,
+        *,
+        queues: Sequence[str] | None = None,
+        offers: Sequence[str] = (),
+    ) -> Worker:
+        """A worker for every declared handler; `run` it while the client is open.
+
+        `offers` are its abilities: a job whose header `needs` lists abilities runs only on a worker that
+        offers all of them.
+        """
         # A process that only submits need not load Redis and the code that reads its streams.
         from fencepost.jobs._worker import Worker  # noqa: PLC0415
 
@@ -160,6 +170,7 @@ class Jobs(JobOperations[Awaited]):
             redis_url=self._redis_url,
             sync_database=self._sync_database,
             beside=self._beside,
+            offers=offers,
         )
 
     @cached_property

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.settings import JobSettings
+from fencepost.kernel import _job_need as job_need
 from fencepost.kernel import _notify as notify
 from fencepost.kernel import job as kernel_job
 from fencepost.redis_streams.stream import Streams
@@ -28,6 +30,10 @@ that waits at the streams takes a batch, and then draws as well."""
 BUSY_AT_ONCE = 2
 
 
+async def _claims_nothing(queue: str) -> bool:
+    return False
+
+
 class Dispatcher:
     """Dispatches one queue. Several may run: rows are locked, and the claim refuses a second entry.
 
@@ -42,12 +48,16 @@ class Dispatcher:
         redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
+        serves: job_need.Serves,
         *,
         draws: Callable[[], bool] = lambda: False,
         on_backlog: Callable[[], None] = lambda: None,
+        on_set_aside: Callable[[str], Awaitable[bool]] = _claims_nothing,
     ) -> None:
         """`draws` tells whether this process's worker claims pending jobs directly; `on_backlog` is called
-        when the backlog is large enough that it should."""
+        when the backlog is large enough that it should. `on_set_aside` claims jobs of the queue that other
+        workers have set aside and that this one serves, and tells whether there may be more: they are in no
+        stream."""
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
@@ -56,6 +66,9 @@ class Dispatcher:
         self._settings = settings
         self._draws = draws
         self._on_backlog = on_backlog
+        self._serves = serves
+        self._on_set_aside = on_set_aside
+        self._looked_aside_at = -CROWDED_SECONDS
         self._asleep_until = 0.0
         self._invited_at = 0.0
 
@@ -77,6 +90,8 @@ class Dispatcher:
         if await self._dispatch_some(streams) >= self._settings.batch // 2:
             self._on_backlog()
             await self._stay_awake()
+            if time.monotonic() - self._looked_aside_at >= CROWDED_SECONDS:
+                await self._next_due()
             return 0
         if time.monotonic() >= self._asleep_until:
             # Register before the last query: jobs submitted after it notify, jobs submitted before it are
@@ -175,7 +190,18 @@ class Dispatcher:
     async def _seconds_until_due(self) -> float:
         """The time until the next delayed job, at most the poll interval: a notification may have been
         missed."""
-        seconds = await self._database.run(kernel_job.seconds_until_due(self._queue))
-        if seconds is None:
-            return self._settings.poll_seconds
+        due = await self._next_due()
+        known = [seconds for seconds in (due.pending, due.aside) if seconds is not None]
+        seconds = min(known, default=self._settings.poll_seconds)
         return min(self._settings.poll_seconds, max(CROWDED_SECONDS, seconds))
+
+    async def _next_due(self) -> job_need.NextDue:
+        """When the next jobs are due; has those claimed that are due and were set aside."""
+        while True:
+            due = await self._database.run(job_need.next_due(self._queue, self._serves))
+            self._looked_aside_at = time.monotonic()
+            if due.aside is None or due.aside > 0:
+                return due
+            if not await self._on_set_aside(self._queue):
+                # The fetcher has no free place; it claims them when it has.
+                return replace(due, aside=None)

@@ -37,7 +37,8 @@ from fencepost.jobs.retry_policy import ACKNOWLEDGED, INVALID_FIELD, MISSING_FIE
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import _poison_entries as kernel_stream
 from fencepost.kernel import job as kernel_job
-from fencepost.logs import FloodGate, get_logger
+from fencepost.kernel._job_need import Serves
+from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
 from fencepost.redis_streams.stream_names import PRIORITIES
 from fencepost.signals import announce
@@ -50,7 +51,6 @@ DRAWING_BLOCK_MS = 3
 """How long a worker waits at the streams after a draw that returned nothing."""
 OWN_ENTRIES = 1000
 FETCH_RETRIES = Backoff(0.2, 5.0, jitter=0)
-UNKNOWN_KINDS = Backoff(5.0, 300.0, jitter=0)
 WHOLE_SECONDS = 1.0
 SLACK = timedelta(seconds=0.5)
 """A job that is committed at most this much later than its neighbours need not wait for the full scan."""
@@ -83,8 +83,10 @@ class Fetcher:
         redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
+        serves: Serves,
     ) -> None:
         self._handlers = handlers
+        self._serves = serves
         self._held = held
         self._executor = executor
         self._completer = completer
@@ -95,7 +97,6 @@ class Fetcher:
         self._redis = redis
         self._metrics = metrics
         self._settings = settings
-        self._gate = FloodGate()
         self._stopping = asyncio.Event()
         self._called = asyncio.Event()
         self._accepting: asyncio.Task[Fetched | None] | None = None
@@ -117,6 +118,9 @@ class Fetcher:
         self._claim_turns = count()
         self._claim_cursors = {queue: ClaimCursor() for queue in self._queues}
         self._idle: set[str] = set()
+        self._aside: set[str] = set()
+        """Queues with jobs that were set aside, which this worker had no free place for."""
+        self._is_turn_of_aside = False
         self._unclaimed: list[StreamEntry] = []
         # A reused consumer name may have pending entries; a name with a boot id has none yet.
         self._losses_seen = 0 if self.consumer == owner else -1
@@ -172,6 +176,9 @@ class Fetcher:
             announce("worker.drawn")
             for callback in self._on_drawn:
                 callback()
+        self._is_turn_of_aside = not self._is_turn_of_aside
+        if self._aside and self._is_turn_of_aside:
+            return await self.claim_set_aside(self._aside.pop())
         free = min(self.free, self._settings.batch)
         # Entries that are delivered while we stop, and not received, stay pending; `leave` gives them back.
         entries = await _unless_set(self._stopping, self.read(free))
@@ -187,6 +194,18 @@ class Fetcher:
             taken = await self.claim_next(places)
             self._begin(taken)
         return bool(taken.claimed)
+
+    async def claim_set_aside(self, queue: str) -> bool:
+        """Claims jobs of a queue directly from PostgreSQL, beside what the streams bring: jobs that other
+        workers do not serve are in no stream. Returns whether there may be more for the places that are
+        left; without a free place it is done when there is one."""
+        with self._held.reserved(self.free) as places:
+            asked_at = time.monotonic()
+            claimed = await self._claim_by_priority(queue, places) if places else []
+            self._begin(Fetched([(running, None) for running in claimed], (), (), asked_at))
+        if len(claimed) == places:
+            self._aside.add(queue)
+        return 0 < len(claimed) < places
 
     async def _accept_beside(self, entries: Sequence[StreamEntry]) -> None:
         """Read the next entries while a full batch is claimed; a smaller batch is claimed at once."""
@@ -235,27 +254,19 @@ class Fetcher:
             if older is not None:
                 self._executor.lose([older])
             handler = self._handlers.get(running.kind)
-            if handler is None:
-                self._give_up(active)
-            elif active.deadline <= now:
+            assert handler is not None, "a claim takes no job of another kind"
+            if active.deadline <= now:
                 self._release(active)
             else:
                 began.append((active, handler))
         self._metrics.held.set(len(self._held))
         self._executor.start(began)
 
-    def _give_up(self, active: HeldJob) -> None:
-        """For a kind without a handler: another worker may have one, so the job goes back, with a longer
-        delay each time."""
-        running = active.running
-        self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
-        self._release(active, UNKNOWN_KINDS.seconds(running.attempt))
-
-    def _release(self, active: HeldJob, delay_seconds: float = 0) -> None:
-        """Gives a job back that was not begun, and the try is not counted: also one whose claim was answered
-        so late that its lease may be over."""
+    def _release(self, active: HeldJob) -> None:
+        """Gives a job back that was not begun, and the try is not counted: its claim was answered so late
+        that its lease may be over."""
         active.outcome_known = True
-        self._completer.add(active, leave(active.running, "release", None, delay_seconds))
+        self._completer.add(active, leave(active.running, "release"))
 
     def draws(self) -> bool:
         """Whether the load is high enough to claim directly from PostgreSQL."""
@@ -395,7 +406,7 @@ class Fetcher:
             done += duplicates
             if answer.running is not None:
                 claimed.append((answer.running, first))
-            elif answer.outcome == "deferred" or answer.refusal in ACKNOWLEDGED:
+            elif answer.outcome in ("deferred", "set_aside") or answer.refusal in ACKNOWLEDGED:
                 done.append(first)
             if answer.refusal is not None:
                 refusals.append(answer.refusal)
@@ -406,7 +417,7 @@ class Fetcher:
         if not job_ids:
             return ()
         crash_point("jobs.claim.before_commit")
-        answers = await self._database.run(kernel_job.claim_many(job_ids, self._owner))
+        answers = await self._database.run(kernel_job.claim_many(job_ids, self._owner, serves=self._serves))
         crash_point("jobs.claim.after_commit")
         return answers
 
@@ -443,25 +454,29 @@ class Fetcher:
         return shares | kept | {queue: shares[queue] + part for queue, part in zip(busy, more, strict=True)}
 
     async def _claim_by_priority(self, queue: str, limit: int) -> list[kernel_job.Running]:
-        crash_point("jobs.claim_next.before_commit")
         # While Redis answers, a dispatched job has an entry that a worker reads.
         alone = self._redis.streams is None
         claim_cursor = self._claim_cursors[queue]
-        answers = await self._database.run(
-            kernel_job.claim_by_priority(
-                queue,
-                self._owner,
-                limit,
-                dispatched=alone,
-                turn=next(self._claim_turns),
-                since=claim_cursor.since(time.monotonic()),
+        while True:
+            crash_point("jobs.claim_next.before_commit")
+            answers = await self._database.run(
+                kernel_job.claim_by_priority(
+                    queue,
+                    self._owner,
+                    limit,
+                    dispatched=alone,
+                    turn=next(self._claim_turns),
+                    since=claim_cursor.since(time.monotonic()),
+                    serves=self._serves,
+                )
             )
-        )
-        crash_point("jobs.claim_next.after_commit")
-        self._metrics.claimed(answers)
-        claimed = [answer.running for answer in answers if answer.running is not None]
-        claim_cursor.claimed(claimed)
-        return claimed
+            crash_point("jobs.claim_next.after_commit")
+            self._metrics.claimed(answers)
+            claimed = [answer.running for answer in answers if answer.running is not None]
+            claim_cursor.claimed(claimed)
+            if claimed or not any(answer.outcome == "set_aside" for answer in answers):
+                return claimed
+            # All that it saw is for other workers. It sees none of them again, so it looks further.
 
     async def _find_own(self, streams: Streams) -> list[StreamEntry]:
         """After a loss of Redis, and at the start: finds entries that were delivered to this consumer and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +23,7 @@ from fencepost.errors import InvalidInput
 from fencepost.jobs._options import JobOptions, Place, Priority
 from fencepost.jobs._payload_schema import PayloadSchema, key_of, shape_of
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel._job_need import Serves
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.job import Submission
 from fencepost.tracing import with_trace
@@ -68,7 +69,7 @@ class Handler(Generic[P]):
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The job as a value: nothing is sent yet."""
-        return self._submission(self.shape.arguments(args, kwargs))
+        return self._submission(self.shape.given(args, kwargs))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[kernel_job.Submitted]:
         """The submission as a kernel call, to be sent by the caller."""
@@ -115,7 +116,7 @@ class Handler(Generic[P]):
         All of them belong to one trace.
         """
         together = self.options(headers=with_trace(self.declared.headers))
-        jobs = [together._submission(self.shape.arguments((), row)) for row in rows]
+        jobs = [together._submission(self.shape.given((), row)) for row in rows]
         has_keys, has_limit = self.declared.unique is not None, self.declared.concurrency_key is not None
         call = kernel_job.submit_many(
             self.queue,
@@ -129,12 +130,12 @@ class Handler(Generic[P]):
         return cast("Any", send)(tx, call)
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> Json:
-        """The arguments as a JSON document, by name."""
-        return self.shape.payload(self.shape.arguments(args, kwargs))
+        """The arguments as a JSON document, by name. Defaults are left out: the worker has its own."""
+        return self.shape.payload(self.shape.given(args, kwargs))
 
     def parse(self, payload: Json) -> dict[str, Any]:
         """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
-        return self.shape.parse(payload)
+        return self.shape.parse(payload, ignore_unknown=self.declared.unknown_arguments == "ignore")
 
     @cached_property
     def shape(self) -> PayloadSchema:
@@ -158,13 +159,14 @@ class Handler(Generic[P]):
             field="handler",
         )
 
-    def _submission(self, arguments: Mapping[str, Any]) -> Submission:
+    def _submission(self, given: Mapping[str, Any]) -> Submission:
         options = self.declared
         unique, limited = options.unique, options.concurrency_key
+        arguments = self.shape.with_defaults(given)
         return Submission(
             queue=self.queue,
             kind=self.kind,
-            payload=self.shape.payload(arguments),
+            payload=self.shape.payload(given),
             options=options,
             unique_key=None if unique is None else f"{self.kind}:{key_of(unique, arguments)}",
             concurrency_key=None if limited is None else key_of(limited, arguments),
@@ -221,6 +223,11 @@ class Handlers:
 
     def __len__(self) -> int:
         return len(self._by_kind)
+
+    def serves(self, offers: Sequence[str] = ()) -> Serves:
+        """What a worker of these handlers serves."""
+        known = {h.kind: None if h.declared.unknown_arguments == "ignore" else h.shape.names for h in self}
+        return Serves(known, tuple(offers))
 
     @property
     def queues(self) -> tuple[str, ...]:

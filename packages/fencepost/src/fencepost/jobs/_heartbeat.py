@@ -33,6 +33,11 @@ LONGEST_STEP_SECONDS = 1.0
 SEEN_SECONDS_MIN = 1.0
 
 
+def seen_seconds(interval_seconds: float) -> float:
+    """How often a worker registers."""
+    return max(interval_seconds, SEEN_SECONDS_MIN)
+
+
 class Heartbeat:
     """Renews the held jobs until it is stopped, and stops those whose lease is lost or that were cancelled.
 
@@ -50,6 +55,7 @@ class Heartbeat:
         redis: RedisHealth,
         metrics: JobMetrics,
         refresher: EntryRefresher | None,
+        registry: WorkerRegistry,
         *,
         database_url: str,
         interval_seconds: float,
@@ -62,8 +68,8 @@ class Heartbeat:
         self._refresher = refresher
         self._interval_seconds = interval_seconds
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
-        self._registry = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
+        self._seen_seconds = seen_seconds(interval_seconds)
+        self._registry = registry
         self._seen_at = 0.0
         self._can_renew = True
         self._beat_at = time.monotonic()

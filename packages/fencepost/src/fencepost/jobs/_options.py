@@ -18,6 +18,8 @@ from fencepost.redis_streams.stream_names import PRIORITIES
 
 Priority = Literal["urgent", "normal", "low", "bulk"]
 Place = Literal["loop", "thread", "process"]
+UnknownArguments = Literal["wait", "ignore"]
+"""What becomes of a job with arguments that the handler does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class JobOptions(SubmitOptions):
     unique: Key | None = None
     concurrency_key: Key | None = None
     rate: Rate | None = None
+    unknown_arguments: UnknownArguments = "wait"
     headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def __post_init__(self) -> None:
@@ -37,6 +40,11 @@ class JobOptions(SubmitOptions):
         if self.run_in is not None and self.run_in not in get_args(Place):
             raise InvalidInput(
                 f"run_in is {self.run_in!r}; it must be one of {', '.join(get_args(Place))}.", field="run_in"
+            )
+        if self.unknown_arguments not in get_args(UnknownArguments):
+            raise InvalidInput(
+                f"unknown_arguments is {self.unknown_arguments!r}; it must be wait or ignore.",
+                field="unknown_arguments",
             )
 
     @property

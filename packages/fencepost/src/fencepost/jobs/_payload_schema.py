@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Formatter
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -28,26 +28,40 @@ class PayloadSchema:
     signature: inspect.Signature
     model: type[BaseModel]
 
-    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by name, defaults included."""
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of the arguments."""
+        return self.signature.parameters
+
+    def given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, without defaults."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidInput(f"{self.kind}: {error}.", field="payload") from None
-        bound.apply_defaults()
         return dict(bound.arguments)
 
-    def payload(self, arguments: Mapping[str, Any]) -> Json:
-        """The arguments as a JSON document."""
+    def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that the function would see."""
+        return {
+            name: given.get(name, parameter.default) for name, parameter in self.signature.parameters.items()
+        }
+
+    def payload(self, given: Mapping[str, Any]) -> Json:
+        """The arguments that were given as a JSON document. A default that is not in it needs no worker that
+        knows the argument, and may change with a release."""
         try:
-            return self.model(**arguments).model_dump(mode="json")
+            return self.model(**given).model_dump(mode="json", include=set(given))
         except ValidationError as error:
             raise self._problem(error) from error
 
-    def parse(self, payload: Json) -> dict[str, Any]:
+    def parse(self, payload: Json, *, ignore_unknown: bool = False) -> dict[str, Any]:
         """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
         if payload == {} and not self.signature.parameters:
             return {}
+        if ignore_unknown and isinstance(payload, dict):
+            known = cast("dict[str, Json]", payload)
+            payload = {name: value for name, value in known.items() if name in self.signature.parameters}
         try:
             model = self.model.model_validate(payload)
         except ValidationError as error:

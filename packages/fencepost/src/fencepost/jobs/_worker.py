@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
 from fencepost.database import OpenClient, SyncDatabase
@@ -19,7 +19,7 @@ from fencepost.jobs._dispatcher import Dispatcher
 from fencepost.jobs._executor import Executor, HeldJobs, ThreadPool
 from fencepost.jobs._fetcher import Fetcher
 from fencepost.jobs._handler import Handlers
-from fencepost.jobs._heartbeat import Heartbeat, LeaseWatch
+from fencepost.jobs._heartbeat import Heartbeat, LeaseWatch, seen_seconds
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._process_pool import ProcessPool
 from fencepost.jobs._pruner import Pruner
@@ -27,6 +27,7 @@ from fencepost.jobs._reclaimer import Reclaimer
 from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs._scheduler import Scheduler, Schedules, declare
 from fencepost.jobs._stream_reconciler import StreamReconciler
+from fencepost.jobs._worker_registry import WorkerRegistry
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel.lease import owner_name
 from fencepost.listener import Listener
@@ -52,9 +53,10 @@ class Worker:
         redis_url: str | None,
         sync_database: Callable[[], SyncDatabase],
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        offers: Sequence[str] = (),
     ) -> None:
         """`sync_database` is for handlers in threads. `beside` is a context that stays open while the worker
-        runs."""
+        runs. `offers` are the abilities for jobs whose header `needs` lists some."""
         if not handlers.queues:
             raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
         self.owner = owner_name(settings.worker_id or "worker")
@@ -64,6 +66,7 @@ class Worker:
         metrics = metrics.of(handlers)
         self._settings = settings
         self._beside = beside
+        serves = handlers.serves(offers)
         url, limits = client.database_url, client.settings
         self._listener = Listener(limits.listen_database_url or url)
         self._redis = RedisHealth(redis_url, metrics, settings, reply_seconds=limits.redis_reply_seconds)
@@ -86,6 +89,7 @@ class Worker:
             self._redis,
             metrics,
             settings,
+            serves,
         )
         dispatchers = {
             queue: Dispatcher(
@@ -94,8 +98,10 @@ class Worker:
                 self._redis,
                 metrics,
                 settings,
+                serves,
                 draws=self._fetcher.draws,
                 on_backlog=self._fetcher.draw_with_room,
+                on_set_aside=self._fetcher.claim_set_aside,
             )
             for queue in handlers.queues
         }
@@ -108,6 +114,12 @@ class Worker:
             self._redis,
             metrics,
             _make_refresher(redis_url, self._fetcher.consumer, settings),
+            WorkerRegistry(
+                self.owner,
+                handlers.queues,
+                serves,
+                ttl_seconds=seen_seconds(settings.heartbeat_seconds) * 3,
+            ),
             database_url=url,
             interval_seconds=settings.heartbeat_seconds,
         )

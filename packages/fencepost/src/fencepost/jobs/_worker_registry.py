@@ -1,19 +1,23 @@
 """Registers a worker as alive, idle or not, under a lease: dead workers disappear when their lease expires.
 
 The name of the place also shows whether the worker uses Redis: `job-worker:alone:1` is a worker whose Redis
-is down or not configured. Registration decides nothing. Jobs are claimed and fenced independently of it, so a
-lost place affects the list of workers, and never a job.
+is down or not configured. A registered worker announces which queues and kinds it serves, and which arguments
+it knows, so that work without a worker is seen. Registration decides nothing. Jobs are claimed and fenced
+independently of it, so a lost place affects the list of workers, and never a job.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 
 import psycopg
 
 from fencepost.errors import NotOwner
+from fencepost.kernel import _job_need as job_need
 from fencepost.kernel import lease
+from fencepost.kernel._job_need import Serves
 from fencepost.kernel.drivers import run
 
 PLACES = "job-worker:"
@@ -31,8 +35,11 @@ class WorkerRegistry:
     fill the table. There are at most about twice as many places as workers were ever alive at once.
     """
 
-    def __init__(self, owner: str, *, ttl_seconds: float) -> None:
+    def __init__(self, owner: str, queues: Sequence[str], serves: Serves, *, ttl_seconds: float) -> None:
         self._owner = owner
+        self._queues = queues
+        self._serves = serves
+        self._announced: tuple[str, int] | None = None
         self._ttl_seconds = min(ttl_seconds, TTL_SECONDS_MAX)
         self._held: lease.Lease | None = None
 
@@ -48,7 +55,15 @@ class WorkerRegistry:
             except NotOwner:
                 self._held = None
             else:
+                self._announce(connection, self._held)
                 return
+
+    def _announce(self, connection: psycopg.Connection, held: lease.Lease) -> None:
+        """Once for each acquisition: what this worker serves is true for as long as it runs."""
+        place = (held.resource, held.token)
+        if place != self._announced:
+            run(connection, job_need.announce_worker(*place, self._queues, self._serves))
+            self._announced = place
 
     def leave(self, connection: psycopg.Connection) -> None:
         """Unregister; a worker that cannot is removed when its lease ends."""

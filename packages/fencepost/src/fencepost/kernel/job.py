@@ -1,7 +1,7 @@
 """Jobs, as calls: submitted in the caller's transaction, claimed under a new attempt, finished once.
 
 The table at the head of `functions/job.sql` is the state machine. The calls stand in the order of a job's
-life: waiting (`submit` to `seconds_until_due`), running (`claim` to `blocked`, fenced by the attempt), and
+life: waiting (`submit` to `next_due`), running (`claim` to `blocked`, fenced by the attempt), and
 those of an operator, who holds no attempt: the state that the operator saw guards the write.
 """
 
@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from fencepost.errors import InvalidInput
+from fencepost.kernel._job_need import Serves, document_of
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -271,15 +272,6 @@ def next_due(queue: str) -> Call[datetime | None]:
     return Call("select fencepost.job_next_due(%s::text)", (text("queue", queue),), scalar)
 
 
-def seconds_until_due(queue: str) -> Call[float | None]:
-    """`next_due` by the database's clock: the machine of the loop may have another opinion of the time."""
-    return Call(
-        "select extract(epoch from fencepost.job_next_due(%s::text) - fencepost.clock())::double precision",
-        (text("queue", queue),),
-        scalar,
-    )
-
-
 class Running(NamedTuple):
     """A claimed job. `attempt` is the fence: it goes with every write of its owner.
 
@@ -300,10 +292,11 @@ class Running(NamedTuple):
 
 
 class ClaimAnswer(NamedTuple):
-    """The answer for one of many: claimed (`running` is set), deferred, or refused with a reason."""
+    """The answer for one of many: claimed (`running` is set), deferred, set aside for a worker that serves
+    it, or refused with a reason."""
 
     job_id: int
-    outcome: Literal["claimed", "deferred", "refused"]
+    outcome: Literal["claimed", "deferred", "set_aside", "refused"]
     refusal: str | None
     running: Running | None
 
@@ -374,15 +367,20 @@ def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Cal
 
 
 def claim_many(
-    job_ids: Sequence[int], owner: str, *, lease_seconds: float | None = None
+    job_ids: Sequence[int], owner: str, *, lease_seconds: float | None = None, serves: Serves | None = None
 ) -> Call[list[ClaimAnswer]]:
-    """Claim many; answers for each."""
+    """Claim many; answers for each. What the caller does not serve is set aside."""
     return Call(
         "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
         " expires_at,"
         " submitted_at, outcome, refusal"
-        " from fencepost.job_claim_many(%s::bigint[], %s::text, %s::interval)",
-        (list(job_ids), text("owner", owner), optional_duration("lease", lease_seconds)),
+        " from fencepost.job_claim_many(%s::bigint[], %s::text, %s::interval, %s::jsonb)",
+        (
+            list(job_ids),
+            text("owner", owner),
+            optional_duration("lease", lease_seconds),
+            document_of(serves),
+        ),
         _claim_answers,
     )
 
@@ -423,14 +421,17 @@ def claim_by_priority(
     dispatched: bool = False,
     turn: int | None = None,
     since: Sequence[datetime | None] | None = None,
+    serves: Serves | None = None,
 ) -> Call[list[ClaimAnswer]]:
     """The same for all priorities of a queue, which share the places. A caller that counts turns leaves out
-    no priority for long. `since` limits each priority to jobs that were due since that moment."""
+    no priority for long. `since` limits each priority to jobs that were due since that moment. What the
+    caller does not serve is set aside."""
     return Call(
         "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
         " expires_at,"
         " submitted_at, outcome, refusal from fencepost.job_claim_by_priority"
-        "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint, %s::timestamptz[])",
+        "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint, %s::timestamptz[],"
+        " %s::jsonb)",
         (
             text("queue", queue),
             text("owner", owner),
@@ -439,6 +440,7 @@ def claim_by_priority(
             dispatched,
             turn,
             None if since is None else list(since),
+            document_of(serves),
         ),
         _claim_answers,
     )

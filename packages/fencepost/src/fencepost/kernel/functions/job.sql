@@ -7,7 +7,7 @@
 --   dispatched  recall                     pending     the entry is lost, or Redis is
 --   pending     claim                      running     a new attempt for the owner
 --   dispatched  claim                      running     a new attempt for the owner
---   pending     claim                      pending     no slot of its concurrency key is free, or its queue is paused
+--   pending     claim                      pending     no slot of its concurrency key is free, its queue is paused, or its worker does not serve it
 --   dispatched  claim                      pending     the same: its entry is done with
 --   running     claim                      running     expired, tries left: a new attempt for the new owner
 --   running     claim                      dead        expired; no tries left
@@ -173,7 +173,7 @@ begin
   return query
   select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
   where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = p_priority
-    and w.dispatched_at is null and w.run_at <= v_now
+    and w.dispatched_at is null and w.need_id is null and w.run_at <= v_now
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
 
@@ -216,9 +216,10 @@ end $$;
 
 -- How many jobs of each priority are due, none counted beyond p_limit; with p_dispatched also those whose
 -- entries are in a Redis that cannot be reached. Excludes jobs that were due before p_since, where that is
--- given. Served by job_waiting_pending and job_waiting_dispatched.
+-- given, and includes those that were set aside with one of p_needs. Served by job_waiting_pending,
+-- job_waiting_dispatched and job_waiting_aside.
 create or replace function fencepost._priorities_due(
-  p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz[]
+  p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz[], p_needs integer[]
 ) returns integer[]
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off
@@ -228,8 +229,12 @@ begin
     select (select count(*) from (
               select 1 from fencepost.job_waiting w
               where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.priority = l
-                and w.dispatched_at is null and w.run_at <= p_now and w.run_at >= coalesce(p_since[l + 1], '-infinity')
+                and w.dispatched_at is null and w.need_id is null and w.run_at <= p_now
+                and w.run_at >= coalesce(p_since[l + 1], '-infinity')
               limit p_limit) pending)
+         + (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where w.need_id = any (p_needs) and w.priority = l and w.run_at <= p_now limit p_limit) aside)
          + (select count(*) from (
               select 1 from fencepost.job_waiting w
               where p_dispatched and hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue
@@ -252,7 +257,8 @@ declare
   v_parts integer[] := array[p_limit, p_limit, p_limit, p_limit];
 begin
   if v_room is not null and p_limit >= 0 then
-    v_parts := fencepost._priority_parts(v_room, fencepost._priorities_due(p_queue, least(p_limit, v_room), false, v_now, null), null);
+    v_parts := fencepost._priority_parts(v_room, fencepost._priorities_due(p_queue, least(p_limit, v_room), false, v_now, null, '{}'),
+                                         null);
   end if;
   for v_priority in 0 .. 3 loop
     return query select v_priority, d.job_id from fencepost.job_dispatch(p_queue, v_priority, v_parts[v_priority + 1], p_patience) d;
@@ -360,7 +366,7 @@ as $$
   from generate_series(0, 3) l (priority) cross join lateral (
     select n.run_at from fencepost.job_waiting n
     where hashtext(n.queue) = hashtext(p_queue) and n.queue = p_queue and n.priority = l.priority
-      and n.dispatched_at is null
+      and n.dispatched_at is null and n.need_id is null
     order by n.run_at limit 1) w
   where not exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null)
 $$;

@@ -7,13 +7,15 @@
 -- uncommitted jobs of other transactions: between two counts every submission that fits beside the count
 -- alone is admitted, and together they may pass the bound. One submission never passes it by itself.
 
--- How many jobs of a queue wait, not counting past p_limit. Served by the two indexes over waiting rows.
+-- How many jobs of a queue wait, not counting past p_limit. Served by the indexes over waiting rows.
 create or replace function fencepost._queue_waiting(p_queue text, p_limit bigint) returns bigint
 language sql stable
 as $$
   select least(p_limit,
     (select count(*) from (select 1 from fencepost.job_waiting w where hashtext(w.queue) = hashtext(p_queue)
-                           and w.queue = p_queue and w.dispatched_at is null limit p_limit) pending)
+                           and w.queue = p_queue and w.dispatched_at is null and w.need_id is null limit p_limit) pending)
+    + (select count(*) from (select 1 from fencepost.job_need n join fencepost.job_waiting w on w.need_id = n.need_id
+                             where n.queue = p_queue limit p_limit) aside)
     + (select count(*) from (select 1 from fencepost.job_waiting w where hashtext(w.queue) = hashtext(p_queue)
                              and w.queue = p_queue and w.dispatched_at is not null limit p_limit) dispatched))
 $$;

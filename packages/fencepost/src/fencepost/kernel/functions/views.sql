@@ -81,3 +81,60 @@ create or replace view fencepost.schema_versions as
 
 create or replace view fencepost.schema_digests as
   select d.component, d.digest, d.applied_at from fencepost.schema_digest d;
+
+-- The live workers and what they serve.
+create or replace view fencepost.job_workers as
+  select w.resource, l.owner, l.acquired_at as since, l.expires_at, w.queues, w.serves
+  from fencepost.job_worker w join fencepost.lease l on l.resource = w.resource and l.token = w.token
+  where l.owner is not null and l.expires_at > fencepost.clock();
+
+-- Due work that no live worker takes, one row for each queue, kind of need, or schedule, with a sentence for people:
+--
+--   no_worker          no live worker serves the queue
+--   unknown_kind       workers serve the queue, none has a handler for the kind
+--   unknown_arguments  a worker has one, none knows all arguments; missing has what the nearest lacks
+--   unmet_needs        the same for the abilities that the job needs
+--   schedule           a schedule fires a kind that no worker of its queue has
+create or replace view fencepost.unserved_work as
+  with workers as materialized (select w.queues, w.serves from fencepost.job_workers w),
+  waiting as (
+    select w.queue, w.need_id, count(*) as waiting, min(w.run_at) as oldest from fencepost.job_waiting w
+    where w.run_at <= fencepost.clock() group by w.queue, w.need_id
+  ), found as (
+    select 'no_worker' as reason, w.queue, null::text as kind, null::text as schedule, '{}'::text[] as missing,
+           sum(w.waiting)::bigint as waiting, min(w.oldest) as oldest
+    from waiting w where not exists (select 1 from workers k where w.queue = any (k.queues)) group by w.queue
+    union all
+    select case when m.missing is null then 'unknown_kind' when m.missing <@ n.abilities then 'unmet_needs'
+                else 'unknown_arguments' end,
+           w.queue, n.kind, null, coalesce(m.missing, '{}'), w.waiting, w.oldest
+    from waiting w join fencepost.job_need n on n.need_id = w.need_id
+    left join lateral (
+      select l.missing from workers k cross join lateral (
+        select array(select a from unnest(n.arguments) a
+                     where k.serves -> 'kinds' ->> n.kind <> '*' and a <> all (string_to_array(k.serves -> 'kinds' ->> n.kind, ' '))
+                     union all
+                     select b from unnest(n.abilities) b where b <> all (string_to_array(coalesce(k.serves ->> 'offers', ''), ' '))) as missing) l
+      where w.queue = any (k.queues) and k.serves -> 'kinds' ? n.kind
+      order by cardinality(l.missing), l.missing limit 1) m on true
+    where exists (select 1 from workers k where w.queue = any (k.queues))
+      and (m.missing is null or m.missing <> '{}')
+    union all
+    select 'schedule', s.queue, s.kind, s.name, '{}', 0, null from fencepost.job_schedule s
+    where s.paused_at is null
+      and not exists (select 1 from workers k where s.queue = any (k.queues) and k.serves -> 'kinds' ? s.kind)
+  ), told as (
+    select f.*, case f.reason
+        when 'no_worker' then 'no worker serves it'
+        when 'unknown_kind' then format('no worker has a handler for kind %s', f.kind)
+        when 'unknown_arguments' then
+          format('kind %s waits for workers that know argument %s', f.kind, array_to_string(f.missing, ', '))
+        when 'unmet_needs' then format('kind %s waits for workers that offer %s', f.kind, array_to_string(f.missing, ', '))
+        else format('fires %s, a kind that no worker of queue %s has', f.kind, f.queue) end as problem
+    from found f
+  )
+  select t.reason, t.queue, t.kind, t.schedule, t.missing, t.waiting,
+         extract(epoch from fencepost.clock() - t.oldest)::double precision as oldest_seconds, t.problem,
+         case when t.schedule is not null then format('schedule %s %s', t.schedule, t.problem)
+              else format('queue %s: %s waiting, %s', t.queue, t.waiting, t.problem) end as message
+  from told t;
