@@ -27,6 +27,7 @@ from fencepost.kernel.job_queries import JobOutcome
 from fencepost.transaction import Transaction, in_transaction
 
 if TYPE_CHECKING:
+    from fencepost.jobs._suspects import OnlySuspects, SpareCommand
     from fencepost.jobs._worker import Worker
 
 
@@ -144,8 +145,17 @@ class Jobs(JobOperations[Awaited]):
         self._sync_database = sync_database
         self._beside = beside
 
-    def worker(self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None) -> Worker:
-        """A worker for every declared handler; `run` it while the client is open."""
+    def worker(
+        self,
+        settings: JobSettings | None = None,
+        *,
+        queues: Sequence[str] | None = None,
+        suspects: OnlySuspects | SpareCommand | None = None,
+    ) -> Worker:
+        """A worker for every declared handler; `run` it while the client is open.
+
+        `suspects` is for `fencepost worker`, which runs suspects in processes that it starts.
+        """
         # A process that only submits need not load Redis and the code that reads its streams.
         from fencepost.jobs._worker import Worker  # noqa: PLC0415
 
@@ -160,6 +170,7 @@ class Jobs(JobOperations[Awaited]):
             redis_url=self._redis_url,
             sync_database=self._sync_database,
             beside=self._beside,
+            suspects=suspects,
         )
 
     @cached_property
