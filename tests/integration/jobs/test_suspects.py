@@ -51,8 +51,11 @@ async def submit(harness: JobHarness, count: int, *, wait: bool = False) -> list
 
 async def lose(harness: JobHarness, count: int) -> list[int]:
     """Jobs that a worker held when it was lost."""
-    job_ids = await submit(harness, count)
-    await harness.fp.run(kernel_job.claim_many(job_ids, LOST))
+    [one] = harness.fp.handlers
+    async with harness.fp.transaction() as tx:
+        # Claimed before a worker sees them.
+        job_ids = [int((await one.submit(tx)).job_id) for _ in range(count)]
+        await tx.run(kernel_job.claim_many(job_ids, LOST))
     reclaimed = await harness.fp.run(kernel_job.reclaim_owner(LOST, "its process was killed by SIGKILL"))
     assert [job.charged for job in reclaimed] == [False] * count
     return job_ids
