@@ -25,13 +25,12 @@ language sql immutable parallel safe
 as $$ select 20 $$;
 
 -- Record which of the lost workers held several jobs. Where one job of a worker is lost, its others have
--- another lease: walks job_running_by_expiry until it finds one, and to its end for a job that was alone. A
--- job whose lease had ended when this one was renewed was lost before, and one that was claimed after this one's
--- lease had ended shows that the worker lived. Groups without members are deleted after a day, which is longer
--- than a lease.
+-- another lease: one is looked for by job_running_by_owner. A job whose lease had ended when this one was renewed
+-- was lost before, and one that was claimed after this one's lease had ended shows that the worker lived. Groups
+-- without members are deleted after a day, which is longer than a lease.
 create or replace function fencepost._suspicion_open(p_lost fencepost.job_running[], p_now timestamptz) returns void
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   v      record;
@@ -44,8 +43,9 @@ begin
     continue when exists (select 1 from fencepost.job_suspicion g where g.owner = v.owner and g.at > v.claimed_at);
     v_size := v.lost;
     if v_size = 1 then
-      v_size := 1 + (select count(*) from (select 1 from fencepost.job_running r where r.expires_at > v.renewed_at and r.owner = v.owner
-                                             and r.claimed_at < v.expires_at and r.job_id <> v.job_id order by r.expires_at limit 1) o);
+      v_size := 1 + exists (select 1 from fencepost.job_running r
+                            where hashtext(r.owner) = hashtext(v.owner) and r.owner = v.owner and r.job_id <> v.job_id
+                              and r.expires_at > v.renewed_at and r.claimed_at < v.expires_at)::integer;
     end if;
     if v_size > 1 then
       insert into fencepost.job_suspicion (owner, at, size) values (v.owner, p_now, v_size);
@@ -149,7 +149,7 @@ end $$;
 
 -- Put the jobs of p_owner back at once: the caller has seen its process end, and p_why says how. A wrong call
 -- costs the owner its jobs and no more, because every write of an attempt is fenced. Skips a job whose
--- transaction is still open; its lease ends it. Scans the running jobs.
+-- transaction is still open; its lease ends it. Served by job_running_by_owner.
 create or replace function fencepost.job_reclaim_owner(p_owner text, p_why text)
 returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean)
 language plpgsql volatile security definer
@@ -162,7 +162,8 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_text('why', p_why, 1000);
-  v_lost := array(select r from fencepost.job_running r where r.owner = p_owner order by r.job_id for update skip locked);
+  v_lost := array(select r from fencepost.job_running r where hashtext(r.owner) = hashtext(p_owner) and r.owner = p_owner
+                  order by r.job_id for update skip locked);
   v_now := fencepost.clock();
   return query select * from fencepost._job_reclaim_all(v_lost, p_why, v_now);
 end $$;
@@ -239,7 +240,7 @@ begin
   perform fencepost._check_limit(p_limit);
   for v_group in select w.suspicion_id, count(*) as size from fencepost._suspects_waiting(p_queues, p_kinds) w
                  group by w.suspicion_id order by w.suspicion_id loop
-    exit when exists (select 1 from fencepost.job_running r where r.owner = p_owner);
+    exit when exists (select 1 from fencepost.job_running r where hashtext(r.owner) = hashtext(p_owner) and r.owner = p_owner);
     v_ids := array(
       select w.job_id from fencepost.job_waiting w
       where w.job_id = any (array(select s.job_id from fencepost._suspects_waiting(p_queues, p_kinds) s

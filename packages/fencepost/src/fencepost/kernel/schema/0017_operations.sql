@@ -25,6 +25,9 @@ create table fencepost.job_suspect (
 );
 create index job_suspect_by_suspicion on fencepost.job_suspect (suspicion_id, job_id);
 
+-- The jobs of one worker, by a number that stands for its name: equal names share an entry.
+create index job_running_by_owner on fencepost.job_running (hashtext(owner));
+
 -- They answer more, or take the reason, now.
 drop function if exists fencepost.job_reclaim(integer, interval);
 drop function if exists fencepost._job_reclaim(fencepost.job_running, timestamptz);
