@@ -151,7 +151,6 @@ class Jobs:
             job is not lost
             and (job.state, job.owner) == ("running", lost.owner)
             and _sure(job.expires_at) > _sure(lost.renewed_at)
-            and _sure(job.claimed_at) < _sure(lost.expires_at)
             for job in self.jobs.values()
         )
 

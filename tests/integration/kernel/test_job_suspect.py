@@ -337,3 +337,61 @@ def test_the_history_of_a_suspect_tells_what_happened_in_plain_words(app: Caller
         "lost_owner": OWNER,
         "why": "its worker was lost with other jobs; it runs again in a worker that holds none but suspects",
     }
+
+
+def live_through(app: Caller, clock: Clock, jobs: int, poison: int) -> None:
+    """A worker holds ten jobs at a time. Every worker that holds the poison is lost, until all has ended."""
+    job_ids = [job_calls.submit(app) for _ in range(jobs)]
+    killer = job_ids[poison]
+    for life in range(10 * jobs):
+        owner = f"worker-{life}"
+        taken = claim(app, owner) or app.column(
+            "select job_id from fencepost.job_claim_by_priority('mail', %s, 10)", owner
+        )
+        if not taken:
+            break
+        if killer in taken:
+            lose(app, clock)
+        else:
+            finish(app, taken, owner)
+            clock.advance(1)
+    ends = {
+        job_id: (job["state"], job["tries"]) for job_id in job_ids for job in [job_calls.job(app, job_id)]
+    }
+    assert ends.pop(killer) == ("dead", 3)
+    assert set(ends.values()) == {("finished", 1)}
+    # With the others, in three halves, and three times alone.
+    assert app.column("select event from fencepost.explain(%s)", f"job:{killer}").count("lost") <= 7
+
+
+BUGS = {
+    "every lost job is charged": (
+        "_suspicion_of",
+        "charged := suspicion_id is null or",
+        "charged := true or",
+    ),
+    "a group is never split": ("job_claim_suspects", "v_group.size / 2", "v_group.size"),
+    "a job that was alone is not charged": (
+        "_suspicion_of",
+        "charged := suspicion_id is null or",
+        "charged :=",
+    ),
+    "a suspect is claimed as any job": ("_suspect_put_back", "fencepost._batch_never()", "p_now"),
+}
+
+
+@pytest.mark.parametrize("poison", [0, 4, 23])
+def test_one_poison_among_many_dies_and_no_other_is_charged(app: Caller, clock: Clock, poison: int) -> None:
+    live_through(app, clock, 24, poison)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_seen_by_that(app: Caller, admin: Caller, clock: Clock, bug: str) -> None:
+    name, right, wrong = BUGS[bug]
+    definition: str = admin.value(
+        "select pg_get_functiondef(p.oid) from pg_proc p where p.proname = %s", name
+    )
+    assert right in definition
+    admin.connection.execute(definition.replace(right, wrong).encode())
+    with pytest.raises(AssertionError):
+        live_through(app, clock, 24, 4)
