@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -123,9 +122,7 @@ async def test_a_process_that_dies_is_a_failed_try_and_no_more(
         async with fp.transaction() as tx:
             crashing = await computing.crash.submit(tx)
             leaving = await computing.leave.submit(tx)
-        with pytest.raises(
-            JobFailed, match=f"ProcessDied: the process ended with -{signal.SIGSEGV:d}"
-        ) as died:
+        with pytest.raises(JobFailed, match="ProcessDied: its process was killed by SIGSEGV") as died:
             await fp.jobs.result(crashing, within=60)
         assert died.value.tries == 2
         with pytest.raises(JobFailed, match="SystemExit: 3"):

@@ -1,12 +1,14 @@
 """What jobs promise, in Python: each by its id, and how every call moves it."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 WAITING = ("pending", "dispatched")
 LEASE = timedelta(seconds=3)
 NOTHING = timedelta(0)
+NEVER = datetime(9999, 12, 31, tzinfo=UTC)
+LOSSES_MAX = 20
 
 
 @dataclass
@@ -32,6 +34,9 @@ class Job:
     error: str | None = None
     entry: str | None = None
     dispatched_at: datetime | None = None
+    renewed_at: datetime | None = None
+    losses: int | None = None
+    """The losses of a suspect that were not charged; None for a job that is none."""
 
     def shown(self) -> tuple[Any, ...]:
         return (
@@ -50,6 +55,8 @@ class Jobs:
     paused: set[str] = field(default_factory=set[str])
     holders: dict[str, int] = field(default_factory=dict[str, int])
     """Whose a unique key is."""
+    groups: list[tuple[str | None, datetime]] = field(default_factory=list[tuple[str | None, datetime]])
+    """The workers that were lost with several jobs, and when."""
 
     def submit(
         self, queue: str, priority: int, tries_max: int, run_at: datetime | None, key: str | None, number: int
@@ -110,40 +117,99 @@ class Jobs:
                 return "deferred", None
             self._start(job, owner)
             return "claimed", None
-        lost = job is not None and job.state == "running" and self._is_lost(job)
-        if job is not None and lost and self._lost_end(number, job) is None:
-            self._start(job, owner)
-            return "claimed", None
+        if job is not None and job.state == "running" and self._is_lost(job):
+            self._open([number])
+            in_doubt = self._was_beside_others(job) or job.losses is not None
+            if not in_doubt and job.cancel_requested_at is None and job.tries < job.tries_max:
+                self._start(job, owner)
+                return "claimed", None
+            self._lose(number, job)
         return "refused", self.explain(number, None, owner)
 
     def _start(self, job: Job, owner: str) -> None:
         job.state, job.owner, job.attempt, job.tries = "running", owner, job.attempt + 1, job.tries + 1
         job.claimed_at, job.expires_at, job.run_at = self.now, self.now + LEASE, None
+        job.renewed_at = self.now
         job.entry, job.dispatched_at, job.progress, job.error = None, None, None, None
 
     def _is_lost(self, job: Job, grace: timedelta = NOTHING) -> bool:
         return job.expires_at is not None and job.expires_at <= self.now - grace
 
-    def _lost_end(self, number: int, job: Job) -> str | None:
+    def _open(self, lost: list[int]) -> None:
+        """Note which of the lost workers held several jobs."""
+        by_owner: dict[str | None, list[int]] = {}
+        for number in lost:
+            by_owner.setdefault(self.jobs[number].owner, []).append(number)
+        for owner, numbers in by_owner.items():
+            claimed_at = max(_sure(self.jobs[number].claimed_at) for number in numbers)
+            known = any(name == owner and at > claimed_at for name, at in self.groups)
+            if not known and (len(numbers) > 1 or self._has_others(self.jobs[numbers[0]])):
+                self.groups.append((owner, self.now))
+
+    def _has_others(self, lost: Job) -> bool:
+        return any(
+            job is not lost
+            and (job.state, job.owner) == ("running", lost.owner)
+            and _sure(job.expires_at) > _sure(lost.renewed_at)
+            for job in self.jobs.values()
+        )
+
+    def _was_beside_others(self, job: Job) -> bool:
+        return any(name == job.owner and at > _sure(job.claimed_at) for name, at in self.groups)
+
+    def _lose(self, number: int, job: Job) -> bool:
+        """Put the job of a lost worker back, or end it; answers whether the try was charged."""
+        beside, losses = self._was_beside_others(job), job.losses
+        charged = not beside or (losses or 0) >= LOSSES_MAX
+        error = "its lease expired" + (
+            "; it ran beside other jobs, so this try is not charged, and it runs again apart from other work"
+            if not charged
+            else f" after {losses} losses together with other jobs, which were not charged"
+            if beside
+            else " while it ran alone in its worker"
+            if losses is not None
+            else " while no other job ran in its worker"
+        )
         if job.cancel_requested_at is not None:
             self._end(number, "cancelled", "cancelled", None)
-            return "cancelled"
-        if job.tries >= job.tries_max:
-            self._end(number, "dead", "worker_lost", "its lease expired in its last try")
-            return "dead"
-        return None
+        elif charged and job.tries >= job.tries_max:
+            self._end(number, "dead", "worker_lost", f"{error}, in its last try")
+        elif not beside and losses is None:
+            self._put_back(job, NOTHING, job.tries, error)
+        else:
+            self._put_back(job, NOTHING, job.tries - (not charged), error)
+            job.run_at, job.losses = NEVER, (losses or 0) + (not charged)
+        return charged
+
+    def claim_suspects(self, queue: str, owner: str, group: list[int]) -> list[int]:
+        """The half of a group that a worker of the queue is given, if it holds nothing."""
+        if queue in self.paused or any(
+            (job.state, job.owner) == ("running", owner) for job in self.jobs.values()
+        ):
+            return []
+        waiting = sorted(
+            number
+            for number in group
+            if self.jobs[number].state in WAITING
+            and (self.jobs[number].queue, self.jobs[number].run_at) == (queue, NEVER)
+        )
+        taken = waiting[: max(1, len(waiting) // 2)]
+        for number in taken:
+            self._start(self.jobs[number], owner)
+        return taken
 
     def _end(self, number: int, state: str, status: str, error: str | None, result: Any = None) -> None:
         job = self.jobs[number]
         job.state, job.final_status, job.error, job.result = state, status, error, result
         job.finished_at, job.run_at, job.expires_at, job.cancel_requested_at = self.now, None, None, None
-        job.progress = None
+        job.progress = job.losses = None
         if job.unique_key is not None and self.holders.get(job.unique_key) == number:
             del self.holders[job.unique_key]
 
     def _put_back(self, job: Job, delay: timedelta, tries: int, error: str | None) -> None:
         job.state, job.run_at, job.tries, job.error = "pending", self.now + delay, tries, error
         job.owner = job.claimed_at = job.expires_at = job.cancel_requested_at = job.progress = None
+        job.losses = None
 
     def explain(self, number: int, attempt: int | None, owner: str) -> str:
         job = self.jobs.get(number)
@@ -173,7 +239,7 @@ class Jobs:
         job = self._mine(number, attempt, owner)
         if job is None:
             return self.explain(number, attempt, owner)
-        job.expires_at = self.now + LEASE
+        job.expires_at, job.renewed_at = self.now + LEASE, self.now
         return None
 
     def report(self, number: int, attempt: int, owner: str, progress: Any) -> str | None:
@@ -202,17 +268,26 @@ class Jobs:
         elif how == "bury" or (how == "retry" and job.tries >= job.tries_max):
             self._end(number, "dead", "failed", error)
         else:
+            losses = job.losses
             self._put_back(job, delay or NOTHING, job.tries - (how == "release"), error)
+            if losses is not None and how == "release" and not delay:
+                # Its worker stops, which proves nothing.
+                job.run_at, job.losses = NEVER, losses
         return None, job.state
 
-    def reclaim(self, grace: timedelta) -> set[tuple[int, int, str | None, str]]:
-        found: set[tuple[int, int, str | None, str]] = set()
-        for number, job in self.jobs.items():
-            if job.state == "running" and self._is_lost(job, grace):
-                attempt, owner = job.attempt, job.owner
-                if self._lost_end(number, job) is None:
-                    self._put_back(job, NOTHING, job.tries, "its lease expired")
-                found.add((number, attempt, owner, job.state))
+    def reclaim(self, grace: timedelta) -> set[tuple[int, int, str | None, str, bool]]:
+        found: set[tuple[int, int, str | None, str, bool]] = set()
+        lost = [
+            number
+            for number, job in self.jobs.items()
+            if job.state == "running" and self._is_lost(job, grace)
+        ]
+        self._open(lost)
+        for number in lost:
+            job = self.jobs[number]
+            attempt, owner = job.attempt, job.owner
+            charged = self._lose(number, job)
+            found.add((number, attempt, owner, job.state, charged))
         return found
 
     def _operator(self, number: int) -> str:
@@ -253,7 +328,12 @@ class Jobs:
 
     def hurry(self, number: int) -> str:
         job = self.jobs.get(number)
-        if job is None or job.state not in WAITING or job.run_at is None:
+        if job is None or job.state not in WAITING or job.run_at in (None, NEVER):
             return self._operator(number)
-        job.run_at = min(job.run_at, self.now)
+        job.run_at = min(_sure(job.run_at), self.now)
         return "done"
+
+
+def _sure(moment: datetime | None) -> datetime:
+    assert moment is not None
+    return moment

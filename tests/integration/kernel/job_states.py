@@ -66,6 +66,11 @@ def _paused(caller: Caller, clock: Clock) -> int:
     return job_calls.submit(caller)
 
 
+def _beside_another(caller: Caller, clock: Clock) -> int:
+    job_calls.running(caller)
+    return job_calls.running(caller)
+
+
 def _plain(make: Callable[[Caller], int]) -> Callable[[Caller, Clock], int]:
     return lambda caller, clock: make(caller)
 
@@ -91,6 +96,7 @@ SITUATIONS: Mapping[str, Callable[[Caller, Clock], int]] = {
     "running, in its last try": _running_in_its_last_try,
     "running, asked to stop": _asked_to_stop,
     "running, expired": _expired(_plain(job_calls.running)),
+    "running, expired beside another": _expired(_beside_another),
     "running, expired in its last try": _expired(_running_in_its_last_try),
     "running, expired, asked to stop": _expired(_asked_to_stop),
     "finished": _plain(job_calls.finished),

@@ -151,7 +151,11 @@ def test_a_claim_ends_a_lost_job_that_cannot_go_on(
 def test_many_are_claimed_and_one_refusal_spoils_no_other(app: Caller, clock: Clock) -> None:
     expired = job_calls.running(app)
     clock.advance(60)
-    waiting, driven, held = job_calls.submit(app), job_calls.dispatched(app), job_calls.running(app)
+    waiting, driven, held = (
+        job_calls.submit(app),
+        job_calls.dispatched(app),
+        job_calls.running(app, owner="other"),
+    )
     done, gone = job_calls.finished(app), job_calls.cancelled(app)
 
     answers = job_calls.claim_many(app, [999, gone, done, held, driven, waiting, expired, waiting], RIVAL)

@@ -190,10 +190,15 @@ def test_a_lost_job_waits_again_without_losing_count(app: Caller, clock: Clock) 
         "attempt": 1,
         "owner": OWNER,
         "state": "pending",
+        "charged": True,
     }
 
     job = job_calls.job(app, job_id)
-    assert (job["attempt"], job["tries"], job["error"]) == (1, 1, "its lease expired")
+    assert (job["attempt"], job["tries"], job["error"]) == (
+        1,
+        1,
+        "its lease expired while no other job ran in its worker",
+    )
     assert job["run_at"] == clock.now()
 
 
@@ -207,7 +212,10 @@ def test_a_job_that_kills_its_worker_ends_too(app: Caller, clock: Clock) -> None
 
     assert states == ["pending", "dead"]
     job = job_calls.job(app, job_id)
-    assert (job["final_status"], job["error"]) == ("worker_lost", "its lease expired in its last try")
+    assert (job["final_status"], job["error"]) == (
+        "worker_lost",
+        "its lease expired while no other job ran in its worker, in its last try",
+    )
 
 
 def test_a_lost_job_that_was_asked_to_stop_is_cancelled(app: Caller, clock: Clock) -> None:

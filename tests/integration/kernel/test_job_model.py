@@ -44,6 +44,7 @@ class History:
             (3, self._finish),
             (3, self._leave),
             (1, self._reclaim),
+            (2, self._claim_suspects),
             (2, self._cancel),
             (3, self._replay),
             (1, self._discard),
@@ -183,8 +184,21 @@ class History:
 
     def _reclaim(self) -> None:
         grace = self._seconds(0, 1)
-        answer = self._rows("select job_id, attempt, owner, state from fencepost.job_reclaim(99, %s)", grace)
+        answer = self._rows(
+            "select job_id, attempt, owner, state, charged from fencepost.job_reclaim(99, %s)", grace
+        )
         assert set(answer) == self._model.reclaim(grace)
+
+    def _claim_suspects(self) -> None:
+        (queue, _), owner = self._place(), self._dice.choice(["anna", "carl", "dora"])
+        groups: dict[int, list[int]] = {}
+        for number, group in self._rows("select job_id, suspicion_id from fencepost.suspects order by 2, 1"):
+            groups.setdefault(group, []).append(number)
+        answer = self._rows(
+            "select job_id from fencepost.job_claim_suspects(array[%s], '{send}', %s, 99)", queue, owner
+        )
+        taken = (self._model.claim_suspects(queue, owner, group) for group in groups.values())
+        assert sorted(number for (number,) in answer) == next(filter(None, taken), [])
 
     def _cancel(self) -> None:
         number = self._one("pending", "dispatched", "running")

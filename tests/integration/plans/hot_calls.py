@@ -177,6 +177,9 @@ NOT_HOT = {
     "a person asks for a page or a count, which costs what there is to see": "dead_count dead_ids job_page",
     "it ends somebody who blocks: rare, and by one key": "job_evict lease_evict",
     "it writes one row and reads none": "stream_poison",
+    "a worker was lost, which is rare; it goes through the suspects, or through what that worker held": (
+        "job_claim_suspects job_reclaim_owner job_reserve_suspects"
+    ),
     "it empties a slot whole": "marker_ring_clean",
     "it walks what it is to keep, once a minute": "job_prune_excess",
     "it works on one workflow, as the calls above, and makes its children a batch, as batch_make": (

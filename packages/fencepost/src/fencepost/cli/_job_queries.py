@@ -102,7 +102,29 @@ def read_job(connection: Reader, job_id: int) -> dict[str, Any]:
     if row is None:
         raise UserError(f"There is no job {job_id}: it never existed, or it was pruned.", ExitCode.NOT_FOUND)
     job = dict(zip((column.name for column in cursor.description or ()), row, strict=True))
-    return {**job, "failed_tries": _failed_tries(connection, job_id)}
+    suspicion = _suspicion(connection, job_id)
+    if suspicion is not None and job["state"] == "pending":
+        # Its time never comes: it is claimed in another way.
+        job["run_at"] = None
+    return {**job, "suspicion": suspicion, "failed_tries": _failed_tries(connection, job_id)}
+
+
+def _suspicion(connection: Reader, job_id: int) -> str | None:
+    """Why the job runs apart from other work, in words; None for a job that does not."""
+    row = connection.execute(
+        "select lost_owner, since, beside, losses, running from fencepost.suspects where job_id = %s",
+        (job_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    lost_owner, since, beside, losses, running = row
+    lost = "beside other jobs" if beside else "while it ran alone, so the try was charged"
+    uncharged = f"; tries returned so far: {losses}" if losses else ""
+    now = "runs now" if running else "waits to run"
+    return (
+        f"suspect since {since:%Y-%m-%d %H:%M:%S %Z}: its worker {lost_owner} was lost {lost}{uncharged}; "
+        f"it {now} apart from other work"
+    )
 
 
 def _failed_tries(connection: Reader, job_id: int) -> list[dict[str, Any]]:

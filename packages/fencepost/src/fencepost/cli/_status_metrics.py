@@ -29,6 +29,7 @@ class StatusCollector(Collector):
         yield from (
             reachable,
             *_queues(board),
+            _suspects(board),
             _workers(board),
             _unserved(board),
             *_outbox(board),
@@ -47,6 +48,16 @@ def _queues(board: StatusSnapshot) -> Iterator[Family]:
             jobs.add_metric((queue.queue, state), getattr(queue, state))
         oldest.add_metric((queue.queue,), queue.oldest_waiting_seconds or 0)
     yield from (jobs, oldest)
+
+
+def _suspects(board: StatusSnapshot) -> Family:
+    suspects = GaugeMetricFamily(
+        "fencepost_jobs_suspects", "Jobs of lost workers that are to run apart.", labels=("queue",)
+    )
+    counts = {found.queue: found.suspects for found in board.suspects}
+    for queue in board.queues:
+        suspects.add_metric((queue.queue,), counts.get(queue.queue, 0))
+    return suspects
 
 
 def _workers(board: StatusSnapshot) -> Family:

@@ -81,6 +81,14 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspects:
+    """Jobs of a queue that came back from a lost worker and wait to run, or run, apart from other work."""
+
+    queue: str
+    suspects: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusSnapshot:
     """What `fencepost status` shows, in a terminal, as JSON and on a page."""
 
@@ -94,6 +102,7 @@ class StatusSnapshot:
     compatible_names: tuple[str, ...] = ()
     """Services that use names of earlier systems, by the settings of the process that looked."""
     unserved: tuple[UnservedWork, ...] = ()
+    suspects: tuple[Suspects, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -138,6 +147,10 @@ def read_board(connection: Reader) -> StatusSnapshot:
             """select channel, queued, sending, failed, unknown, parked, lag_seconds
                from fencepost.outbox_status order by channel"""
         ).fetchall()
+    with connection.cursor(row_factory=class_row(Suspects)) as cursor:
+        suspects = cursor.execute(
+            "select queue, count(*) as suspects from fencepost.suspects group by queue order by queue"
+        ).fetchall()
     return StatusSnapshot(
         at=datetime.now(UTC),
         queues=tuple(queues),
@@ -146,6 +159,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
         leases=tuple(leases),
         leases_held=int(held[0]) if held else 0,
         outbox=tuple(outbox),
+        suspects=tuple(suspects),
         refusals=read_reasons(connection),
     )
 

@@ -27,6 +27,18 @@ FAREWELL_SECONDS = 15.0
 STDERR = 2
 
 
+def worker_arguments(target: str, queues: Sequence[str], concurrency: int | None) -> list[str]:
+    """What `fencepost worker` is called with, for a process that serves the same."""
+    arguments = [target]
+    arguments += ["--queues", ",".join(queues)] if queues else []
+    arguments += [] if concurrency is None else ["--concurrency", str(concurrency)]
+    return arguments
+
+
+def worker_command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-c", _ENTRY, "worker", *arguments]
+
+
 @dataclass(slots=True)
 class _Member:
     place: int
@@ -91,7 +103,7 @@ class Supervisor:
 
     def _hire(self, place: int) -> _Member:
         process = subprocess.Popen(
-            [sys.executable, "-c", _ENTRY, "worker", *self._arguments],
+            worker_command(self._arguments),
             env={**self._environment, LIFELINE: str(self._parent_watch), **self._own_port(place)},
             pass_fds=[self._parent_watch],
             # A worker's output is not part of this command's answer.

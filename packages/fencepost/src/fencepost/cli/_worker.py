@@ -34,6 +34,7 @@ def worker(
         ),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
+    only_suspects: Annotated[str | None, typer.Option("--only-suspects", hidden=True)] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Run the jobs of an application, until Ctrl-C.
@@ -61,11 +62,14 @@ def worker(
     if processes == 1:
         from fencepost.cli._worker_process import work  # noqa: PLC0415 - Slow to load.
 
-        work(target, queues=chosen, concurrency=concurrency, as_json=json_output)
+        work(
+            target,
+            queues=chosen,
+            concurrency=concurrency,
+            as_json=json_output,
+            only_suspects=only_suspects,
+        )
         return
-    from fencepost.cli._supervisor import lead  # noqa: PLC0415 - As above.
+    from fencepost.cli._supervisor import lead, worker_arguments  # noqa: PLC0415 - As above.
 
-    arguments = [target]
-    arguments += ["--queues", ",".join(chosen)] if chosen else []
-    arguments += [] if concurrency is None else ["--concurrency", str(concurrency)]
-    lead(arguments, target, processes, as_json=json_output)
+    lead(worker_arguments(target, chosen, concurrency), target, processes, as_json=json_output)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from fencepost.cli._app_loader import find_application
 from fencepost.cli._durations import span
+from fencepost.cli._parent_watch import VARIABLE as LIFELINE
 from fencepost.cli._parent_watch import hold
+from fencepost.cli._supervisor import worker_arguments, worker_command
 from fencepost.cli.health import HealthPages
 from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, remark
@@ -18,6 +20,7 @@ from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.jobs._handler import Handlers
 from fencepost.jobs._scheduler import Schedules
+from fencepost.jobs._suspects import OnlySuspects, SpareCommand
 from fencepost.jobs.settings import JobSettings
 from fencepost.logs import configure_logging
 from fencepost.metrics_server import MetricsServer
@@ -26,8 +29,18 @@ from fencepost.tracing import export_traces
 LOOK_SECONDS = 0.2
 
 
-def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json: bool) -> None:
-    """Work until a stop is requested; then drain. A second request exits at once."""
+def work(
+    target: str,
+    *,
+    queues: Sequence[str],
+    concurrency: int | None,
+    as_json: bool,
+    only_suspects: str | None = None,
+) -> None:
+    """Work until a stop is requested; then drain. A second request exits at once.
+
+    With the owner `only_suspects` it is the spare process of a worker, and ends when no suspects are left.
+    """
     fp = find_application(target)
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     export_traces("worker")
@@ -43,24 +56,56 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
         )
         endpoint.start()
         closing.callback(endpoint.stop)
-        service = WorkerProcess(fp, settings, handlers, endpoint.url)
+        suspects = (
+            OnlySuspects(only_suspects)
+            if only_suspects is not None
+            else closing.enter_context(spare_command(target, queues, concurrency))
+        )
+        service = WorkerProcess(fp, settings, handlers, endpoint.url, suspects)
         freeze_collected_objects()
         asyncio.run(service.run(ending, as_json=as_json))
     remark("Stopped.")
 
 
+@contextmanager
+def spare_command(target: str, queues: Sequence[str], concurrency: int | None) -> Generator[SpareCommand]:
+    """How to start a spare process of this worker. It drains and ends when this process ends."""
+    arguments = worker_arguments(target, queues, concurrency)
+    watched, grip = os.pipe()
+    try:
+        yield SpareCommand(
+            lambda owner: [*worker_command(arguments), "--only-suspects", owner],
+            # The port is taken by this process.
+            {**os.environ, LIFELINE: str(watched), "METRICS_PORT": ""},
+            [watched],
+        )
+    finally:
+        os.close(grip)
+        os.close(watched)
+
+
 class WorkerProcess:
     """A worker, and the announcement of what it serves."""
 
-    def __init__(self, fp: Fencepost, settings: JobSettings, handlers: Handlers, url: str) -> None:
+    def __init__(
+        self,
+        fp: Fencepost,
+        settings: JobSettings,
+        handlers: Handlers,
+        url: str,
+        suspects: OnlySuspects | SpareCommand,
+    ) -> None:
         self._fp = fp
         self._settings = settings
         self._handlers = handlers
         self._url = url
+        self._suspects = suspects
 
     async def run(self, ending: Shutdown, *, as_json: bool) -> None:
         async with self._fp:
-            worker = self._fp.jobs.worker(self._settings, queues=self._handlers.queues)
+            worker = self._fp.jobs.worker(
+                self._settings, queues=self._handlers.queues, suspects=self._suspects
+            )
             working = asyncio.create_task(worker.run())
             self._announce(worker.owner, as_json=as_json)
             while not working.done() and not ending.wait(0):

@@ -27,6 +27,7 @@ from fencepost.kernel.job_queries import JobOutcome
 from fencepost.transaction import Transaction, in_transaction
 
 if TYPE_CHECKING:
+    from fencepost.jobs._suspects import OnlySuspects, SpareCommand
     from fencepost.jobs._worker import Worker
 
 
@@ -150,11 +151,13 @@ class Jobs(JobOperations[Awaited]):
         *,
         queues: Sequence[str] | None = None,
         offers: Sequence[str] = (),
+        suspects: OnlySuspects | SpareCommand | None = None,
     ) -> Worker:
         """A worker for every declared handler; `run` it while the client is open.
 
         `offers` are its abilities: a job whose header `needs` lists abilities runs only on a worker that
-        offers all of them.
+        offers all of them. `suspects` is for `fencepost worker`, which runs suspects in processes that it
+        starts.
         """
         # A process that only submits need not load Redis and the code that reads its streams.
         from fencepost.jobs._worker import Worker  # noqa: PLC0415
@@ -171,6 +174,7 @@ class Jobs(JobOperations[Awaited]):
             sync_database=self._sync_database,
             beside=self._beside,
             offers=offers,
+            suspects=suspects,
         )
 
     @cached_property

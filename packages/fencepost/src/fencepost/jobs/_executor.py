@@ -117,6 +117,8 @@ class HeldJobs:
         self._metrics = metrics
         self._reserved = 0
         self._may_claim = True
+        self._is_apart = False
+        self._emptied = asyncio.Event()
         self._jobs: dict[HeldJob, None] = {}
         self._latest: dict[int, HeldJob] = {}
 
@@ -134,7 +136,7 @@ class HeldJobs:
     @property
     def free(self) -> int:
         """A thread that was left behind keeps its place until its function returns."""
-        if not self._may_claim:
+        if not self._may_claim or self._is_apart:
             return 0
         return max(0, self._places - len(self._jobs) - self._threads.left_behind - self._reserved)
 
@@ -142,6 +144,25 @@ class HeldJobs:
         """Whether places are given at all: not while leases cannot be renewed."""
         self._may_claim = allowed
         self.room.set()
+
+    @contextmanager
+    def apart(self) -> Generator[None]:
+        """Give no places inside the block: what is held ends, and only suspects are added."""
+        self._is_apart = True
+        try:
+            yield
+        finally:
+            self._is_apart = False
+            self.room.set()
+
+    async def until_empty(self, within_seconds: float | None = None) -> bool:
+        """Wait until nothing is held and no claim is in progress; False when it was not so in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_seconds):
+                while self._jobs or self._reserved:
+                    self._emptied.clear()
+                    await self._emptied.wait()
+        return not self._jobs and not self._reserved
 
     @contextmanager
     def reserved(self, most: int) -> Generator[int]:
@@ -155,6 +176,7 @@ class HeldJobs:
             # A loop that saw no free place because of this reservation checks again: perhaps nothing was
             # claimed.
             self.room.set()
+            self._emptied.set()
 
     def add(self, active: HeldJob) -> HeldJob | None:
         """Hold a job; returns an older attempt at the same job that still runs here."""
@@ -174,6 +196,7 @@ class HeldJobs:
             announce("worker.settled")
         self._metrics.held.set(len(self._jobs))
         self.room.set()
+        self._emptied.set()
 
 
 class Executor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 
 from fencepost.redaction import redact_text
@@ -23,6 +24,18 @@ def error_text(error: BaseException) -> str:
 def stored_text(text: str) -> str:
     """The text as PostgreSQL can store it: bounded, and without secrets."""
     return _storable(redact_text(text[:_READ_MAX])[:ERROR_CHARACTERS_MAX])
+
+
+def process_end_text(exit_code: int) -> str:
+    """How a process ended, by its exit code as Python reports it: negative for a signal."""
+    if exit_code >= 0:
+        return f"its process ended with exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    memory = " (the system ends a process like this when memory runs out)"
+    return f"its process was killed by {name}{memory if -exit_code == signal.SIGKILL else ''}"
 
 
 def traceback_text(error: BaseException) -> str:

@@ -158,6 +158,14 @@ class Fetcher:
         """Look again: a job was submitted, or Redis is up or down."""
         self._called.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, unless the worker stops."""
+        await _pause(seconds, self._stopping)
+
     def on_drawn(self, callback: Callable[[], None]) -> None:
         """Called when this worker has stopped drawing, so that the streams are filled again."""
         self._on_drawn.append(callback)
@@ -357,6 +365,17 @@ class Fetcher:
         if self._drawn >= self._much:
             self.draw_on()
         return Fetched([(running, None) for running in claimed], (), (), asked_at)
+
+    async def claim_suspects(self, queues: Sequence[str], kinds: Sequence[str]) -> bool:
+        """Claim suspects and start them, in a worker that holds nothing; returns whether there were any."""
+        asked_at = time.monotonic()
+        answers = await self._database.run(
+            kernel_job.claim_suspects(queues, kinds, self._owner, self._settings.concurrency)
+        )
+        self._metrics.claimed(answers)
+        claimed = [(answer.running, None) for answer in answers if answer.running is not None]
+        self._begin(Fetched(claimed, (), (), asked_at))
+        return bool(claimed)
 
     async def _give_back(self, entries: Sequence[StreamEntry]) -> None:
         """Gives back entries that were read and never claimed: their jobs are dispatched again, for a worker

@@ -13,7 +13,7 @@ from fencepost.metrics import Metrics, MetricSet, counter, gauge, histogram, obs
 if TYPE_CHECKING:
     from fencepost.jobs._executor import HeldJob
     from fencepost.jobs._handler import Handlers
-    from fencepost.kernel.job import ClaimAnswer, Running
+    from fencepost.kernel.job import ClaimAnswer, Reclaimed, Running
 
 OTHER = "other"
 """The label of a queue or kind that this process declares no handler for, or that is not known."""
@@ -110,6 +110,11 @@ class JobMetrics(MetricSet):
         job = self._job(running)
         self.outcomes.labels(*job, "rejected").inc()
         self.outcomes_refused.labels(*job, reason).inc()
+
+    def reclaimed(self, jobs: Iterable[Reclaimed]) -> None:
+        """Counts jobs of a lost worker: one whose try was not charged is a suspect."""
+        for job in jobs:
+            self.reclaims.labels(status=job.state if job.charged else "suspect", reason="worker_lost").inc()
 
     def _jobs(self, held: Iterable[HeldJob]) -> Iterator[tuple[str, str]]:
         return (self._job(one.running) for one in held)

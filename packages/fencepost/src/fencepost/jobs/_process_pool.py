@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import REFUSALS, Refusal
+from fencepost.jobs._failure_text import process_end_text
 from fencepost.jobs.process_pool_main import BEGUN, HandlerCall, serve
 from fencepost.jobs.retry_policy import Bury, Cancel, Retry, Snooze, Verdict
 from fencepost.settings import Settings
@@ -113,7 +114,7 @@ class _Child:
                 told = await self._hear(seconds, "ended")
         except (EOFError, ConnectionError):
             self._process.join(GOODBYE_SECONDS)
-            raise ProcessDied(f"the process ended with {self._process.exitcode} in the middle") from None
+            raise ProcessDied(process_end_text(self._process.exitcode or 0)) from None
         return told
 
     async def _hear(self, seconds: float | None, what: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -43,13 +43,16 @@ class Reclaimer:
         *,
         database_url: str,
         longest_lease_seconds: float,
+        on_suspects: Callable[[], None],
     ) -> None:
+        """`on_suspects` is called after jobs were put back as suspects."""
         self._fetcher = fetcher
         self._database = database
         self._redis = redis
         self._metrics = metrics
         self._settings = settings
         self._database_url = database_url
+        self._on_suspects = on_suspects
         # An entry of a job whose lease may still be valid must not be taken from its consumer.
         self._min_idle_ms = round((longest_lease_seconds + settings.reclaim_grace_seconds) * 1000)
         # Kept between ticks: starting at 0-0 each time would rescan a long list and never reach its end.
@@ -71,12 +74,19 @@ class Reclaimer:
             crash_point("jobs.reclaim.before_commit")
             reclaimed = await self._database.run(kernel_job.reclaim(BATCH))
             crash_point("jobs.reclaim.after_commit")
+            self._metrics.reclaimed(reclaimed)
             for job in reclaimed:
-                self._metrics.reclaims.labels(status=job.state, reason="worker_lost").inc()
                 _log.warning(
-                    "worker_lost", job_id=job.job_id, attempt=job.attempt, owner=job.owner, state=job.state
+                    "worker_lost",
+                    job_id=job.job_id,
+                    attempt=job.attempt,
+                    owner=job.owner,
+                    state=job.state,
+                    charged=job.charged,
                 )
                 announce("jobs.reclaimed")
+            if not all(job.charged for job in reclaimed):
+                self._on_suspects()
             if len(reclaimed) < BATCH:
                 return
 

@@ -27,6 +27,7 @@ from fencepost.jobs._reclaimer import Reclaimer
 from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs._scheduler import Scheduler, Schedules, declare
 from fencepost.jobs._stream_reconciler import StreamReconciler
+from fencepost.jobs._suspects import OnlySuspects, SpareCommand, SuspectRunner
 from fencepost.jobs._worker_registry import WorkerRegistry
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel.lease import owner_name
@@ -54,12 +55,19 @@ class Worker:
         sync_database: Callable[[], SyncDatabase],
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
         offers: Sequence[str] = (),
+        suspects: OnlySuspects | SpareCommand | None = None,
     ) -> None:
         """`sync_database` is for handlers in threads. `beside` is a context that stays open while the worker
-        runs. `offers` are the abilities for jobs whose header `needs` lists some."""
+        runs. `offers` are the abilities for jobs whose header `needs` lists some. `suspects` says in which
+        process they run: see `_suspects.py`."""
         if not handlers.queues:
             raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
-        self.owner = owner_name(settings.worker_id or "worker")
+        self._only_suspects = isinstance(suspects, OnlySuspects)
+        self.owner = (
+            suspects.owner
+            if isinstance(suspects, OnlySuspects)
+            else owner_name(settings.worker_id or "worker")
+        )
         self._client = client
         self._handlers = handlers
         self._schedules = schedules
@@ -124,6 +132,18 @@ class Worker:
             interval_seconds=settings.heartbeat_seconds,
         )
         self._lease_watch = LeaseWatch(held, self._executor, heartbeat_seconds=settings.heartbeat_seconds)
+        self._suspects = SuspectRunner(
+            handlers,
+            held,
+            self._fetcher,
+            self.owner,
+            client,
+            metrics,
+            settings,
+            suspects if isinstance(suspects, SpareCommand) else None,
+        )
+        suspect_loop = Loop("suspects", self._suspects.tick, metrics.loop_errors)
+        self._suspects.on_ended(suspect_loop.wake)
         reclaimer = Reclaimer(
             self._fetcher,
             client,
@@ -132,6 +152,7 @@ class Worker:
             settings,
             database_url=url,
             longest_lease_seconds=max(settings.lease_seconds, *(h.declared.lease_seconds for h in handlers)),
+            on_suspects=suspect_loop.wake,
         )
         reconciler = StreamReconciler(handlers.queues, client, self._redis, metrics, settings)
         ticks = {
@@ -146,10 +167,10 @@ class Worker:
             queue: Loop("dispatch", dispatcher.tick, metrics.loop_errors)
             for queue, dispatcher in dispatchers.items()
         }
-        self._loops = [
-            *dispatch_loops.values(),
-            *(Loop(name, tick, metrics.loop_errors) for name, tick in ticks.items()),
-        ]
+        others = [Loop(name, tick, metrics.loop_errors) for name, tick in ticks.items()]
+        self._loops = [*dispatch_loops.values(), suspect_loop, *others]
+        if self._only_suspects:
+            self._loops = [loop for loop in others if loop.name == "leases"]
 
         # What wakes them.
         self._redis.on_change(self._fetcher.wake)
@@ -170,7 +191,8 @@ class Worker:
         self._fetcher.stop()
 
     async def _run(self) -> None:
-        await declare(self._client, self._handlers, self._schedules, self._client.owner)
+        if not self._only_suspects:
+            await declare(self._client, self._handlers, self._schedules, self._client.owner)
         await self._redis.probe()
         self._heartbeat.start()
         for loop in self._loops:
@@ -178,11 +200,12 @@ class Worker:
         background = [asyncio.create_task(self._listener.run()), asyncio.create_task(self._completer.run())]
         announce("worker.started")
         try:
-            await self._fetcher.run()
+            await (self._suspects.run_all() if self._only_suspects else self._fetcher.run())
         finally:
             self._fetcher.stop()
             await self._drain()
             await asyncio.gather(*(loop.stop() for loop in self._loops))
+            await self._suspects.stop()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)

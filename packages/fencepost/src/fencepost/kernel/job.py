@@ -353,6 +353,7 @@ class Reclaimed:
     attempt: int
     owner: str
     state: str
+    charged: bool
 
 
 def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Call[Running]:
@@ -441,6 +442,31 @@ def claim_by_priority(
             turn,
             None if since is None else list(since),
             document_of(serves),
+        ),
+        _claim_answers,
+    )
+
+
+def claim_suspects(
+    queues: Sequence[str],
+    kinds: Sequence[str],
+    owner: str,
+    limit: int,
+    *,
+    lease_seconds: float | None = None,
+) -> Call[list[ClaimAnswer]]:
+    """Claim at most half of a group of suspects, for an owner that holds nothing else."""
+    return Call(
+        "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
+        " expires_at,"
+        " submitted_at, outcome, refusal from fencepost.job_claim_suspects"
+        "(%s::text[], %s::text[], %s::text, %s::integer, %s::interval)",
+        (
+            list(queues),
+            list(kinds),
+            text("owner", owner),
+            limit,
+            optional_duration("lease", lease_seconds),
         ),
         _claim_answers,
     )
@@ -563,9 +589,29 @@ def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
 def reclaim(limit: int, *, grace_seconds: float = 0) -> Call[list[Reclaimed]]:
     """Put back what has been expired for the grace."""
     return Call(
-        "select job_id, attempt, owner, state from fencepost.job_reclaim(%s::integer, %s::interval)",
+        "select job_id, attempt, owner, state, charged from fencepost.job_reclaim(%s::integer, %s::interval)",
         (limit, duration("grace", grace_seconds)),
         each(Reclaimed),
+    )
+
+
+def reclaim_owner(owner: str, why: str) -> Call[list[Reclaimed]]:
+    """Put back what an owner held whose process was seen to end."""
+    return Call(
+        "select job_id, attempt, owner, state, charged from fencepost.job_reclaim_owner(%s::text, %s::text)",
+        (text("owner", owner), text("why", why)),
+        each(Reclaimed),
+    )
+
+
+def reserve_suspects(
+    queues: Sequence[str], kinds: Sequence[str], owner: str, ttl_seconds: float
+) -> Call[bool]:
+    """Whether the owner is to make room for suspects that wait: no other worker does so for them."""
+    return Call(
+        "select fencepost.job_reserve_suspects(%s::text[], %s::text[], %s::text, %s::interval)",
+        (list(queues), list(kinds), text("owner", owner), duration("ttl", ttl_seconds)),
+        scalar,
     )
 
 

@@ -17,6 +17,16 @@ as $$
   union all
   select w.run_at, 'waiting', null, w.attempt, jsonb_build_object('tries', w.tries, 'last_error', w.last_error)
   from fencepost.job_waiting w where w.job_id = p_id and w.dispatched_at is null
+    and not exists (select 1 from fencepost.suspects s where s.job_id = w.job_id and w.run_at = fencepost._batch_never())
+  union all
+  select s.since, 'suspect', null, coalesce(w.attempt, r.attempt),
+         jsonb_build_object('tries', coalesce(w.tries, r.tries), 'losses', s.losses, 'beside', s.beside, 'lost_owner', s.lost_owner,
+           'why', case when s.losses = 0 or s.beside = 0 then 'its worker was lost while it ran alone'
+                       else 'its worker was lost with other jobs' end
+                  || '; it runs again in a worker that holds none but suspects')
+  from fencepost.suspects s left join fencepost.job_waiting w on w.job_id = s.job_id
+  left join fencepost.job_running r on r.job_id = s.job_id
+  where s.job_id = p_id
   union all
   select r.claimed_at, 'claimed', r.owner, r.attempt, jsonb_build_object('expires_at', r.expires_at, 'tries', r.tries)
   from fencepost.job_running r where r.job_id = p_id

@@ -9,7 +9,8 @@
 --   dispatched  claim                      running     a new attempt for the owner
 --   pending     claim                      pending     no slot of its concurrency key is free, its queue is paused, or its worker does not serve it
 --   dispatched  claim                      pending     the same: its entry is done with
---   running     claim                      running     expired, tries left: a new attempt for the new owner
+--   running     claim                      running     expired, tries left, alone: a new attempt for the new owner
+--   running     claim                      pending     expired with other jobs: a suspect
 --   running     claim                      dead        expired; no tries left
 --   running     claim                      cancelled   expired; a cancel was requested
 --   running     finish                     finished    job, attempt, owner, unexpired lease or open fence
@@ -32,7 +33,7 @@
 --
 -- The attempt is the fencing token: every acquisition creates a new one, putting a job back creates none.
 -- tries counts the claims since the submission or the last replay, at the claim, so that a job which kills
--- its worker ends too.
+-- its worker ends too. A loss that may be another job's fault is not counted: job_suspect.sql decides.
 --
 -- Locks: rows of several jobs are locked in order of id; waiting before running before finished. A running
 -- row keeps its attempt: a takeover deletes the row, and that is what a fence prevents.

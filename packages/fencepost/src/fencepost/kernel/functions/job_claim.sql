@@ -194,23 +194,28 @@ begin
 end $$;
 
 -- Give an expired running job to a new owner under a new attempt. Null when it is not expired, is fenced by
--- an open transaction, or ends here because it was cancelled or has no tries left.
+-- an open transaction, ends here because it was cancelled or has no tries left, or is put back as a suspect.
 create or replace function fencepost._job_take_over(p_id bigint, p_owner text, p_lease interval) returns fencepost.job_running
 language plpgsql volatile
 as $$
 declare
   v_now     timestamptz := fencepost.clock();
   v_running fencepost.job_running;
+  v         record;
 begin
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.expires_at <= v_now for update skip locked;
   if not found then
     return null;
   end if;
-  if fencepost._job_lost_end(v_running, v_now) is not null then
+  perform fencepost._suspicion_open(array[v_running], v_now);
+  select * into v from fencepost._suspicion_of(v_running);
+  if v.suspicion_id is not null or v.suspected or v_running.cancel_requested_at is not null
+     or v_running.tries >= (select j.tries_max from fencepost.job j where j.job_id = p_id) then
+    perform fencepost._job_reclaim(v_running, 'its lease expired', v_now);
     return null;
   end if;
   perform fencepost._event(v_now, 'job', p_id::text, 'lost', v_running.owner, v_running.attempt,
-    jsonb_build_object('claimed_at', v_running.claimed_at, 'expired_at', v_running.expires_at, 'to', p_owner));
+    jsonb_build_object('claimed_at', v_running.claimed_at, 'expired_at', v_running.expires_at, 'to', p_owner, 'charged', true));
   -- Another attempt is another row: a fence prevents the delete.
   with gone as (delete from fencepost.job_running r where r.job_id = p_id returning r.*)
   insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at,

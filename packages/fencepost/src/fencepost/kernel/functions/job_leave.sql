@@ -7,6 +7,7 @@ create or replace function fencepost._job_put_back(
 language plpgsql volatile
 as $$
 begin
+  perform fencepost._suspect_clear(array[p_running.job_id], p_now);
   with gone as (delete from fencepost.job_running r where r.job_id = p_running.job_id returning r.*)
   insert into fencepost.job_waiting (job_id, queue, priority, run_at, attempt, tries, concurrency_key, last_error)
   select g.job_id, g.queue, g.priority, p_run_at, g.attempt, p_tries, g.concurrency_key, left(p_error, 2000) from gone g;
@@ -31,23 +32,6 @@ begin
   from gone g;
   perform fencepost._job_left(array[p_running.job_id],
     case when p_running.concurrency_key is not null then array[p_running.concurrency_key] end, p_now);
-end $$;
-
--- Ends a job whose owner was lost when a cancel was requested or no tries are left; null when the job
--- continues.
-create or replace function fencepost._job_lost_end(p_running fencepost.job_running, p_now timestamptz) returns text
-language plpgsql volatile
-as $$
-begin
-  if p_running.cancel_requested_at is not null then
-    perform fencepost._job_end(p_running, 'cancelled', 'cancelled', null, p_now);
-    return 'cancelled';
-  end if;
-  if p_running.tries >= (select j.tries_max from fencepost.job j where j.job_id = p_running.job_id) then
-    perform fencepost._job_end(p_running, 'dead', 'worker_lost', 'its lease expired in its last try', p_now);
-    return 'dead';
-  end if;
-  return null;
 end $$;
 
 -- The running row, locked, when p_owner with p_attempt may still act on it; otherwise the reason.
@@ -95,7 +79,12 @@ begin
     jsonb_build_object('to', state, 'error', left(p_error, 2000), 'claimed_at', (v.running).claimed_at)
       || case when p_traceback is null then '{}'
               else jsonb_build_object('try', (v.running).tries, 'traceback', right(p_traceback, 8192)) end);
-  if state = 'pending' then
+  if state = 'pending' and p_how = 'release' and coalesce(p_delay, interval '0') = interval '0'
+     and exists (select 1 from fencepost.job_suspect s where s.job_id = p_id) then
+    -- Its worker stops, which proves nothing.
+    perform fencepost._suspect_put_back(v.running, s.suspicion_id, s.losses, (v.running).tries - 1, p_error, v_now)
+    from fencepost.job_suspect s where s.job_id = p_id;
+  elsif state = 'pending' then
     perform fencepost._job_put_back(v.running, v_now + coalesce(p_delay, interval '0'),
       (v.running).tries - case when p_how = 'release' then 1 else 0 end, p_error, v_now);
   else
@@ -181,43 +170,25 @@ begin
   end loop;
 end $$;
 
--- Puts a lost owner's job back to waiting, or ends it. Returns the new state.
-create or replace function fencepost._job_reclaim(p_running fencepost.job_running, p_now timestamptz) returns text
-language plpgsql volatile
-as $$
-declare
-  v_end text := fencepost._job_lost_end(p_running, p_now);
-begin
-  perform fencepost._event(p_now, 'job', p_running.job_id::text, 'lost', p_running.owner, p_running.attempt,
-    jsonb_build_object('claimed_at', p_running.claimed_at, 'expired_at', p_running.expires_at, 'to', coalesce(v_end, 'pending')));
-  if v_end is null then
-    perform fencepost._job_put_back(p_running, p_now, p_running.tries, 'its lease expired', p_now);
-  end if;
-  return coalesce(v_end, 'pending');
-end $$;
-
 -- Put back jobs that have been expired for p_grace, at most p_limit. A job whose old owner still has a fenced
--- transaction open is skipped. Served by job_running_by_expiry.
+-- transaction open is skipped. Answers whether the try was charged: job_suspect.sql decides it. Served by
+-- job_running_by_expiry.
 create or replace function fencepost.job_reclaim(p_limit integer, p_grace interval default '0')
-returns table (job_id bigint, attempt bigint, owner text, state text)
+returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-  v_now     timestamptz := fencepost.clock();
-  v_lost    fencepost.job_running[];
-  v_running fencepost.job_running;
+  v_now  timestamptz := fencepost.clock();
+  v_lost fencepost.job_running[];
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_limit(p_limit);
   perform fencepost._check_wait('grace', p_grace, interval '1 day');
   v_lost := array(select r from fencepost.job_running r where r.expires_at <= v_now - p_grace
                   order by r.expires_at limit p_limit for update skip locked);
-  perform fencepost._batch_lock(array(select l.job_id from unnest(v_lost) l));
-  foreach v_running in array v_lost loop
-    return query select v_running.job_id, v_running.attempt, v_running.owner, fencepost._job_reclaim(v_running, v_now);
-  end loop;
+  return query select * from fencepost._job_reclaim_all(v_lost, 'its lease expired', v_now);
 end $$;
 
 -- Expired jobs that reclaim skips because a fenced transaction is still open: the blocking backend must be
@@ -258,7 +229,7 @@ begin
     perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, null, '', v_now) e), 'job', p_id::text,
       jsonb_build_object('op', 'reclaim'), fencepost._job_seen(p_id));
   end if;
-  return fencepost._job_reclaim(v_running, v_now);
+  return (select r.state from fencepost._job_reclaim_all(array[v_running], 'its lease expired', v_now) r);
 end $$;
 
 -- Terminate the backends that keep the backend p_waiter from reclaiming the job. Does nothing unless the
