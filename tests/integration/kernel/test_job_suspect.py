@@ -10,8 +10,8 @@ from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER, RIVAL
 
-CLAIM = "select * from fencepost.job_claim_suspects('{mail}', '{send}', %s, %s)"
-RESERVE = "select fencepost.job_reserve_suspects('{mail}', '{send}', %s, '30 seconds')"
+CLAIM = """select * from fencepost.job_claim_suspects('{mail}', '{"kinds": {"send": "*"}}', %s, %s)"""
+RESERVE = """select fencepost.job_reserve_suspects('{mail}', '{"kinds": {"send": "*"}}', %s, '30 seconds')"""
 
 
 def lose(app: Caller, clock: Clock) -> list[tuple[str, bool]]:
@@ -118,13 +118,25 @@ def test_a_worker_is_given_no_suspect_of_a_kind_or_queue_that_it_does_not_serve(
 ) -> None:
     held(app, 2)
     lose(app, clock)
-    other = "select * from fencepost.job_claim_suspects(%s, %s, 'spare', 10)"
-    assert app.rows(other, ["mail"], ["other"]) == []
-    assert app.rows(other, ["other"], ["send"]) == []
+    other = "select * from fencepost.job_claim_suspects(%s, %s::jsonb, 'spare', 10)"
+    send, foreign = '{"kinds": {"send": "*"}}', '{"kinds": {"other": "*"}}'
+    assert app.rows(other, ["mail"], foreign) == []
+    assert app.rows(other, ["other"], send) == []
     app.execute("select fencepost.queue_pause('mail', 'carol')")
-    assert app.rows(other, ["mail"], ["send"]) == []
+    assert app.rows(other, ["mail"], send) == []
     app.execute("select fencepost.queue_resume('mail', 'carol')")
-    assert len(app.rows(other, ["mail"], ["send"])) == 1
+    assert len(app.rows(other, ["mail"], send)) == 1
+
+
+def test_a_worker_is_given_no_suspect_with_an_argument_that_it_does_not_know(
+    app: Caller, clock: Clock, admin: Caller
+) -> None:
+    ids = held(app, 2)
+    admin.execute('update fencepost.job set payload = \'{"to": 1, "cc": 2}\' where job_id = any (%s)', ids)
+    lose(app, clock)
+    claim_with = "select * from fencepost.job_claim_suspects('{mail}', %s::jsonb, 'spare', 10)"
+    assert app.rows(claim_with, '{"kinds": {"send": "to"}}') == []
+    assert len(app.rows(claim_with, '{"kinds": {"send": "to cc"}}')) == 1
 
 
 def test_the_group_that_is_lost_again_splits_until_one_is_alone_and_charged(

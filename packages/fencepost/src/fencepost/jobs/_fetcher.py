@@ -366,11 +366,11 @@ class Fetcher:
             self.draw_on()
         return Fetched([(running, None) for running in claimed], (), (), asked_at)
 
-    async def claim_suspects(self, queues: Sequence[str], kinds: Sequence[str]) -> bool:
+    async def claim_suspects(self, queues: Sequence[str]) -> bool:
         """Claim suspects and start them, in a worker that holds nothing; returns whether there were any."""
         asked_at = time.monotonic()
         answers = await self._database.run(
-            kernel_job.claim_suspects(queues, kinds, self._owner, self._settings.concurrency)
+            kernel_job.claim_suspects(queues, self._serves, self._owner, self._settings.concurrency)
         )
         self._metrics.claimed(answers)
         claimed = [(answer.running, None) for answer in answers if answer.running is not None]

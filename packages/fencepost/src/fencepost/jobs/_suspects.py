@@ -28,6 +28,7 @@ from fencepost.jobs._handler import Handlers
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel._job_need import Serves
 from fencepost.kernel.call import CallRunner
 from fencepost.kernel.lease import owner_name
 from fencepost.logs import get_logger
@@ -71,6 +72,7 @@ class SuspectRunner:
     def __init__(
         self,
         handlers: Handlers,
+        serves: Serves,
         held: HeldJobs,
         fetcher: Fetcher,
         owner: str,
@@ -80,7 +82,7 @@ class SuspectRunner:
         spares: SpareCommand | None,
     ) -> None:
         self._queues = handlers.queues
-        self._kinds = [handler.kind for handler in handlers]
+        self._serves = serves
         self._held = held
         self._fetcher = fetcher
         self._owner = owner
@@ -104,7 +106,7 @@ class SuspectRunner:
         """Run suspects until there were none for a while, or the worker stops: for a spare process."""
         idle_since = time.monotonic()
         while not self._fetcher.is_stopping and time.monotonic() - idle_since < LINGER_SECONDS:
-            if await self._fetcher.claim_suspects(self._queues, self._kinds):
+            if await self._fetcher.claim_suspects(self._queues):
                 await self._held.until_empty()
                 idle_since = time.monotonic()
             else:
@@ -124,12 +126,12 @@ class SuspectRunner:
                     return
             if not self._fetcher.is_stopping:
                 announce("worker.apart")
-                await self._fetcher.claim_suspects(self._queues, self._kinds)
+                await self._fetcher.claim_suspects(self._queues)
                 await self._held.until_empty()
 
     async def _reserve(self) -> bool:
         return await self._database.run(
-            kernel_job.reserve_suspects(self._queues, self._kinds, self._owner, RESERVE_SECONDS)
+            kernel_job.reserve_suspects(self._queues, self._serves, self._owner, RESERVE_SECONDS)
         )
 
 

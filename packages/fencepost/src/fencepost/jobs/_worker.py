@@ -134,6 +134,7 @@ class Worker:
         self._lease_watch = LeaseWatch(held, self._executor, heartbeat_seconds=settings.heartbeat_seconds)
         self._suspects = SuspectRunner(
             handlers,
+            serves,
             held,
             self._fetcher,
             self.owner,

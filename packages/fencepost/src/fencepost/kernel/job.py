@@ -449,7 +449,7 @@ def claim_by_priority(
 
 def claim_suspects(
     queues: Sequence[str],
-    kinds: Sequence[str],
+    serves: Serves,
     owner: str,
     limit: int,
     *,
@@ -460,10 +460,10 @@ def claim_suspects(
         "select job_id, attempt, tries, queue, priority, kind, payload::text, headers::text, lease,"
         " expires_at,"
         " submitted_at, outcome, refusal from fencepost.job_claim_suspects"
-        "(%s::text[], %s::text[], %s::text, %s::integer, %s::interval)",
+        "(%s::text[], %s::jsonb, %s::text, %s::integer, %s::interval)",
         (
             list(queues),
-            list(kinds),
+            serves.document,
             text("owner", owner),
             limit,
             optional_duration("lease", lease_seconds),
@@ -604,13 +604,11 @@ def reclaim_owner(owner: str, why: str) -> Call[list[Reclaimed]]:
     )
 
 
-def reserve_suspects(
-    queues: Sequence[str], kinds: Sequence[str], owner: str, ttl_seconds: float
-) -> Call[bool]:
+def reserve_suspects(queues: Sequence[str], serves: Serves, owner: str, ttl_seconds: float) -> Call[bool]:
     """Whether the owner is to make room for suspects that wait: no other worker does so for them."""
     return Call(
-        "select fencepost.job_reserve_suspects(%s::text[], %s::text[], %s::text, %s::interval)",
-        (list(queues), list(kinds), text("owner", owner), duration("ttl", ttl_seconds)),
+        "select fencepost.job_reserve_suspects(%s::text[], %s::jsonb, %s::text, %s::interval)",
+        (list(queues), serves.document, text("owner", owner), duration("ttl", ttl_seconds)),
         scalar,
     )
 

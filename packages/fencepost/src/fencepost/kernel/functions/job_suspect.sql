@@ -185,8 +185,8 @@ begin
   end loop;
 end $$;
 
--- The suspects that wait and that a worker of these queues and kinds may claim.
-create or replace function fencepost._suspects_waiting(p_queues text[], p_kinds text[])
+-- The suspects that wait and that a worker of these queues may claim, by what it serves (job_need.sql).
+create or replace function fencepost._suspects_waiting(p_queues text[], p_serves jsonb)
 returns table (suspicion_id bigint, job_id bigint)
 language sql stable
 as $$
@@ -194,13 +194,14 @@ as $$
   from fencepost.job_suspect s
   join fencepost.job_waiting w on w.job_id = s.job_id and w.run_at = fencepost._batch_never()
   join fencepost.job j on j.job_id = s.job_id
-  where w.queue = any (p_queues) and j.kind = any (p_kinds)
+  where w.queue = any (p_queues)
+    and fencepost._job_serves(p_serves -> 'kinds', fencepost._job_offers(p_serves), j.kind, j.payload, j.headers)
     and not exists (select 1 from fencepost.job_queue q where q.queue = w.queue and q.paused_at is not null)
 $$;
 
 -- Whether p_owner is to make room for suspects now: a group waits that no other worker has reserved. The
 -- reservation lasts for p_ttl and can be repeated. It is no right: every worker that holds nothing may claim.
-create or replace function fencepost.job_reserve_suspects(p_queues text[], p_kinds text[], p_owner text, p_ttl interval)
+create or replace function fencepost.job_reserve_suspects(p_queues text[], p_serves jsonb, p_owner text, p_ttl interval)
 returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -209,13 +210,13 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_texts('queue', p_queues, 128);
-  perform fencepost._check_texts('kind', p_kinds, 256);
+  perform fencepost._check_serves(p_serves);
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_duration('ttl', p_ttl, interval '1 day');
   update fencepost.job_suspicion g set reserved_by = p_owner, reserved_until = v_now + p_ttl
   where g.suspicion_id = (
     select f.suspicion_id from fencepost.job_suspicion f
-    where f.suspicion_id = any (array(select w.suspicion_id from fencepost._suspects_waiting(p_queues, p_kinds) w))
+    where f.suspicion_id = any (array(select w.suspicion_id from fencepost._suspects_waiting(p_queues, p_serves) w))
       and (f.reserved_by is null or f.reserved_by = p_owner or f.reserved_until <= v_now)
     order by f.suspicion_id limit 1 for update skip locked);
   return found;
@@ -225,7 +226,7 @@ end $$;
 -- Nothing for an owner that holds a job: suspects run apart from other work. Answers only those that were
 -- claimed; one whose concurrency key or rate has no room waits as before.
 create or replace function fencepost.job_claim_suspects(
-  p_queues text[], p_kinds text[], p_owner text, p_limit integer, p_lease interval default null
+  p_queues text[], p_serves jsonb, p_owner text, p_limit integer, p_lease interval default null
 ) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, priority smallint, kind text,
                  payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -237,14 +238,14 @@ declare
 begin
   perform fencepost._job_check_claim(p_owner, p_lease);
   perform fencepost._check_texts('queue', p_queues, 128);
-  perform fencepost._check_texts('kind', p_kinds, 256);
+  perform fencepost._check_serves(p_serves);
   perform fencepost._check_limit(p_limit);
-  for v_group in select w.suspicion_id, count(*) as size from fencepost._suspects_waiting(p_queues, p_kinds) w
+  for v_group in select w.suspicion_id, count(*) as size from fencepost._suspects_waiting(p_queues, p_serves) w
                  group by w.suspicion_id order by w.suspicion_id loop
     exit when exists (select 1 from fencepost.job_running r where hashtext(r.owner) = hashtext(p_owner) and r.owner = p_owner);
     v_ids := array(
       select w.job_id from fencepost.job_waiting w
-      where w.job_id = any (array(select s.job_id from fencepost._suspects_waiting(p_queues, p_kinds) s
+      where w.job_id = any (array(select s.job_id from fencepost._suspects_waiting(p_queues, p_serves) s
                                   where s.suspicion_id = v_group.suspicion_id))
         and w.run_at = fencepost._batch_never()
       order by w.job_id limit greatest(1, least(p_limit, v_group.size / 2)) for update skip locked);
