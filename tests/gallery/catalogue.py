@@ -50,6 +50,8 @@ BY_FILE = {
     "tests/integration/job_features/test_schedules.py": "schedules",
     "tests/integration/job_features/test_batches.py": "batches",
     "tests/integration/job_features/test_rates.py": "rates",
+    "tests/integration/kernel/test_job_need.py": "claims of what a worker serves",
+    "tests/integration/jobs/test_rolling_deploys.py": "rolling deploys",
     "tests/integration/workflows/test_zombies.py": "zombies inside a workflow's step",
     "tests/integration/workflows/test_crash_everywhere.py": "crashes at every point of a workflow",
     "tests/integration/judge/test_teeth.py": "the sandbox",

@@ -29,6 +29,8 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(env: Consol
         "signers wait for a recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
         "transactions in doubt": (1, "In doubt"),
         "broker halted: acme": (1, "the market is shut"),
+        "waiting in mail: no worker serves it": (1, "mail"),
+        "schedule nightly fires mail, a kind that no worker of queue mail has": (1, "nightly"),
     }
     assert {what: one["count"] for what, one in told.items()} == {what: n for what, (n, _) in shown.items()}
     for what, (_, words) in shown.items():

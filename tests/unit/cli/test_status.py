@@ -17,6 +17,7 @@ from fencepost.cli._status_snapshot import (
     QueueStatus,
     Reason,
     StatusSnapshot,
+    UnservedWork,
     Workers,
 )
 from fencepost.errors import ServerUnavailable
@@ -41,6 +42,11 @@ BOARD = StatusSnapshot(
         Reason("in_flight", "ZF010", 9, "Another transaction is doing it.", "Ask again."),
         Reason("too_old", "ZF011", 0, "Too old.", "Make a new key."),
     ),
+    unserved=(
+        UnservedWork("no_worker", "letters", None, None, [], 12, 90.0, "queue letters: 12 waiting, …"),
+        UnservedWork("unknown_arguments", "mail", "greet", None, ["colour", "size"], 4, 5.0, "four <b>wait"),
+        UnservedWork("schedule", "mail", "beat", "heartbeat", [], 0, None, "schedule heartbeat fires beat"),
+    ),
 )
 EMPTY = StatusSnapshot(at=NOW, queues=(), workers=(), leases=(), leases_held=0, outbox=(), refusals=())
 
@@ -64,6 +70,8 @@ def test_the_screen_shows_everything_and_takes_names_as_names() -> None:
         "expired",
         "free",
         "and 5 more held",
+        "queue letters: 12 waiting, …",
+        "schedule heartbeat fires beat",
     ):
         assert expected in said
     assert said.index("in_flight") < said.index("stale_attempt"), "the most frequent reason comes first"
@@ -89,6 +97,7 @@ def test_the_page_shows_the_same_and_cannot_be_injected() -> None:
     assert "<script" not in page
     assert "in_flight" in page
     assert "<td>2</td><td>PostgreSQL alone" in page
+    assert "four &lt;b&gt;wait" in page
     assert "Nothing waits." in board_page(EMPTY)
 
 
@@ -102,6 +111,12 @@ def test_the_figures_are_metrics_with_allowed_labels() -> None:
     assert 'fencepost_database_refusals_total{reason="in_flight"} 9.0' in page
     assert "fencepost_leases_held 25.0" in page
     assert 'fencepost_job_workers{mode="postgresql"} 2.0' in page
+    for labels, value in (
+        ('kind="",missing="",queue="letters",reason="no_worker",schedule=""', 12),
+        ('kind="greet",missing="colour, size",queue="mail",reason="unknown_arguments",schedule=""', 4),
+        ('kind="beat",missing="",queue="mail",reason="schedule",schedule="heartbeat"', 1),
+    ):
+        assert f"fencepost_unserved_work{{{labels}}} {value}.0" in page
     for family in StatusCollector(lambda: BOARD).collect():
         for sample in family.samples:
             assert set(sample.labels) <= LABELS

@@ -67,6 +67,7 @@ LABELS = frozenset(
         "layer",  # which layer of the mutation pipeline answered
         "loop",
         "method",  # mutations are declared in code
+        "missing",  # arguments and abilities that no worker has, of at most a hundred rows
         "mode",  # basic or queue
         "noun",
         "op",  # what a fence refused
@@ -75,6 +76,7 @@ LABELS = frozenset(
         "queue",  # queues are declared in code; any other is `other`
         "reason",
         "result",
+        "schedule",  # schedules are declared in code
         "service",
         "state",
         "status",

@@ -48,16 +48,16 @@ class Dispatcher:
         redis: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
-        serves: job_need.Serves,
+        serves: job_need.Serves | None = None,
         *,
         draws: Callable[[], bool] = lambda: False,
         on_backlog: Callable[[], None] = lambda: None,
         on_set_aside: Callable[[str], Awaitable[bool]] = _claims_nothing,
     ) -> None:
-        """`draws` tells whether this process's worker claims pending jobs directly; `on_backlog` is called
-        when the backlog is large enough that it should. `on_set_aside` claims jobs of the queue that other
-        workers have set aside and that this one serves, and tells whether there may be more: they are in no
-        stream."""
+        """`serves` is what this process's worker serves; everything, without it. `draws` tells whether this
+        process's worker claims pending jobs directly; `on_backlog` is called when the backlog is large enough
+        that it should. `on_set_aside` claims jobs of the queue that other workers have set aside and that
+        this one serves, and tells whether there may be more: they are in no stream."""
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database

@@ -121,6 +121,7 @@ class Fetcher:
         self._aside: set[str] = set()
         """Queues with jobs that were set aside, which this worker had no free place for."""
         self._is_turn_of_aside = False
+        self._claiming_aside = asyncio.Lock()
         self._unclaimed: list[StreamEntry] = []
         # A reused consumer name may have pending entries; a name with a boot id has none yet.
         self._losses_seen = 0 if self.consumer == owner else -1
@@ -207,10 +208,11 @@ class Fetcher:
         """Claims jobs of a queue directly from PostgreSQL, beside what the streams bring: jobs that other
         workers do not serve are in no stream. Returns whether there may be more for the places that are
         left; without a free place it is done when there is one."""
-        with self._held.reserved(self.free) as places:
-            asked_at = time.monotonic()
-            claimed = await self._claim_by_priority(queue, places) if places else []
-            self._begin(Fetched([(running, None) for running in claimed], (), (), asked_at))
+        async with self._claiming_aside:
+            with self._held.reserved(self.free) as places:
+                asked_at = time.monotonic()
+                claimed = await self._claim_by_priority(queue, places) if places else []
+                self._begin(Fetched([(running, None) for running in claimed], (), (), asked_at))
         if len(claimed) == places:
             self._aside.add(queue)
         return 0 < len(claimed) < places
@@ -234,6 +236,11 @@ class Fetcher:
         accepting, self._accepting = self._accepting, None
         if accepting is not None:
             await accepting
+
+    async def finish_claim_aside(self) -> None:
+        """Wait for the claim of jobs that were set aside which another loop has in progress."""
+        async with self._claiming_aside:
+            pass
 
     async def accept(self, entries: Sequence[StreamEntry]) -> Fetched | None:
         """Claim the jobs of the entries and start them; entries beyond the capacity are given back."""

@@ -217,6 +217,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let handlers end; jobs that do not end in time are given back, and the try is not counted."""
+        await self._fetcher.finish_claim_aside()
         await self._executor.all_begun()
         with suppress(Exception):
             # Entries that could not be claimed are pending for us: `leave` gives them back.

@@ -49,13 +49,13 @@ class NextDue:
     aside: float | None
 
 
-def next_due(queue: str, serves: Serves) -> Call[NextDue]:
+def next_due(queue: str, serves: Serves | None) -> Call[NextDue]:
     """By the database's clock: the machine of the loop may have another opinion of the time."""
     return Call(
         "select extract(epoch from fencepost.job_next_due(%s::text) - fencepost.clock())::double precision,"
         " extract(epoch from fencepost.job_aside_due(%s::text, %s::jsonb) - fencepost.clock())"
         "::double precision",
-        (text("queue", queue), queue, serves.document),
+        (text("queue", queue), queue, document_of(serves)),
         one(NextDue),
     )
 
