@@ -41,6 +41,7 @@ JUDGING: dict[Any, Any] = {
     "job_finish": "(1, 1, 'w')",
     "job_finish_many": "('{1}', '{1}', 'w')",
     "job_hurry": "(1, 'carol')",
+    "job_reschedule": "(1, clock_timestamp(), 'carol')",
     "job_leave_many": "('{1}', '{1}', 'w', '{retry}')",
     "job_progress": "(1, 1, 'w', '1')",
     "job_recall": "('{1}', '{1-0}')",
@@ -88,6 +89,7 @@ JUDGING: dict[Any, Any] = {
 # They add rows, take what nobody else can want, or judge by age alone.
 ANYWHERE: dict[Any, Any] = {
     "batch_prune": "('1 hour', 1)",
+    "batch_results": "(1, null, 1)",
     "clock": "()",
     "dead_count": "(null, null, null, null)",
     "dead_ids": "(null, null, null, null, null, 1)",
@@ -101,6 +103,7 @@ ANYWHERE: dict[Any, Any] = {
     "job_page": "(null, null, null, null, 1)",
     "job_prune": "('1 hour', 1)",
     "job_prune_excess": "(1, 1)",
+    "job_search": "('{t}')",
     "job_submit": "('mail', 'send', '{}')",
     "job_submit_many": "('mail', 'send', '{1, 2}'::jsonb[])",
     "marker_clean": "('1 hour', 1)",
@@ -124,6 +127,7 @@ ANYWHERE: dict[Any, Any] = {
     "sleep_on": "('t')",
     "step_result": "(1, 'n')",
     "stream_poison": "('s', '1-0', 'r', '{}')",
+    "unique_prune": "(1)",
     "wake_up": "('t')",
     "workflow_children": "('{1}')",
     "workflow_load": "(1)",

@@ -64,6 +64,7 @@ if typing.TYPE_CHECKING:
     from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
+    from fencepost.jobs._options import Unique
     from fencepost.jobs.job import Job
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
@@ -134,6 +135,7 @@ __all__ = [
     "SyncWorkflow",
     "TooOld",
     "Transaction",
+    "Unique",
     "Workflow",
     "WorkflowHandler",
     "WrongIsolation",
@@ -172,6 +174,7 @@ _HOMES = {
     "SyncTransaction": "fencepost.transaction",
     "SyncWorkflow": "fencepost.workflows._sync_workflow",
     "Transaction": "fencepost.transaction",
+    "Unique": "fencepost.jobs._options",
     "Workflow": "fencepost.workflows._workflow",
     "WorkflowHandler": "fencepost.workflows._handler",
     "digest": "fencepost.kernel.idempotency",

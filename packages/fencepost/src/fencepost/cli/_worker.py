@@ -34,6 +34,15 @@ def worker(
         ),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
+    jobs_max: Annotated[
+        int | None,
+        typer.Option(
+            "--max-jobs-per-process",
+            min=1,
+            help="Jobs after which a process drains and ends; with --processes it is started again.",
+            show_default="JOBS_MAX_JOBS_PER_PROCESS",
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Run the jobs of an application, until Ctrl-C.
@@ -61,11 +70,12 @@ def worker(
     if processes == 1:
         from fencepost.cli._worker_process import work  # noqa: PLC0415 - Slow to load.
 
-        work(target, queues=chosen, concurrency=concurrency, as_json=json_output)
+        work(target, queues=chosen, concurrency=concurrency, jobs_max=jobs_max, as_json=json_output)
         return
     from fencepost.cli._supervisor import lead  # noqa: PLC0415 - As above.
 
     arguments = [target]
     arguments += ["--queues", ",".join(chosen)] if chosen else []
     arguments += [] if concurrency is None else ["--concurrency", str(concurrency)]
+    arguments += [] if jobs_max is None else ["--max-jobs-per-process", str(jobs_max)]
     lead(arguments, target, processes, as_json=json_output)
