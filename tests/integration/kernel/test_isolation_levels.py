@@ -157,8 +157,18 @@ def test_what_only_adds_a_row_works_with_an_old_snapshot(app: Caller, begin: Any
         app.execute("commit")
 
 
+@EVERY_LEVEL
+def test_a_submission_that_judges_another_job_refuses_an_old_snapshot(app: Caller, begin: Any) -> None:
+    for terms in ("p_unique_states => '{waiting}'", "p_unique_replace => '{run_at}'"):
+        app.execute(begin)
+        app.wrong_isolation(f"select fencepost.job_submit('q', 'k', '1', p_unique_key => 'u', {terms})")
+        app.execute("rollback")
+
+
 def test_a_function_that_does_not_ask_for_the_newest_snapshot_is_known_not_to_need_it(admin: Caller) -> None:
     sources = {row["name"]: row["source"] for row in admin.rows(SOURCES)}
+    # A submission asks only when it has unique terms, which judge another job.
+    del sources["_unique_check_terms"]
     asking = {name for name in sources if asks(name, sources)}
 
     ours = {name for name in sources if name in KERNEL_FUNCTIONS}

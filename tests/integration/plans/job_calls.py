@@ -159,6 +159,9 @@ FEATURES = (
     ),
     HotCall("job_outcome", "select * from fencepost.job_outcome(%s)", lambda size: (2 * size + 7,)),
     HotCall("batch_make", "select * from fencepost.batch_make(%s::bigint[])", lambda size: (pending(size),)),
+    HotCall(
+        "batch_results", "select * from fencepost.batch_results(%s, null, 100)", lambda size: (size // 2,)
+    ),
     HotCall("batch_prune", "select * from fencepost.batch_prune('5 days', 1)", plain()),
     HotCall("schedule_next", "select * from fencepost.schedule_next(%s)", plain(BATCH)),
     HotCall("schedule_prune", "select * from fencepost.schedule_prune('5 days', %s)", plain(BATCH)),

@@ -3,8 +3,6 @@
 --
 --   from        event                      to          guard
 --   (none)      submit                     pending     unique key free; queue not full
---   pending     submit                     pending     it holds the unique key, and the submission replaces a part of it
---   dispatched  submit                     pending     the same, with another time or priority: its entry is done with
 --   pending     dispatch                   dispatched  an entry was written; its place is recorded
 --   dispatched  recall                     pending     the entry is lost, or Redis is
 --   pending     claim                      running     a new attempt for the owner
