@@ -68,11 +68,12 @@ if typing.TYPE_CHECKING:
     from fencepost.jobs.job import Job
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
+    from fencepost.kernel._batch import BatchResult
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
     from fencepost.kernel.idempotency import Claim, digest
     from fencepost.kernel.job import Submission, Submitted
-    from fencepost.kernel.job_queries import JobOutcome
+    from fencepost.kernel.job_queries import FoundJob, JobOutcome
     from fencepost.kernel.lease import Lease, owner_name
     from fencepost.settings import Settings
     from fencepost.transaction import SyncTransaction, Transaction
@@ -85,6 +86,7 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "AlreadyFinished",
     "Backpressure",
+    "BatchResult",
     "Bury",
     "Call",
     "Cancel",
@@ -97,6 +99,7 @@ __all__ = [
     "EventTimeout",
     "Fencepost",
     "FencepostError",
+    "FoundJob",
     "Handler",
     "HeldLease",
     "InFlight",
@@ -146,6 +149,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BatchResult": "fencepost.kernel._batch",
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
     "Cancel": "fencepost.jobs.retry_policy",
@@ -155,6 +159,7 @@ _HOMES = {
     "Duration": "fencepost._durations",
     "Fencepost": "fencepost.client",
     "EventTimeout": "fencepost.workflows._errors",
+    "FoundJob": "fencepost.kernel.job_queries",
     "Handler": "fencepost.jobs._handler",
     "HeldLease": "fencepost.client._leases",
     "Job": "fencepost.jobs.job",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from fencepost.kernel.call import Call, Json, duration, optional_text, parsed, scalar
+from fencepost.kernel.call import Call, Json, Row, duration, optional_text, parsed, scalar
 
 
 def make(job_ids: Sequence[int], *, callback_id: int | None = None, name: str | None = None) -> Call[int]:
@@ -33,8 +33,15 @@ def results(batch_id: int, *, after: int | None = None, limit: int = 1000) -> Ca
         "select job_id, state, final_status, result::text, error"
         " from fencepost.batch_results(%s::bigint, %s::bigint, %s::integer)",
         (batch_id, after, limit),
-        lambda rows: [BatchResult(*row[:3], parsed(row[3]), row[4]) for row in rows],
+        _results,
     )
+
+
+def _results(rows: Sequence[Row]) -> list[BatchResult]:
+    return [
+        BatchResult(job_id, state, final_status, parsed(result), error)
+        for job_id, state, final_status, result, error in rows
+    ]
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:

@@ -128,7 +128,7 @@ def found(job_ids: Sequence[int]) -> Call[list[FoundJob]]:
         "select job_id, queue, kind, state, tries, payload::text, tags, submitted_at, run_at, finished_at,"
         " error from fencepost.jobs where job_id = any (%s::bigint[]) order by job_id desc",
         (list(job_ids),),
-        lambda rows: [FoundJob(*row[:5], parsed(row[5]), *row[6:]) for row in rows],
+        _found,
     )
 
 
@@ -156,6 +156,13 @@ def prune_excess(keep: int, limit: int) -> Call[int]:
 def prune_waiters(keep_seconds: float) -> Call[int]:
     """Delete the entries of result waiters that were killed before they could remove them."""
     return Call("select fencepost.result_prune(%s::interval)", (duration("keep", keep_seconds),), scalar)
+
+
+def _found(rows: Sequence[Row]) -> list[FoundJob]:
+    return [
+        FoundJob(job_id, queue, kind, state, tries, parsed(payload), *rest)
+        for job_id, queue, kind, state, tries, payload, *rest in rows
+    ]
 
 
 def _outcome(rows: Sequence[Row]) -> JobOutcome | None:
