@@ -100,7 +100,7 @@ declare
   v_ids      bigint[];
   v_won      bigint[];
   v_kept     boolean[];  -- Null where every row is kept.
-  v_replaced bigint[] := '{}';
+  v_replaced bigint[];   -- Null where nothing is replaced.
 begin
   perform fencepost._job_check_terms(p_queue, p_kind, p_priority, p_tries_max, p_lease);
   perform fencepost._queue_check_room(p_queue, v_count);
@@ -166,7 +166,7 @@ begin
   if p_run_at is null or p_run_at <= v_now then
     perform fencepost._wake('job:' || p_queue);
   end if;
-  return query select n.job_id, n.kept is not false, n.job_id = any (v_replaced) from unnest(v_ids, v_kept) n (job_id, kept);
+  return query select n.job_id, n.kept is not false, coalesce(n.job_id = any (v_replaced), false) from unnest(v_ids, v_kept) n (job_id, kept);
 end $$;
 
 -- The due pending jobs of one priority, locked for this transaction: write their entries, then record them
