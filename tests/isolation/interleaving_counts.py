@@ -124,6 +124,8 @@ COUNTS = {
     "jobs: a submission meets the cancel of the live job": 15,
     "jobs: a submission meets the finish of the live job": 15,
     "jobs: a submission meets the replay of the dead job": 12,
+    "jobs: two submissions take over the key of a job that runs": 12,
+    "jobs: a submission that replaces meets the claim of the job that waits": 12,
     "jobs: two claims for one slot": 12,
     "jobs: a claim for a slot meets the finish that frees it": 18,
     "jobs: a claim for a slot meets the reclaim that frees it": 18,

@@ -183,6 +183,22 @@ JOB = (
         ),
     ),
     PlantedBug(
+        "a submission takes over a key without asking whether its job holds it",
+        "jobs: two submissions take over the key of a job that runs",
+        (
+            Edit(
+                "_unique_take_over",
+                "or fencepost._unique_holds(v_held.job_id, v_held.states,",
+                "or false and fencepost._unique_holds(v_held.job_id, v_held.states,",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a submission replaces a job without locking it",
+        "jobs: a submission that replaces meets the claim of the job that waits",
+        (Edit("_unique_replace", "where w.job_id = v.job_id for update", "where w.job_id = v.job_id"),),
+    ),
+    PlantedBug(
         "a replay does not wait for whoever completes the batch",
         "jobs: a replay of the callback meets the end of its batch",
         (Edit("job_replay", "where b.callback_job_id = p_id for share", "where b.callback_job_id = p_id"),),

@@ -37,6 +37,33 @@ CANCEL = Call("cancel", "select fencepost.job_cancel(1, 'anna')", "cancelled", {
 FINISH = Call("finish", "select fencepost.job_finish(1, 1, 'a')", "done", {"done": "finished 1 by a"})
 REPLAY = Call("replay", "select fencepost.job_replay(1, 'anna')", "done", {"done": "pending 1"})
 
+# A key that only waiting jobs hold, and a submission that changes the job that waits.
+SUBMITTED_WAITING = (
+    "select fencepost.job_submit('q', 'kind', '{}', p_unique_key => 'u', p_unique_states => '{waiting}')"
+)
+TAKEN_UP = Given((SUBMITTED_WAITING, CLAIMED), "running 1 by a", STATE)
+TAKE_OVER = Call(
+    "submit",
+    """select case when created then 'created' else 'exists' end
+       from fencepost.job_submit('q', 'kind', '{}', p_unique_key => 'u', p_unique_states => '{waiting}')""",
+    "created",
+    {"created": "running 1 by a; pending 0"},
+)
+REPLACE = Call(
+    "replace",
+    """select case when replaced then 'replaced' else 'left alone' end
+       from fencepost.job_submit('q', 'kind', '{"n": 2}', p_unique_key => 'u',
+                                 p_unique_replace => '{payload}')""",
+    "replaced",
+    {"replaced": "pending 0"},
+)
+CLAIM = Call(
+    "claim",
+    "select outcome from fencepost.job_claim_many(array[1], 'a')",
+    "claimed",
+    {"claimed": "running 1 by a"},
+)
+
 # Jobs 1 and 2 may not run at the same time.
 SUBMIT_TWO = """
 select fencepost.job_submit_many('q', 'kind', array['{}', '{}']::jsonb[], p_lease => '1 hour',
@@ -101,6 +128,17 @@ PAIRS = (
         REPLAY,
         a_second=EXISTS,
         b_second=Second("refused: duplicate"),
+    ),
+    Pair(
+        "two submissions take over the key of a job that runs", TAKEN_UP, TAKE_OVER, TAKE_OVER, EXISTS, EXISTS
+    ),
+    Pair(
+        "a submission that replaces meets the claim of the job that waits",
+        LIVE,
+        REPLACE,
+        CLAIM,
+        a_second=Second("left alone"),
+        b_second=Second("claimed"),
     ),
     Pair("two claims for one slot", TWO_WAIT, CLAIM_1, CLAIM_2, DEFERRED, DEFERRED),
     Pair(

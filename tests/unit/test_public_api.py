@@ -16,6 +16,7 @@ from fencepost import Fencepost, SyncFencepost, SyncTransaction, Transaction, er
 PROMISED = {
     "AlreadyFinished",
     "Backpressure",
+    "BatchResult",
     "Bury",
     "Call",
     "Cancel",
@@ -28,6 +29,7 @@ PROMISED = {
     "EventTimeout",
     "Fencepost",
     "FencepostError",
+    "FoundJob",
     "Handler",
     "HeldLease",
     "InFlight",
@@ -66,6 +68,7 @@ PROMISED = {
     "SyncWorkflow",
     "TooOld",
     "Transaction",
+    "Unique",
     "Workflow",
     "WorkflowHandler",
     "WrongIsolation",

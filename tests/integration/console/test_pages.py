@@ -96,6 +96,33 @@ def test_a_filter_that_finds_little_says_where_it_stopped(database: Database) ->
             )
 
 
+def test_jobs_are_found_by_tag_and_argument_within_a_bound(database: Database) -> None:
+    with console(database, ConsoleSettings(scan_max=100)) as env, database.connect() as connection:
+        submit = (
+            "select fencepost.job_submit_many('mail', 'k', array_fill(%s::jsonb, array[%s::integer]),"
+            " p_tags => '{common}', p_search_by => '{user}')"
+        )
+        connection.execute(submit, ('{"user": 7}', 1))
+        connection.execute(submit, ('{"user": "bob"}', 250))
+        with env.program(Role.VIEWER) as client:
+
+            def found(**terms: str) -> tuple[list[int], int | None]:
+                page = client.get("/api/jobs", params=terms).json()
+                return [job["job_id"] for job in page["jobs"]], page["next_before"]
+
+            assert found(arg="user=7") == ([1], None)
+            assert found(tag="common", arg="user=7") == ([1], None)
+            assert found(tag="common", limit="2") == ([251, 250], 250)
+            assert found(arg="user=bob", state="dead") == ([], 152), "it says where it stopped"
+            assert found(arg="user=bob", state="dead", before="52") == ([], None)
+            assert found(tag="", arg="", limit="1") == ([251], 251)
+            refused = client.get("/api/jobs", params={"arg": "nobody=1"})
+            assert refused.status_code == 400
+            assert "its argument nobody" in refused.text
+            assert client.get("/api/jobs", params={"arg": "nobody"}).status_code == 400
+            assert 'href="/console/jobs?tag=common"' in client.get("/console/jobs/1").text
+
+
 def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(env: ConsoleEnv) -> None:
     crowd = Watchers(env.database)
     with env.program(Role.VIEWER) as client:

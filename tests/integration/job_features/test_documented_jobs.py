@@ -23,6 +23,8 @@ PAGES = {
     "how-to/jobs-schedules.md": 3,
     "how-to/jobs-batches.md": 1,
     "how-to/jobs-limits.md": 1,
+    "how-to/jobs-search.md": 2,
+    "how-to/jobs-tests.md": 1,
     "how-to/jobs-compute.md": 1,
     "how-to/jobs-dead-letters.md": 7,
     "how-to/jobs-deploy.md": 3,

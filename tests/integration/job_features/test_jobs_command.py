@@ -279,3 +279,34 @@ def test_every_help_teaches_by_examples(fencepost: Fencepost, command: str) -> N
     assert told.code == ExitCode.OK
     assert f"fencepost jobs {command}" in told.out
     assert "Examples:" in told.out
+
+
+def test_list_finds_jobs_by_tag_and_by_argument(fencepost: Fencepost, send: Send) -> None:
+    labels = kernel_job.LabelTerms(("import", "big one"), ("user",))
+    options = kernel_job.SubmitOptions(labels=labels)
+    jobs = [
+        send(kernel_job.submit("mail", "send", {"user": user}, options)).job_id for user in (7, 7, "bob", "7")
+    ]
+    submit(send)
+
+    def listed(*terms: str) -> list[int]:
+        return [job["job_id"] for job in fencepost("list", *terms, "--json").json["jobs"]]
+
+    assert listed("--tag", "import") == [*reversed(jobs)]
+    assert listed("--tag", "import", "--tag", "big one", "--arg", "user=7") == [jobs[1], jobs[0]]
+    assert listed("--arg", "user=bob") == [jobs[2]]
+    assert listed("--arg", 'user="7"') == [jobs[3]]
+    assert listed("--tag", "other") == []
+    more = fencepost("list", "--tag", "big one", "--arg", "user=7", "--limit", "1").out
+    assert f"--tag 'big one' --arg user=7 --limit 1 --before {jobs[1]}" in " ".join(more.split())
+    assert fencepost("show", str(jobs[0]), "--json").json["tags"] == ["big one", "import"]
+
+
+def test_list_says_which_argument_is_not_searched(fencepost: Fencepost, send: Send) -> None:
+    submit(send)
+    refused = fencepost("list", "--arg", "n=0")
+    assert refused.code != 0
+    assert "No job can be found by its argument n" in refused.err
+    unnamed = fencepost("list", "--arg", "user")
+    assert unnamed.code == ExitCode.USAGE
+    assert "write NAME=VALUE" in unnamed.err

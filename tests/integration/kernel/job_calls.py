@@ -31,7 +31,9 @@ def submit_keyed(caller: Caller, key: str, limit: int) -> int:
 
 
 def submit_unique(caller: Caller, key: str) -> dict[str, Any]:
-    return caller.row("select * from fencepost.job_submit('mail', 'send', '{}', p_unique_key => %s)", key)
+    return caller.row(
+        "select job_id, created from fencepost.job_submit('mail', 'send', '{}', p_unique_key => %s)", key
+    )
 
 
 def claim(caller: Caller, job_id: int, owner: str = OWNER) -> dict[str, Any]:

@@ -118,4 +118,5 @@ EVENTS: Any = {
     "replay": """select fencepost.job_replay(%(id)s, 'carol', case (select state from fencepost.jobs
                    where job_id = %(id)s) when 'cancelled' then 'cancelled' else 'dead' end)""",
     "discard": "select fencepost.job_discard(%(id)s, 'carol')",
+    "reschedule": "select fencepost.job_reschedule(%(id)s, fencepost.clock() + interval '1 hour', 'carol')",
 }

@@ -41,6 +41,7 @@ JUDGING: dict[Any, Any] = {
     "job_finish": "(1, 1, 'w')",
     "job_finish_many": "('{1}', '{1}', 'w')",
     "job_hurry": "(1, 'carol')",
+    "job_reschedule": "(1, clock_timestamp(), 'carol')",
     "job_leave_many": "('{1}', '{1}', 'w', '{retry}')",
     "job_progress": "(1, 1, 'w', '1')",
     "job_recall": "('{1}', '{1-0}')",
@@ -91,6 +92,7 @@ JUDGING: dict[Any, Any] = {
 # They add rows, take what nobody else can want, or judge by age alone.
 ANYWHERE: dict[Any, Any] = {
     "batch_prune": "('1 hour', 1)",
+    "batch_results": "(1, null, 1)",
     "clock": "()",
     "dead_count": "(null, null, null, null)",
     "dead_ids": "(null, null, null, null, null, 1)",
@@ -105,6 +107,7 @@ ANYWHERE: dict[Any, Any] = {
     "job_page": "(null, null, null, null, 1)",
     "job_prune": "('1 hour', 1)",
     "job_prune_excess": "(1, 1)",
+    "job_search": "('{t}')",
     "job_submit": "('mail', 'send', '{}')",
     "job_submit_many": "('mail', 'send', '{1, 2}'::jsonb[])",
     "marker_clean": "('1 hour', 1)",
@@ -128,6 +131,7 @@ ANYWHERE: dict[Any, Any] = {
     "sleep_on": "('t')",
     "step_result": "(1, 'n')",
     "stream_poison": "('s', '1-0', 'r', '{}')",
+    "unique_prune": "(1)",
     "wake_up": "('t')",
     "workflow_children": "('{1}')",
     "workflow_load": "(1)",
@@ -157,8 +161,18 @@ def test_what_only_adds_a_row_works_with_an_old_snapshot(app: Caller, begin: Any
         app.execute("commit")
 
 
+@EVERY_LEVEL
+def test_a_submission_that_judges_another_job_refuses_an_old_snapshot(app: Caller, begin: Any) -> None:
+    for terms in ("p_unique_states => '{waiting}'", "p_unique_replace => '{run_at}'"):
+        app.execute(begin)
+        app.wrong_isolation(f"select fencepost.job_submit('q', 'k', '1', p_unique_key => 'u', {terms})")
+        app.execute("rollback")
+
+
 def test_a_function_that_does_not_ask_for_the_newest_snapshot_is_known_not_to_need_it(admin: Caller) -> None:
     sources = {row["name"]: row["source"] for row in admin.rows(SOURCES)}
+    # A submission asks only when it has unique terms, which judge another job.
+    del sources["_unique_check_terms"]
     asking = {name for name in sources if asks(name, sources)}
 
     ours = {name for name in sources if name in KERNEL_FUNCTIONS}

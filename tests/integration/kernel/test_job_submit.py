@@ -51,6 +51,7 @@ def test_a_submitted_job_is_pending_with_all_that_was_asked(app: Caller, clock: 
         "concurrency_key": "c",
         "concurrency_limit": 4,
         "submitted_at": clock.now(),
+        "tags": [],
     }
 
 

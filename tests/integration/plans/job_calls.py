@@ -27,6 +27,30 @@ JOBS = (
         "select * from fencepost.job_submit_many('hot', 'kind', %s::jsonb[], p_unique_keys => %s::text[])",
         lambda size: (["{}"] * BATCH, [f"unique-{size - BATCH // 2 + i}" for i in range(BATCH)]),
     ),
+    HotCall(
+        "job_submit of a unique key that is held for a time",
+        "select * from fencepost.job_submit('hot', 'kind', '{}', p_unique_key => %s,"
+        " p_unique_period => '1 hour', p_unique_states => '{waiting,running,finished}')",
+        lambda size: (f"held-{size // 2 + size % 2}",),
+    ),
+    HotCall(
+        "job_submit that replaces a waiting job, with labels",
+        "select * from fencepost.job_submit('hot', 'kind', '{\"number\": 1}', p_unique_key => %s,"
+        " p_unique_replace => '{run_at,payload,tags}', p_tags => '{half-1}', p_search_by => '{number}')",
+        lambda size: (f"unique-{size // 2}",),
+    ),
+    HotCall(
+        "job_search by a common tag",
+        "select * from fencepost.job_search('{half-1}', p_before_id => %s)",
+        lambda size: (2 * size,),
+    ),
+    HotCall(
+        "job_search by tags and an argument",
+        "select * from fencepost.job_search(array['half-' || %s::bigint %% 2],"
+        " jsonb_build_object('number', %s::bigint))",
+        lambda size: (size, size),
+    ),
+    HotCall("unique_prune", "select * from fencepost.unique_prune(%s)", plain(BATCH)),
     HotCall("job_dispatch", "select * from fencepost.job_dispatch('hot', 1, %s)", plain(BATCH)),
     HotCall(
         "job_dispatch_by_priority",
@@ -153,6 +177,9 @@ FEATURES = (
     ),
     HotCall("job_outcome", "select * from fencepost.job_outcome(%s)", lambda size: (2 * size + 7,)),
     HotCall("batch_make", "select * from fencepost.batch_make(%s::bigint[])", lambda size: (pending(size),)),
+    HotCall(
+        "batch_results", "select * from fencepost.batch_results(%s, null, 100)", lambda size: (size // 2,)
+    ),
     HotCall("batch_prune", "select * from fencepost.batch_prune('5 days', 1)", plain()),
     HotCall("schedule_next", "select * from fencepost.schedule_next(%s)", plain(BATCH)),
     HotCall("schedule_prune", "select * from fencepost.schedule_prune('5 days', %s)", plain(BATCH)),
@@ -167,6 +194,11 @@ OPERATORS = (
     HotCall("job_reclaim_one", "select * from fencepost.job_reclaim_one(%s)", lambda size: (size + 1,)),
     HotCall("job_cancel", "select * from fencepost.job_cancel(%s, 'person')", lambda size: (size // 2 + 1,)),
     HotCall("job_hurry", "select * from fencepost.job_hurry(%s, 'person')", lambda size: (size // 2 + 1,)),
+    HotCall(
+        "job_reschedule",
+        "select * from fencepost.job_reschedule(%s, clock_timestamp(), 'person')",
+        lambda size: (size // 2 + 1,),
+    ),
     HotCall("job_replay", "select * from fencepost.job_replay(%s, 'person')", one_dead),
     HotCall("job_discard", "select * from fencepost.job_discard(%s, 'person')", one_dead),
     HotCall(

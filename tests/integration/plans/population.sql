@@ -19,6 +19,15 @@ select setval('fencepost.job_job_id_seq', 10 * current_setting('plans.size')::bi
 insert into fencepost.job_unique (unique_key, job_id)
 select 'unique-' || i, i from generate_series(1, current_setting('plans.size')::bigint) i;
 
+-- Every job has the tag of its ten neighbours and one that half of them have; of the finished ones a few hold their keys for a time.
+insert into fencepost.job_label (label, job_id)
+select l.label, i from generate_series(1, 3 * current_setting('plans.size')::bigint) i
+cross join lateral (values ('tag:tenth-' || i / 10), ('tag:half-' || i % 2), ('arg:number=' || i)) l (label);
+insert into fencepost.job_unique (unique_key, job_id, held_until, states)
+select 'held-' || i, 2 * n.size + i, clock_timestamp() + case when i % 2 = 0 then interval '-1 hour' else interval '1 hour' end,
+       '{waiting,running,finished}'
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+
 insert into fencepost.job_waiting (job_id, queue, priority, run_at, concurrency_key, dispatched_at, entry_id, incarnation,
                                    deferred_at)
 select i, case when i % 10 = 0 then 'queue-' || i % 50 else 'hot' end, 1, clock_timestamp() - interval '1 hour',

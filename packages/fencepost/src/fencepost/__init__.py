@@ -64,14 +64,16 @@ if typing.TYPE_CHECKING:
     from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
+    from fencepost.jobs._options import Unique
     from fencepost.jobs.job import Job
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
+    from fencepost.kernel._batch import BatchResult
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
     from fencepost.kernel.idempotency import Claim, digest
     from fencepost.kernel.job import Submission, Submitted
-    from fencepost.kernel.job_queries import JobOutcome
+    from fencepost.kernel.job_queries import FoundJob, JobOutcome
     from fencepost.kernel.lease import Lease, owner_name
     from fencepost.settings import Settings
     from fencepost.transaction import SyncTransaction, Transaction
@@ -84,6 +86,7 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "AlreadyFinished",
     "Backpressure",
+    "BatchResult",
     "Bury",
     "Call",
     "Cancel",
@@ -96,6 +99,7 @@ __all__ = [
     "EventTimeout",
     "Fencepost",
     "FencepostError",
+    "FoundJob",
     "Handler",
     "HeldLease",
     "InFlight",
@@ -134,6 +138,7 @@ __all__ = [
     "SyncWorkflow",
     "TooOld",
     "Transaction",
+    "Unique",
     "Workflow",
     "WorkflowHandler",
     "WrongIsolation",
@@ -144,6 +149,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BatchResult": "fencepost.kernel._batch",
     "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
     "Cancel": "fencepost.jobs.retry_policy",
@@ -153,6 +159,7 @@ _HOMES = {
     "Duration": "fencepost._durations",
     "Fencepost": "fencepost.client",
     "EventTimeout": "fencepost.workflows._errors",
+    "FoundJob": "fencepost.kernel.job_queries",
     "Handler": "fencepost.jobs._handler",
     "HeldLease": "fencepost.client._leases",
     "Job": "fencepost.jobs.job",
@@ -172,6 +179,7 @@ _HOMES = {
     "SyncTransaction": "fencepost.transaction",
     "SyncWorkflow": "fencepost.workflows._sync_workflow",
     "Transaction": "fencepost.transaction",
+    "Unique": "fencepost.jobs._options",
     "Workflow": "fencepost.workflows._workflow",
     "WorkflowHandler": "fencepost.workflows._handler",
     "digest": "fencepost.kernel.idempotency",

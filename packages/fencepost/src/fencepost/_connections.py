@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
@@ -51,6 +51,8 @@ class Connections(Generic[AnyTransaction]):
         self._pool: Any = (ConnectionPool if self.is_blocking else Pool)(
             database_url, name=self._name, **pool_options(settings)
         )
+        self.after_commit: Callable[[], Awaitable[None]] | None = None
+        """Called after each commit, when the connection is back in the pool. Only tests set it."""
         self._listener: Listener | None = None
         self._listening: asyncio.Task[None] | None = None
 
@@ -79,7 +81,7 @@ class Connections(Generic[AnyTransaction]):
         connection = await self._borrow()
         try:
             with self.observer.watch(call):
-                return await settled(cast("Any", run)(connection, call))
+                answer = await settled(cast("Any", run)(connection, call))
         except psycopg.OperationalError as error:
             if connection.closed:
                 self.observer.lost_commit()
@@ -87,6 +89,9 @@ class Connections(Generic[AnyTransaction]):
             raise
         finally:
             await settled(self._pool.putconn(connection))
+        if self.after_commit is not None:
+            await self.after_commit()
+        return cast("T", answer)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AnyTransaction]:
@@ -97,6 +102,8 @@ class Connections(Generic[AnyTransaction]):
                 yield tx
         finally:
             await settled(self._pool.putconn(connection))
+        if self.after_commit is not None:
+            await self.after_commit()
 
     async def pause(self, seconds: float) -> None:
         if self.is_blocking:

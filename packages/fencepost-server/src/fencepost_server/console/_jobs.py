@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from fencepost.errors import NotFound
+from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import job_queries, queue, schedule
+from fencepost.kernel.call import document
 from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Name, Paged, following, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
@@ -24,7 +26,25 @@ class JobQuery(Paged):
     state: State | None = None
     queue: Name | None = None
     kind: Name | None = None
+    tag: Name | None = None
+    arg: Annotated[
+        Name | None, Field(description="An argument, NAME=VALUE; the value as JSON or a text.")
+    ] = None
     id: MaybeId = None
+
+    @property
+    def labels(self) -> tuple[list[str], str] | None:
+        """The tags and the arguments that are searched, as JSON; None for neither."""
+        if not (self.tag or self.arg):
+            return None
+        name, equals, value = (self.arg or "").partition("=")
+        if self.arg and not (name and equals):
+            raise InvalidInput(f"{self.arg!r} names no argument; write NAME=VALUE.", field="arg")
+        try:
+            argument = json.loads(value)
+        except ValueError:
+            argument = value
+        return [self.tag] if self.tag else [], document("arg", {name: argument} if self.arg else {})
 
 
 class ScheduleQuery(BaseModel):
@@ -45,6 +65,18 @@ def add_pages(context: ConsoleContext) -> None:
         """Jobs, newest first. A filter that finds little says how far it has searched."""
         if query.id is not None:
             ids, next_before = [query.id], None
+        elif (labels := query.labels) is not None:
+            ids, next_before = await context.reading.page(
+                "select ids, next_before from fencepost.console_job_search(%s::text[], %s::jsonb, %s::text,"
+                " %s::text, %s::text, %s::bigint, %s::integer, %s::integer)",
+                *labels,
+                wanted(query.state),
+                wanted(query.queue),
+                wanted(query.kind),
+                query.before,
+                query.limit,
+                context.settings.scan_max,
+            )
         else:
             ids, next_before = await context.reading.page(
                 "select ids, next_before from fencepost.console_job_page(%s::text, %s::text, %s::text,"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from psycopg.rows import class_row, dict_row
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.kernel import job_queries
+from fencepost.kernel.call import Json
 from fencepost.kernel.drivers import run
 
 
@@ -80,11 +82,22 @@ def read_page(
     kind: str | None,
     before_id: int | None,
     limit: int,
+    tags: Sequence[str] = (),
+    arguments: Mapping[str, Json] | None = None,
 ) -> JobPage:
     """One page, newest first. A full page says where the next one begins."""
-    job_ids = run(
-        connection, job_queries.page(state=state, queue=queue, kind=kind, before_id=before_id, limit=limit)
-    )
+    call = job_queries.page(state=state, queue=queue, kind=kind, before_id=before_id, limit=limit)
+    if tags or arguments:
+        call = job_queries.search_ids(
+            tags=tags,
+            arguments=arguments,
+            state=state,
+            queue=queue,
+            kind=kind,
+            before_id=before_id,
+            limit=limit,
+        )
+    job_ids = run(connection, call)
     with connection.cursor(row_factory=class_row(JobRow)) as cursor:
         jobs = cursor.execute(
             """select job_id, queue, kind, priority, state, final_status, tries, tries_max, submitted_at,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from shlex import quote
 from typing import Annotated, Literal
 
 import typer
@@ -16,6 +17,18 @@ QueueOption = Annotated[str | None, typer.Option("--queue", help="Of this queue.
 KindOption = Annotated[str | None, typer.Option("--kind", help="Of this kind.", show_default=False)]
 CauseOption = Annotated[
     str | None, typer.Option("--cause", help="Of this cause, as `jobs dead` names it.", show_default=False)
+]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", help="With this tag; with all of several.", show_default=False)
+]
+ArgumentOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="NAME=VALUE",
+        help="With this argument, as JSON or as a text. Its handler declares it with search_by.",
+        show_default=False,
+    ),
 ]
 ActorOption = Annotated[
     str | None,
@@ -54,6 +67,8 @@ def list_jobs(
     state: Annotated[State | None, typer.Option("--state", help="In this state.", show_default=False)] = None,
     queue: QueueOption = None,
     kind: KindOption = None,
+    tag: TagOption = None,
+    arg: ArgumentOption = None,
     before: Annotated[
         int | None, typer.Option("--before", metavar="ID", help="The page below this id.", show_default=False)
     ] = None,
@@ -66,15 +81,24 @@ def list_jobs(
     Examples:
       fencepost jobs list
       fencepost jobs list --state running --queue mail
+      fencepost jobs list --tag import --arg user_id=7
       fencepost jobs list --before 12345 --limit 200         the next page; its end is named by the last
       fencepost jobs list --state dead --json | jq -r '.jobs[].error'
     """
     from fencepost.cli import _job_queries as job_queries  # noqa: PLC0415
     from fencepost.cli import job_commands  # noqa: PLC0415 - Load psycopg, not needed by --help.
 
+    arguments = job_commands.arguments_of(arg or ())
     with job_commands.looking() as connection:
         page = job_queries.read_page(
-            connection, state=state, queue=queue, kind=kind, before_id=before, limit=limit
+            connection,
+            state=state,
+            queue=queue,
+            kind=kind,
+            before_id=before,
+            limit=limit,
+            tags=tag or (),
+            arguments=arguments,
         )
     if json_output:
         answer_json(page.as_json())
@@ -83,6 +107,8 @@ def list_jobs(
 
     given = {"state": state, "queue": queue, "kind": kind}
     filters = "".join(f" --{name} {value}" for name, value in given.items() if value)
+    filters += "".join(f" --tag {quote(one)}" for one in tag or ())
+    filters += "".join(f" --arg {quote(one)}" for one in arg or ())
     answer_rich(page_screen(page, again=f"fencepost jobs list{filters} --limit {limit}"))
 
 

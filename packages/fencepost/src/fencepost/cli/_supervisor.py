@@ -75,6 +75,10 @@ class Supervisor:
         for member in self._members:
             if member.process.poll() is None or member.is_hopeless:
                 continue
+            if member.process.returncode == 0 and not member.again_at:
+                # It has run as many jobs as a process may.
+                _log.info("worker process replaced", pid=member.process.pid)
+                member.falls, member.again_at = 0, now
             if not member.again_at:
                 steady = now - member.started_at > STEADY_SECONDS
                 member.falls = 1 if steady else member.falls + 1

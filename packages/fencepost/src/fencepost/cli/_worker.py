@@ -34,6 +34,15 @@ def worker(
         ),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
+    jobs_max: Annotated[
+        int | None,
+        typer.Option(
+            "--max-jobs-per-process",
+            min=1,
+            help="Jobs after which a process drains and ends; with --processes it is started again.",
+            show_default="JOBS_MAX_JOBS_PER_PROCESS",
+        ),
+    ] = None,
     only_suspects: Annotated[str | None, typer.Option("--only-suspects", hidden=True)] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -66,10 +75,13 @@ def worker(
             target,
             queues=chosen,
             concurrency=concurrency,
+            jobs_max=jobs_max,
             as_json=json_output,
             only_suspects=only_suspects,
         )
         return
     from fencepost.cli._supervisor import lead, worker_arguments  # noqa: PLC0415 - As above.
 
-    lead(worker_arguments(target, chosen, concurrency), target, processes, as_json=json_output)
+    arguments = worker_arguments(target, chosen, concurrency)
+    arguments += [] if jobs_max is None else ["--max-jobs-per-process", str(jobs_max)]
+    lead(arguments, target, processes, as_json=json_output)

@@ -34,6 +34,7 @@ def work(
     *,
     queues: Sequence[str],
     concurrency: int | None,
+    jobs_max: int | None,
     as_json: bool,
     only_suspects: str | None = None,
 ) -> None:
@@ -44,8 +45,9 @@ def work(
     fp = find_application(target)
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     export_traces("worker")
-    changes = {} if concurrency is None else {"concurrency": concurrency}
-    settings = fp.job_settings.model_copy(update=changes)
+    changes = {"concurrency": concurrency, "max_jobs_per_process": jobs_max}
+    given = {name: value for name, value in changes.items() if value is not None}
+    settings = fp.job_settings.model_copy(update=given)
     handlers = fp.handlers.of(queues) if queues else fp.handlers
     ending = Shutdown()
     with ending.listening(), ExitStack() as closing:
@@ -110,6 +112,8 @@ class WorkerProcess:
             self._announce(worker.owner, as_json=as_json)
             while not working.done() and not ending.wait(0):
                 await asyncio.wait([working], timeout=LOOK_SECONDS)
+            if working.done() and self._settings.max_jobs_per_process is not None:
+                remark(f"This process has run its {self._settings.max_jobs_per_process} jobs.")
             if not working.done():
                 remark(f"Draining: what runs may go on for {span(self._settings.drain_seconds)}.")
                 worker.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import socket
 import sys
 from collections import Counter
@@ -22,7 +23,7 @@ from fencepost.errors import NotFound, Refusal
 from fencepost.jobs.dead_letters import settle_all
 from fencepost.kernel import dead_letter, job_queries, schedule
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel.call import Call
+from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import run
 from fencepost.settings import Settings
 
@@ -145,6 +146,20 @@ def settle_ids(
     connection: Reader, job_ids: Sequence[int], how: dead_letter.Settling, actor: str
 ) -> list[dead_letter.Settled]:
     return run(connection, dead_letter.settle(job_ids, how, actor))
+
+
+def arguments_of(given: Iterable[str]) -> dict[str, Json]:
+    """The arguments that a search names, NAME=VALUE each. A value that is no JSON is a text."""
+    arguments: dict[str, Json] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise UserError(f"{one!r} names no argument; write NAME=VALUE.", ExitCode.USAGE)
+        try:
+            arguments[name] = json.loads(value)
+        except ValueError:
+            arguments[name] = value
+    return arguments
 
 
 def moment(text: str | None) -> datetime | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +21,17 @@ from fencepost.client._jobs import JobOperations, Jobs
 from fencepost.client._leases import HeldLease, Leases
 from fencepost.client._outbox import Outbox
 from fencepost.client._schedules import ScheduleControl
+from fencepost.client._testing import Testing
 from fencepost.errors import Refusal
 from fencepost.jobs._cron import every
 from fencepost.jobs._handler import Function, Handler, Handlers
-from fencepost.jobs._options import JobOptions, Place, Priority, UnknownArguments, priority_number
+from fencepost.jobs._options import JobOptions, Place, Priority, Unique, UnknownArguments, priority_number
 from fencepost.jobs._payload_schema import Key
 from fencepost.jobs._scheduler import Schedule, Schedules
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel.call import Call
+from fencepost.kernel.job import LabelTerms
 from fencepost.kernel.lease import owner_name
 from fencepost.kernel.schedule import Missed
 from fencepost.loop import Loop
@@ -96,6 +98,7 @@ class Fencepost:
             self._sync_facade,
             self.retention,
         )
+        self.testing: Testing[Awaited] = Testing(self._connections, self.handlers, self, self._sync_facade)
         self.flows = Flows(self, redis_url, self.retention)
         self._facade: SyncFencepost | None = None
         self._facade_lock = threading.Lock()
@@ -166,16 +169,19 @@ class Fencepost:
         priority: Priority | int = "normal",
         retry: RetryPolicy | None = None,
         run_in: Place | None = None,
-        unique: Key | None = None,
+        unique: Key | Unique | None = None,
         concurrency_key: Key | None = None,
         concurrency_limit: int = 1,
         rate: Rate | None = None,
         unknown_arguments: UnknownArguments = "wait",
+        tags: Sequence[str] = (),
+        search_by: Sequence[str] = (),
     ) -> Callable[[Function[P]], Handler[P]]:
         """Declare a handler. Its jobs wait in `queue`; its arguments after the job are the payload.
 
         A job is tried at most `tries` times, and one try takes at most `timeout`. Its worker holds it for
-        `lease` without a sign of life. Options that cannot be kept are refused here, with InvalidInput.
+        `lease` without a sign of life. `fp.jobs.search` finds its jobs by `tags`, and by the arguments that
+        `search_by` names. Options that cannot be kept are refused here, with InvalidInput.
 
         A job with arguments that the function does not have, from a newer release, waits for a worker that
         knows them; with `unknown_arguments="ignore"` it runs here without them.
@@ -187,11 +193,12 @@ class Fencepost:
             priority=priority_number(priority),
             retry=retry or exponential(),
             run_in=run_in,
-            unique=unique,
+            unique=Unique.of(unique),
             concurrency_key=concurrency_key,
             concurrency_limit=concurrency_limit,
             rate=rate,
             unknown_arguments=unknown_arguments,
+            labels=LabelTerms(tags, search_by),
         )
 
         def declare_handler(function: Function[P]) -> Handler[P]:
@@ -215,10 +222,12 @@ class Fencepost:
         timeout: Duration | None = None,
         priority: Priority | int = "normal",
         retry: RetryPolicy | None = None,
-        unique: Key | None = None,
+        unique: Key | Unique | None = None,
         concurrency_key: Key | None = None,
         concurrency_limit: int = 1,
         rate: Rate | None = None,
+        tags: Sequence[str] = (),
+        search_by: Sequence[str] = (),
     ) -> WorkflowDecorator:
         """Declare a workflow: a job that remembers its steps. A worker runs those of the versions that it
         `accepts`, and sees no others; new ones are started with `version`.
@@ -242,6 +251,8 @@ class Fencepost:
                 concurrency_key=concurrency_key,
                 concurrency_limit=concurrency_limit,
                 rate=rate,
+                tags=tags,
+                search_by=search_by,
             )(function)
 
         def declare_function(function: Callable[..., Any]) -> Any:
@@ -362,6 +373,7 @@ class SyncFencepost:
             fp.database_url, fp.settings, fp.metrics, observer, fp.owner, SyncTransaction
         )
         self.jobs: JobOperations[Blocking] = JobOperations(self._connections)
+        self.testing: Testing[Blocking] = Testing(self._connections, fp.handlers, fp, lambda: self)
         self.leases: Leases[Blocking] = Leases(self._connections)
         self.idempotency = fp.idempotency
         self.outbox: Outbox[Blocking] = Outbox(self._connections)

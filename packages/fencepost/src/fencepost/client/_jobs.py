@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from fencepost._sync_form import Awaited, Form, Operations, operation
 from fencepost.database import OpenClient, SyncDatabase
 from fencepost.errors import Backpressure, InvalidInput
 from fencepost.jobs._handler import Handlers
-from fencepost.jobs._job_results import Polling, wait_for_result
+from fencepost.jobs._job_results import Polling, wait_for_end, wait_for_result
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._scheduler import Schedules
 from fencepost.jobs.settings import JobSettings
@@ -23,7 +24,7 @@ from fencepost.kernel import job_queries
 from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.job import Submission, Submitted
-from fencepost.kernel.job_queries import JobOutcome
+from fencepost.kernel.job_queries import FoundJob, JobOutcome, State
 from fencepost.transaction import Transaction, in_transaction
 
 if TYPE_CHECKING:
@@ -81,6 +82,67 @@ class JobOperations(Operations[Form]):
         Raises JobFailed if it is dead, Cancelled, NotFound, and TimeoutError if it has not ended in time.
         """
         return await wait_for_result(self._connections, _id_of(job), seconds_of("within", within))
+
+    @operation
+    async def wait(self, job: Submitted | int, *, within: Duration = 30) -> JobOutcome:
+        """Wait until the job has ended and return how, also when it is dead or cancelled.
+
+        Raises NotFound, and TimeoutError if it has not ended in time.
+        """
+        return await wait_for_end(self._connections, _id_of(job), seconds_of("within", within))
+
+    @operation
+    async def search(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        arguments: Mapping[str, Json] | None = None,
+        state: State | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[FoundJob]:
+        """The jobs that have all these tags and arguments, newest first; `before` an id for the next page.
+
+        A handler declares the arguments by which its jobs are found: `search_by=("user_id",)`.
+        """
+        kernel_job.check_words("tags", tags)
+        ids = await self._connections.run(
+            job_queries.search_ids(
+                tags=tags,
+                arguments=arguments,
+                state=state,
+                queue=queue,
+                kind=kind,
+                before_id=before,
+                limit=limit,
+            )
+        )
+        return await self._connections.run(job_queries.found(ids))
+
+    @operation
+    async def reschedule(
+        self,
+        job: Submitted | int,
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        actor: str | None = None,
+    ) -> datetime:
+        """Give a waiting job another time; returns it. A time in the past means now.
+
+        Refuses a job that runs or is dead, and the callback of an open batch (Mismatch); one that has ended
+        (AlreadyFinished, Cancelled); and one that does not exist (NotFound).
+        """
+        if (run_at is None) == (delay is None):
+            raise InvalidInput("Give run_at or delay: when the job shall run.", field="run_at")
+        if run_at is not None and run_at.tzinfo is None:
+            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
+        seconds = None if delay is None else seconds_of("delay", delay)
+        return await self._connections.run(
+            kernel_job.reschedule(_id_of(job), self._actor(actor), run_at=run_at, delay_seconds=seconds)
+        )
 
     @operation
     async def cancel(self, job: Submitted | int, *, actor: str | None = None) -> str:

@@ -109,8 +109,20 @@ class HeldJobs:
     place may have become free. `unbegun` are the jobs whose handlers have not begun.
     """
 
-    def __init__(self, places: int, threads: ThreadPool, room: asyncio.Event, metrics: JobMetrics) -> None:
+    def __init__(
+        self,
+        places: int,
+        threads: ThreadPool,
+        room: asyncio.Event,
+        metrics: JobMetrics,
+        *,
+        jobs_max: int | None = None,
+        on_spent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Holds `jobs_max` jobs in all, and calls `on_spent` when they are settled."""
         self.room = room
+        self._left = math.inf if jobs_max is None else jobs_max
+        self._on_spent = on_spent
         self.unbegun: deque[tuple[HeldJob, Handler[...]]] = deque()
         self._places = places
         self._threads = threads
@@ -138,7 +150,8 @@ class HeldJobs:
         """A thread that was left behind keeps its place until its function returns."""
         if not self._may_claim or self._is_apart:
             return 0
-        return max(0, self._places - len(self._jobs) - self._threads.left_behind - self._reserved)
+        places = self._places - len(self._jobs) - self._threads.left_behind
+        return int(max(0, min(places, self._left) - self._reserved))
 
     def let_claim(self, allowed: bool) -> None:
         """Whether places are given at all: not while leases cannot be renewed."""
@@ -184,6 +197,7 @@ class HeldJobs:
         older = self._latest.get(job_id)
         self._latest[job_id] = active
         self._jobs[active] = None
+        self._left -= 1
         return None if older is None or older.ended else older
 
     def remove(self, actives: Sequence[HeldJob]) -> None:
@@ -197,6 +211,8 @@ class HeldJobs:
         self._metrics.held.set(len(self._jobs))
         self.room.set()
         self._emptied.set()
+        if self._left <= 0 and not self._jobs:
+            self._on_spent()
 
 
 class Executor:
@@ -341,6 +357,7 @@ async def execute(
     """Run the handler and return its outcome. Never raises: without an outcome the job is held for ever."""
     running = active.running
     try:
+        handler = handler.running_as(running.headers)
         arguments = handler.parse(running.payload)
     except Exception as error:
         return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")

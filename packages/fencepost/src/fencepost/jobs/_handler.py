@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -13,14 +12,14 @@ from typing import (
     Concatenate,
     Generic,
     ParamSpec,
+    Unpack,
     cast,
     overload,
 )
 
-from fencepost._durations import Duration
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
-from fencepost.jobs._options import JobOptions, Place, Priority
+from fencepost.jobs._options import OVERRIDES_HEADER, JobOptions, Overrides, Place
 from fencepost.jobs._payload_schema import PayloadSchema, key_of, shape_of
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel._job_need import Serves
@@ -55,17 +54,33 @@ class Handler(Generic[P]):
         """Call the function, for a test. Await it if the function is a coroutine function."""
         return self.function(job, *args, **kwargs)
 
-    def options(
-        self,
-        *,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: Priority | int | None = None,
-        headers: Mapping[str, Json] | None = None,
-    ) -> Handler[P]:
-        """The same handler with other options for the jobs that are submitted through it."""
-        changed = self.declared.changed(run_at=run_at, delay=delay, priority=priority, headers=headers)
-        return replace(self, declared=changed)
+    def options(self, *, queue: str | None = None, **changes: Unpack[Overrides]) -> Handler[P]:
+        """The same handler with other options for the jobs that are submitted through it: any option of
+        `@fp.job` but the kind, and `run_at`, `delay` and `headers`. None removes a timeout, a unique key or
+        a concurrency key."""
+        declared = self.declared.changed(**changes)
+        changed = replace(self, declared=declared, queue=self.queue if queue is None else queue)
+        changed.check()
+        return changed
+
+    def check(self) -> None:
+        """Rejects options that do not fit the function."""
+        shape, options = self.shape, self.declared
+        unique = options.unique
+        shape.check_key("unique", unique.key if unique else None)
+        shape.check_names("unique", unique.named if unique else ())
+        shape.check_key("concurrency_key", options.concurrency_key)
+        shape.check_key("rate", options.rate.key if options.rate else None)
+        shape.check_names("search_by", options.labels.search_by)
+        _check_place(cast("Handler[...]", self))
+
+    def running_as(self, headers: Mapping[str, Json]) -> Handler[P]:
+        """The handler with what the submission of this job changed of how it runs."""
+        if OVERRIDES_HEADER not in headers:
+            return self
+        changed = replace(self, declared=self.declared.overridden(headers))
+        _check_place(cast("Handler[...]", changed))
+        return changed
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The job as a value: nothing is sent yet."""
@@ -115,7 +130,7 @@ class Handler(Generic[P]):
 
         All of them belong to one trace.
         """
-        together = self.options(headers=with_trace(self.declared.headers))
+        together = replace(self, declared=self.declared.changed(headers=with_trace(self.declared.headers)))
         jobs = [together._submission(self.shape.given((), row)) for row in rows]
         has_keys, has_limit = self.declared.unique is not None, self.declared.concurrency_key is not None
         call = kernel_job.submit_many(
@@ -163,12 +178,14 @@ class Handler(Generic[P]):
         options = self.declared
         unique, limited = options.unique, options.concurrency_key
         arguments = self.shape.with_defaults(given)
+        # Two calls are the same whether a default was written out or not.
+        compared = None if unique is None else self.shape.payload(arguments)
         return Submission(
             queue=self.queue,
             kind=self.kind,
             payload=self.shape.payload(given),
             options=options,
-            unique_key=None if unique is None else f"{self.kind}:{key_of(unique, arguments)}",
+            unique_key=None if unique is None else unique.text(self.queue, self.kind, arguments, compared),
             concurrency_key=None if limited is None else key_of(limited, arguments),
             headers={**with_trace(options.headers), **self._rate_header(arguments)},
         )
@@ -192,11 +209,7 @@ class Handlers:
                 f"{handler.kind} has a handler already; give this one another kind.", field="kind"
             )
         # A signature that cannot be a payload fails now, not at the first job.
-        shape, options = handler.shape, handler.declared
-        shape.check_key("unique", options.unique)
-        shape.check_key("concurrency_key", options.concurrency_key)
-        shape.check_key("rate", options.rate.key if options.rate else None)
-        _check_place(handler)
+        handler.check()
         self._by_kind[handler.kind] = handler
 
     def get(self, kind: str) -> Handler[...] | None:

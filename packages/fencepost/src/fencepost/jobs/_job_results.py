@@ -33,15 +33,19 @@ class JobFailed(FencepostError):
 def read_result(job_id: int, seen: job_queries.JobOutcome | None) -> Json:
     """The result of a finished job; raises the matching error for any other outcome."""
     if seen is None:
-        raise NotFound(
-            f"There is no job {job_id}: it never existed, or it was pruned.", noun="job", subject=str(job_id)
-        )
+        raise _not_found(job_id)
     if seen.state == "dead":
         raise JobFailed(job_id, seen)
     if seen.state == "cancelled":
         why = f": {seen.error}" if seen.error else ""
         raise Cancelled(f"job {job_id} was cancelled{why}.", noun="job", subject=str(job_id))
     return seen.result
+
+
+def _not_found(job_id: int) -> NotFound:
+    return NotFound(
+        f"There is no job {job_id}: it never existed, or it was pruned.", noun="job", subject=str(job_id)
+    )
 
 
 def _goes_on(seen: job_queries.JobOutcome | None) -> TypeGuard[job_queries.JobOutcome]:
@@ -70,9 +74,26 @@ class Polling:
 
 
 async def wait_for_result(connections: Connections[Any], job_id: int, within_seconds: float) -> Json:
+    """The result of a job that ends in time; raises the matching error for any other end."""
+    return read_result(job_id, await _wait(connections, job_id, within_seconds))
+
+
+async def wait_for_end(
+    connections: Connections[Any], job_id: int, within_seconds: float
+) -> job_queries.JobOutcome:
+    """How a job ended that ends in time."""
+    seen = await _wait(connections, job_id, within_seconds)
+    if seen is None:
+        raise _not_found(job_id)
+    return seen
+
+
+async def _wait(
+    connections: Connections[Any], job_id: int, within_seconds: float
+) -> job_queries.JobOutcome | None:
     seen = await connections.run(job_queries.look(job_id))
     if not _goes_on(seen):
-        return read_result(job_id, seen)
+        return seen
     topic = job_queries.topic(job_id)
     async with connections.hearing(topic) as heard:
         # Registered before the next query: a job that ends later notifies, one that ended earlier is seen.
@@ -88,4 +109,4 @@ async def wait_for_result(connections: Connections[Any], job_id: int, within_sec
                 raise too_late(job_id, within_seconds, seen)
             await settled(heard(polling.wait_seconds()))
             seen = await connections.run(job_queries.look(job_id))
-        return read_result(job_id, seen)
+        return seen

@@ -48,6 +48,11 @@ class JobMetrics(MetricSet):
         "fencepost_jobs_dispatch_seconds", "Time of one dispatch.", labels=("queue",)
     )
     pending = gauge("fencepost_jobs_pending", "Jobs that wait to be dispatched.", labels=("queue",))
+    wanted_workers = gauge(
+        "fencepost_jobs_wanted_workers",
+        "Workers like this one that would work off what is due within JOBS_SCALE_SEC.",
+        labels=("queue",),
+    )
     stream_length = gauge(
         "fencepost_jobs_stream_length", "Entries undelivered or pending (XLEN).", labels=("stream",)
     )
@@ -75,12 +80,14 @@ class JobMetrics(MetricSet):
         super().__init__(metrics)
         self._queues: frozenset[str] = frozenset()
         self._kinds: frozenset[str] = frozenset()
+        self._ran: dict[str, tuple[int, float]] = {}
 
     def of(self, handlers: Handlers) -> Self:
         """The same metrics for a worker of these handlers, whose queues and kinds become labels."""
         worker = copy.copy(self)
         worker._queues = frozenset(handlers.queues)
         worker._kinds = frozenset(handler.kind for handler in handlers)
+        worker._ran = {}
         return worker
 
     def claimed(self, answers: Iterable[ClaimAnswer]) -> None:
@@ -105,6 +112,18 @@ class JobMetrics(MetricSet):
             together = Counted((*self._job(one.running), one.started_at) for one in held)
             for (queue, kind, started_at), many in together.items():
                 observe_many(self.run_seconds.labels(queue, kind), now - started_at, many)
+                count, seconds = self._ran.get(queue, (0, 0.0))
+                self._ran[queue] = count + many, seconds + many * (now - started_at)
+
+    def mean_run_seconds(self, queue: str) -> float | None:
+        """How long this worker held a job of the queue, on average; recent jobs count most. None before the
+        first."""
+        count, seconds = self._ran.get(queue, (0, 0.0))
+        if not count:
+            return None
+        # Half of the past counts beside what comes next.
+        self._ran[queue] = (max(1, count // 2), seconds * max(1, count // 2) / count)
+        return seconds / count
 
     def rejected(self, running: Running, reason: str) -> None:
         job = self._job(running)

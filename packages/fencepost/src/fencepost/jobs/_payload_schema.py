@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from string import Formatter
 from typing import Any, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from fencepost.errors import InvalidInput
 from fencepost.kernel.call import Json
@@ -18,6 +21,9 @@ from fencepost.kernel.call import Json
 Key = str | Callable[..., object]
 """Makes a key from a job's arguments: a template, `"user:{user_id}"`, or a function of the arguments it
 names."""
+
+
+JOB_TYPES = ("Job", "Workflow", "SyncWorkflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class PayloadSchema:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InvalidInput(f"{self.kind}: {error}.", field="payload") from None
+            raise self._misfit(kwargs, error) from None
         return dict(bound.arguments)
 
     def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,9 +57,26 @@ class PayloadSchema:
         """The arguments that were given as a JSON document. A default that is not in it needs no worker that
         knows the argument, and may change with a release."""
         try:
-            return self.model(**given).model_dump(mode="json", include=set(given))
+            model = self.model(**given)
         except ValidationError as error:
             raise self._problem(error) from error
+        # Pydantic would make texts of bytes, and null of NaN: the handler would get something else.
+        wrong = next((w for name in given if (w := _lossy(getattr(model, name), name)) is not None), None)
+        if wrong is None:
+            try:
+                payload = model.model_dump(mode="json", include=set(given))
+            except PydanticSerializationError as error:
+                wrong = next((w for name in given if (w := _object(getattr(model, name), name))), None)
+                if wrong is None:
+                    raise InvalidInput(f"{self.kind}: {error}", field="payload") from error
+            else:
+                return payload
+        place, what = wrong
+        raise InvalidInput(
+            f"{self.kind}: {place} is {what}, which JSON cannot hold; submit a number, a text, or a type "
+            "that pydantic writes as JSON.",
+            field=place,
+        )
 
     def parse(self, payload: Json, *, ignore_unknown: bool = False) -> dict[str, Any]:
         """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
@@ -70,14 +93,32 @@ class PayloadSchema:
 
     def check_key(self, what: str, key: Key | None) -> None:
         """Rejects a key that names a missing argument, when the handler is declared."""
-        named = frozenset[str]() if key is None else _named_by(key)
-        unknown = named - set(self.signature.parameters)
+        self.check_names(what, () if key is None else _named_by(key))
+
+    def check_names(self, what: str, named: Iterable[str]) -> None:
+        """Rejects an option that names a missing argument."""
+        unknown = set(named) - set(self.signature.parameters)
         if unknown:
             raise InvalidInput(
                 f"{self.kind}: {what} asks for {', '.join(sorted(unknown))}; the arguments are "
                 f"{', '.join(self.signature.parameters) or 'none'}.",
                 field=what,
             )
+
+    def _misfit(self, kwargs: Mapping[str, Any], error: TypeError) -> InvalidInput:
+        """Why the function cannot be called so, with the argument's name."""
+        known = ", ".join(self.signature.parameters) or "none"
+        unknown = next((name for name in kwargs if name not in self.signature.parameters), None)
+        if unknown is not None:
+            return InvalidInput(
+                f"{self.kind} has no argument {unknown}; its arguments are {known}.", field=unknown
+            )
+        missing = re.search(r"missing a required argument: '(\w+)'", str(error))
+        if missing is not None:
+            return InvalidInput(
+                f"{self.kind} needs the argument {missing[1]}; its arguments are {known}.", field=missing[1]
+            )
+        return InvalidInput(f"{self.kind}: {error}; its arguments are {known}.", field="payload")
 
     def _problem(self, error: ValidationError) -> InvalidInput:
         detail = error.errors(include_url=False, include_input=False)[0]
@@ -89,8 +130,9 @@ class PayloadSchema:
 def shape_of(function: Callable[..., Any], kind: str) -> PayloadSchema:
     """Built once for each function: building a model costs a thousand times what using it costs."""
     whole = inspect.signature(function)
-    signature = whole.replace(parameters=list(whole.parameters.values())[1:])
     hints = get_type_hints(function, include_extras=True)
+    _check_job(kind, next(iter(whole.parameters.values()), None), hints)
+    signature = whole.replace(parameters=list(whole.parameters.values())[1:])
     fields: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -98,7 +140,66 @@ def shape_of(function: Callable[..., Any], kind: str) -> PayloadSchema:
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints.get(name, Any), default)
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-    return PayloadSchema(kind, signature, create_model(kind, __config__=config, **fields))
+    try:
+        model = create_model(kind, __config__=config, **fields)
+    except PydanticSchemaGenerationError as error:
+        raise InvalidInput(
+            f"{kind}: an argument has a type that is no JSON: {str(error).partition('.')[0]}.",
+            field="payload",
+        ) from None
+    return PayloadSchema(kind, signature, model)
+
+
+def _check_job(kind: str, first: inspect.Parameter | None, hints: Mapping[str, Any]) -> None:
+    """A handler takes its job first: one that does not would find it in the place of an argument."""
+    if first is not None and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        hint = hints.get(first.name)
+        if hint is None:
+            takes_job = first.name == "job" or first.name.startswith("_")
+        else:
+            # By name: the classes stand above this module.
+            named = {base.__name__ for base in getattr(hint, "__mro__", ())}
+            takes_job = hint in (Any, object) or not named.isdisjoint(JOB_TYPES)
+        if takes_job:
+            return
+    raise InvalidInput(
+        f"{kind} takes no Job: its first parameter is {first or 'missing'}. Write "
+        f"`def {kind}(job: Job, ...)`.",
+        field="job",
+    )
+
+
+def _lossy(value: object, place: str) -> tuple[str, str] | None:
+    """The first part that would become something else on its way: NaN, infinities and bytes."""
+    if value is None or isinstance(value, str | int):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (place, str(value))
+    if isinstance(value, bytes | bytearray | memoryview):
+        return place, "bytes"
+    return next((w for at, part in _parts(value, place) if (w := _lossy(part, at)) is not None), None)
+
+
+def _object(value: object, place: str) -> tuple[str, str] | None:
+    """The first part that has no JSON form."""
+    try:
+        to_jsonable_python(value)
+    except PydanticSerializationError:
+        inner = next((w for at, part in _parts(value, place) if (w := _object(part, at)) is not None), None)
+        return inner or (place, f"a {type(value).__name__}")
+    return None
+
+
+def _parts(value: object, place: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for key, part in cast("Mapping[object, object]", value).items():
+            yield f"{place}.{key}", part
+    elif isinstance(value, list | tuple | set | frozenset):
+        for number, part in enumerate(cast("Iterable[object]", value)):
+            yield f"{place}[{number}]", part
+    elif isinstance(value, BaseModel) or is_dataclass(value):
+        for name, part in vars(value).items():
+            yield f"{place}.{name}", part
 
 
 def key_of(key: Key, arguments: Mapping[str, Any]) -> str:

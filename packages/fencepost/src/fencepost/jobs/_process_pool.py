@@ -51,8 +51,12 @@ class ProcessPool:
     """Runs handlers in processes, at most `count` at once, and reuses idle ones. Starts one only on
     demand."""
 
-    def __init__(self, count: int, database_url: str, settings: Settings) -> None:
+    def __init__(
+        self, count: int, database_url: str, settings: Settings, *, jobs_max: int | None = None
+    ) -> None:
+        """A process that has run `jobs_max` jobs is replaced: what its code leaks goes with it."""
         self._places = asyncio.Semaphore(count)
+        self._jobs_max = jobs_max
         self._database_url = database_url
         self._settings = settings
         self._idle: list[_Child] = []
@@ -73,7 +77,12 @@ class ProcessPool:
                 raise
             finally:
                 self._busy.discard(child)
-            self._idle.append(child)
+            child.jobs += 1
+            if self._jobs_max is not None and child.jobs >= self._jobs_max:
+                child.kill()
+                announce("process.replaced")
+            else:
+                self._idle.append(child)
         return _read(answer, job)
 
     def close(self) -> None:
@@ -95,6 +104,8 @@ class _Child:
     """One process and the pipe to it. JSON in both directions."""
 
     def __init__(self, database_url: str, settings: Settings) -> None:
+        self.jobs = 0
+        """How many jobs it has run."""
         # Not forked: a fork would copy the locks of our threads and our connections.
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()

@@ -9,6 +9,7 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import _batch as batch
 from fencepost.kernel import _event as event
 from fencepost.kernel import _job_need as job_need
+from fencepost.kernel import job as kernel_job
 from fencepost.kernel import job_queries, rate, schedule
 from fencepost.kernel.call import CallRunner
 from fencepost.retention import BATCH, until_short
@@ -21,8 +22,8 @@ EVENTS_KEEP_SECONDS = 30 * 86_400.0
 
 
 class Pruner:
-    """Prunes finished jobs past a count, ticks, complete batches, old events, full buckets, and waiters and
-    needs that are gone."""
+    """Prunes finished jobs past a count, ticks, complete batches, old events, full buckets, unique keys whose
+    period has passed, and waiters and needs that are gone."""
 
     def __init__(self, database: CallRunner, settings: JobSettings) -> None:
         self._database = database
@@ -30,6 +31,7 @@ class Pruner:
 
     async def tick(self) -> float:
         await until_short(self._database, rate.prune(BATCH))
+        await until_short(self._database, kernel_job.prune_unique(BATCH))
         await self._database.run(job_queries.prune_waiters(WAITERS_KEEP_SECONDS))
         await until_short(self._database, job_need.prune(NEEDS_KEEP_SECONDS, BATCH))
         await until_short(self._database, event.prune(EVENTS_KEEP_SECONDS, BATCH))

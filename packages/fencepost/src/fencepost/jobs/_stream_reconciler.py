@@ -14,6 +14,7 @@ from typing import LiteralString
 
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
+from fencepost.jobs._autoscaling import wanted_workers
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.settings import JobSettings
@@ -27,7 +28,11 @@ from fencepost.signals import announce
 
 _log = get_logger(__name__)
 BATCH = 1000
-PENDING: LiteralString = "select pending from fencepost.queue_status where queue = %s"
+PENDING: LiteralString = (
+    "select pending, dispatched, running, due from fencepost.queue_status where queue = %s"
+)
+UNKNOWN_RUN_SECONDS = 1.0
+"""What a job is assumed to take before this worker has run one of its queue."""
 BATCHES_PER_TICK = 20
 """A throttle: after a wipe at most this many batches of a priority are dispatched again in one tick, so that
 the streams are never flooded."""
@@ -145,7 +150,16 @@ class StreamReconciler:
             for queue in self._queues:
                 rows = await tx.execute(PENDING, (queue,))
                 row = await rows.fetchone()
-                self._metrics.pending.labels(queue=queue).set(0 if row is None else row[0])
+                pending, dispatched, running, due = row or (0, 0, 0, 0)
+                self._metrics.pending.labels(queue=queue).set(pending)
+                wanted = wanted_workers(
+                    due=due + dispatched,
+                    running=running,
+                    run_seconds=self._metrics.mean_run_seconds(queue) or UNKNOWN_RUN_SECONDS,
+                    concurrency=self._settings.concurrency,
+                    within_seconds=self._settings.scale_seconds,
+                )
+                self._metrics.wanted_workers.labels(queue=queue).set(wanted)
 
     async def _prune(self) -> None:
         keep_seconds = self._settings.keep_finished_seconds

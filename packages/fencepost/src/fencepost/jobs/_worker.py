@@ -82,8 +82,9 @@ class Worker:
         # The way of a job, from its end: each part is given the one that it passes the job on to.
         room = asyncio.Event()
         threads = ThreadPool(room.set)
-        processes = ProcessPool(settings.processes or os.cpu_count() or 1, url, limits)
-        held = HeldJobs(settings.concurrency, threads, room, metrics)
+        jobs_max = settings.max_jobs_per_process
+        processes = ProcessPool(settings.processes or os.cpu_count() or 1, url, limits, jobs_max=jobs_max)
+        held = HeldJobs(settings.concurrency, threads, room, metrics, jobs_max=jobs_max, on_spent=self.stop)
         self._completer = Completer(held, self.owner, client, self._redis, metrics, batch=settings.batch)
         self._executor = Executor(held, threads, processes, self._completer.add)
         self._fetcher = Fetcher(

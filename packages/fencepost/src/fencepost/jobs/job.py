@@ -8,7 +8,10 @@ from datetime import datetime
 
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase, SyncDatabase
+from fencepost.errors import InvalidInput
+from fencepost.kernel import _batch as kernel_batch
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel._batch import BatchResult
 from fencepost.kernel.call import Call, Json
 from fencepost.transaction import SyncTransaction, Transaction
 
@@ -128,6 +131,29 @@ class Job:
 
     def progress_sync(self, value: Json) -> None:
         self._sync_database().run(self._progress(value))
+
+    async def batch_results(self) -> list[BatchResult]:
+        """In the callback of a batch: how each of its jobs ended, with result or error, in order of id."""
+        found: list[BatchResult] = []
+        while page := await self._database.run(self._batch_page(found)):
+            found += page
+        return found
+
+    def batch_results_sync(self) -> list[BatchResult]:
+        """`batch_results` for handlers without an event loop."""
+        found: list[BatchResult] = []
+        while page := self._sync_database().run(self._batch_page(found)):
+            found += page
+        return found
+
+    def _batch_page(self, found: list[BatchResult]) -> Call[list[BatchResult]]:
+        batch = self.headers.get("batch")
+        if batch is None:
+            raise InvalidInput(
+                f"job {self.id} is no callback of a batch: fp.jobs.batch(tx, jobs, then=job) makes one.",
+                field="batch",
+            )
+        return kernel_batch.results(batch["batch_id"], after=found[-1].job_id if found else None)
 
     def _fence(self) -> Call[None]:
         return kernel_job.fence(self.id, self.attempt, self.owner)

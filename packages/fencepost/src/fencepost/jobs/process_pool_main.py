@@ -121,7 +121,7 @@ def _answer(call: HandlerCall, database: _Database, begin: Callable[[], None]) -
     }
     with structlog.contextvars.bound_contextvars(**context):
         try:
-            handler = call.handler()
+            handler = call.handler().running_as(running.headers)
         except Exception as error:
             return {**_failed(error, None), "finished": False}
         begin()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fencepost._durations import Duration, positive_seconds_of, seconds_of
 from fencepost.backoff import Backoff
+from fencepost.errors import InvalidInput
 from fencepost.kernel.rate import Limit
 
 ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not_found", "not_running"})
@@ -56,17 +57,34 @@ class Cancel(Exception):
         self.text = text
 
 
+@dataclass(frozen=True, kw_only=True)
+class Exponential:
+    """The policy that `exponential` makes. A value: it can travel with a single job."""
+
+    first_seconds: float = 1
+    factor: float = 2
+    most_seconds: float = 3600
+    jitter: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value >= 0:
+                raise InvalidInput(
+                    f"{name} of a retry policy is {value!r}; it must be 0 or more.", field="retry"
+                )
+
+    def __call__(self, tries: int, error: Exception) -> Verdict:
+        if isinstance(error, PermanentError):
+            return Bury()
+        return Retry(Backoff(self.first_seconds, self.most_seconds, self.factor, self.jitter).seconds(tries))
+
+
 def exponential(
     *, first_seconds: float = 1, factor: float = 2, most_seconds: float = 3600, jitter: float = 0.1
-) -> RetryPolicy:
+) -> Exponential:
     """Doubles the delay with each try, up to a bound, spread by `jitter` so that many jobs do not return at
     once."""
-    backoff = Backoff(first_seconds, most_seconds, factor, jitter)
-
-    def decide(tries: int, error: Exception) -> Verdict:
-        return Bury() if isinstance(error, PermanentError) else Retry(backoff.seconds(tries))
-
-    return decide
+    return Exponential(first_seconds=first_seconds, factor=factor, most_seconds=most_seconds, jitter=jitter)
 
 
 @dataclass(frozen=True, slots=True)

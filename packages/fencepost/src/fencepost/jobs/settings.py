@@ -59,6 +59,10 @@ class JobSettings(LayeredSettings):
     processes: Annotated[
         int | None, Field(ge=1, le=1000), From("JOBS_HANDLER_PROCESSES", "jobs.handler_processes")
     ] = None
+    max_jobs_per_process: Annotated[
+        int | None, Field(ge=1), From("JOBS_MAX_JOBS_PER_PROCESS", "jobs.max_jobs_per_process")
+    ] = None
+    scale_seconds: Annotated[Positive, From("JOBS_SCALE_SEC", "jobs.scale_sec")] = 60
 
     def stream(self, queue: str, priority: int) -> str:
         """The stream of a queue and priority."""

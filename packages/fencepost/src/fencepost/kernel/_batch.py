@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from fencepost.kernel.call import Call, duration, optional_text, scalar
+from fencepost.kernel.call import Call, Json, Row, duration, optional_text, parsed, scalar
 
 
 def make(job_ids: Sequence[int], *, callback_id: int | None = None, name: str | None = None) -> Call[int]:
@@ -14,6 +15,33 @@ def make(job_ids: Sequence[int], *, callback_id: int | None = None, name: str | 
         (list(job_ids), callback_id, optional_text("name", name)),
         scalar,
     )
+
+
+class BatchResult(NamedTuple):
+    """How one job of a batch ended. `state` is None for a job that was pruned."""
+
+    job_id: int
+    state: Literal["finished", "dead", "cancelled"] | None
+    final_status: str | None
+    result: Json
+    error: str | None
+
+
+def results(batch_id: int, *, after: int | None = None, limit: int = 1000) -> Call[list[BatchResult]]:
+    """The outcomes of the jobs of a batch, in order of id, after the given job."""
+    return Call(
+        "select job_id, state, final_status, result::text, error"
+        " from fencepost.batch_results(%s::bigint, %s::bigint, %s::integer)",
+        (batch_id, after, limit),
+        _results,
+    )
+
+
+def _results(rows: Sequence[Row]) -> list[BatchResult]:
+    return [
+        BatchResult(job_id, state, final_status, parsed(result), error)
+        for job_id, state, final_status, result, error in rows
+    ]
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:

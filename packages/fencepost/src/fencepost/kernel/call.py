@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, LiteralString, Protocol, TypeVar
+from typing import Any, Generic, LiteralString, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -118,11 +118,38 @@ def document(field: str, value: Json) -> str:
         # Many jobs have no arguments, and the encoder takes as long for an empty document as for a small one.
         encoded = "{}" if value == {} else _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
+        found = unstorable(value)
+        if found is None:
+            raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
+        place = joined(field, found[0])
+        raise InvalidInput(f"{place} is {found[1]}, which is no JSON.", field=place) from None
     # Escaped backslashes are ignored: a text may contain the characters \u0000, as a program's source does.
     if "\\u0000" in encoded and "\\u0000" in encoded.replace("\\\\", ""):
         raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
     return text(field, encoded)
+
+
+def unstorable(value: object, place: str = "") -> tuple[str, str] | None:
+    """Where a value has a part that JSON cannot hold, and what that is: `("lines[2].price", "nan")`."""
+    if value is None or isinstance(value, str | int):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (place, str(value))
+    if isinstance(value, dict):
+        parts = cast("dict[object, object]", value)
+        wrong = next((key for key in parts if not isinstance(key, str)), None)
+        if wrong is not None:
+            return place, f"a mapping with the key {wrong!r}"
+        inside = ((joined(place, str(key)), part) for key, part in parts.items())
+    elif isinstance(value, list | tuple):
+        inside = ((f"{place}[{i}]", part) for i, part in enumerate(cast("Sequence[object]", value)))
+    else:
+        return place, f"of the type {type(value).__name__}"
+    return next((found for at, part in inside if (found := unstorable(part, at)) is not None), None)
+
+
+def joined(place: str, name: str) -> str:
+    return f"{place}{'' if name.startswith('[') or not (place and name) else '.'}{name}"
 
 
 def optional_document(field: str, value: Json | None) -> str | None:

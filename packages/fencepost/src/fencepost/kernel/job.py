@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, LiteralString, NamedTuple, cast, get_args
 
+from fencepost._durations import Duration, optional_seconds_of, positive_seconds_of
 from fencepost.errors import InvalidInput
 from fencepost.kernel._job_need import Serves, document_of
 from fencepost.kernel.call import (
@@ -35,13 +36,16 @@ from fencepost.kernel.call import (
 PRIORITY_COUNT = 4
 TRIES_MAX = 1000
 LEASE_SECONDS_MAX = 86_400.0
+TAG_BYTES_MAX = 128
 
 
 class Submitted(NamedTuple):
-    """The job of a submission. Not `created` when a live job holds the unique key already."""
+    """The job of a submission. Not `created` when another job holds the unique key already; `replaced` when
+    that job waits and the submission has changed it."""
 
     job_id: int
     created: bool
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,90 @@ class Driven:
     incarnation: str
 
 
+def check_words(option: str, given: Sequence[str], allowed: Sequence[str] | None = None) -> None:
+    """Refuses a text where a list is meant, and words that are not allowed."""
+    if isinstance(given, str):
+        raise InvalidInput(f"{option} is a list: write ({given!r},).", field=option)
+    unknown = [word for word in given if allowed is not None and word not in allowed]
+    if unknown:
+        raise InvalidInput(
+            f"{option} has {', '.join(map(repr, unknown))}; allowed are {', '.join(allowed or ())}.",
+            field=option,
+        )
+
+
+UniqueState = Literal["waiting", "running", "finished", "dead", "cancelled"]
+UniqueField = Literal["run_at", "priority", "tries", "lease", "payload", "headers", "tags"]
+LIVE: tuple[UniqueState, ...] = ("waiting", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniqueTerms:
+    """How long a job holds its unique key, and what of it a later submission replaces."""
+
+    period: Duration | None = None
+    states: Sequence[UniqueState] | None = None
+    """By default while it waits or runs, and with a period also when it has finished."""
+    replace: Sequence[UniqueField] = ()
+
+    def __post_init__(self) -> None:
+        for option, given, allowed in (
+            ("states", self.states or LIVE, get_args(UniqueState)),
+            ("replace", self.replace, get_args(UniqueField)),
+        ):
+            check_words(option, given, allowed)
+        ended = [state for state in self.states or () if state not in LIVE]
+        if self.period is not None:
+            positive_seconds_of("period", self.period)
+        elif ended:
+            raise InvalidInput(
+                f"unique holds its key when a job is {', '.join(ended)}; give the period for which it does.",
+                field="period",
+            )
+        if self.states is not None and "waiting" not in self.states:
+            raise InvalidInput(
+                "A job that waits always holds its unique key: put waiting among the states.", field="states"
+            )
+        if self.period is not None and self.states is not None and not ended:
+            raise InvalidInput(
+                "unique has a period, but no state of a job that has ended: add finished, or drop it.",
+                field="period",
+            )
+
+    @property
+    def held_states(self) -> list[UniqueState] | None:
+        """The states in which a job holds its key; null in the database stands for the usual ones."""
+        if self.states is None:
+            return None if self.period is None else [*LIVE, "finished"]
+        return list(self.states)
+
+
+PLAIN_UNIQUE = UniqueTerms()
+
+
+@dataclass(frozen=True)
+class LabelTerms:
+    """What a job is found by: its tags, and the arguments that are indexed."""
+
+    tags: Sequence[str] = ()
+    search_by: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_words("tags", self.tags)
+        check_words("search_by", self.search_by)
+        for tag in self.tags:
+            if not isinstance(cast("object", tag), str) or not 0 < len(tag.encode()) <= TAG_BYTES_MAX:
+                raise InvalidInput(f"tag {tag!r} must be a text of 1 to {TAG_BYTES_MAX} bytes.", field="tags")
+        for option, given, most in (("tags", self.tags, 32), ("search_by", self.search_by, 16)):
+            if len(given) > most:
+                raise InvalidInput(
+                    f"{option} has {len(given)} names; at most {most} are allowed.", field=option
+                )
+
+
+NO_LABELS = LabelTerms()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions:
     """How a job waits and is claimed. What differs between the jobs of a handler is in `Submission`."""
@@ -74,6 +162,8 @@ class SubmitOptions:
     tries: int = 5
     lease_seconds: float = 60
     concurrency_limit: int = 1
+    unique: UniqueTerms | None = None
+    labels: LabelTerms = NO_LABELS
 
     def __post_init__(self) -> None:
         if self.priority not in range(PRIORITY_COUNT):
@@ -142,10 +232,9 @@ def submit(
     headers: Mapping[str, Json] | None = None,
 ) -> Call[Submitted]:
     """Submit one job: the job and its waiting row, or neither."""
+    more = _more_terms(options)
     return Call(
-        "select job_id, created from fencepost.job_submit(%s::text, %s::text, %s::jsonb, %s::integer,"
-        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval, %s::text,"
-        " %s::text, %s::integer, %s::jsonb)",
+        _SUBMIT if more is None else _SUBMIT_MORE,
         (
             text("queue", queue),
             text("kind", kind),
@@ -159,6 +248,7 @@ def submit(
             optional_text("concurrency_key", concurrency_key),
             None if concurrency_key is None else options.concurrency_limit,
             document("headers", dict(headers or {})),
+            *(more or ()),
         ),
         one(Submitted),
     )
@@ -175,10 +265,9 @@ def submit_many(
     headers: Sequence[Mapping[str, Json]] | None = None,
 ) -> Call[list[Submitted]]:
     """Submit many jobs of one kind with one statement; answers in the order of the payloads."""
+    more = _more_terms(options)
     return Call(
-        "select job_id, created from fencepost.job_submit_many(%s::text, %s::text, %s::jsonb[], %s::integer,"
-        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval,"
-        " %s::text[], %s::text[], %s::integer, %s::jsonb[])",
+        _SUBMIT_MANY if more is None else _SUBMIT_MANY_MORE,
         (
             text("queue", queue),
             text("kind", kind),
@@ -194,9 +283,52 @@ def submit_many(
             else [optional_text("concurrency_key", k) for k in concurrency_keys],
             None if concurrency_keys is None else options.concurrency_limit,
             None if headers is None else [document("headers", dict(h)) for h in headers],
+            *(more or ()),
         ),
         each(Submitted),
     )
+
+
+_TERMS = ("period", "states", "replace", "tags", "search_by")
+_MORE: LiteralString = ", %s::interval, %s::text[], %s::text[], %s::text[], %s::text[])"
+_SUBMIT_TERMS: LiteralString = (
+    "select job_id, created, replaced from fencepost.job_submit(%s::text, %s::text, %s::jsonb, %s::integer,"
+    " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval, %s::text,"
+    " %s::text, %s::integer, %s::jsonb"
+)
+_SUBMIT_MANY_TERMS: LiteralString = (
+    "select job_id, created, replaced from fencepost.job_submit_many(%s::text, %s::text, %s::jsonb[],"
+    " %s::integer, coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval,"
+    " %s::text[], %s::text[], %s::integer, %s::jsonb[]"
+)
+# Two statements each: most jobs have no such terms, and need not pay for arguments that are null.
+_SUBMIT: LiteralString = _SUBMIT_TERMS + ")"
+_SUBMIT_MORE: LiteralString = _SUBMIT_TERMS + _MORE
+_SUBMIT_MANY: LiteralString = _SUBMIT_MANY_TERMS + ")"
+_SUBMIT_MANY_MORE: LiteralString = _SUBMIT_MANY_TERMS + _MORE
+
+
+def submission_terms(options: SubmitOptions) -> dict[str, Json]:
+    """The unique terms and labels of a submission; empty for most."""
+    unique, labels = options.unique or PLAIN_UNIQUE, options.labels
+    terms: dict[str, Json] = {
+        "period": None
+        if unique.period is None
+        else f"{optional_seconds_of('period', unique.period)} seconds",
+        "states": unique.held_states,
+        "replace": list(unique.replace),
+        "tags": [text("tag", tag) for tag in labels.tags],
+        "search_by": list(labels.search_by),
+    }
+    return {name: value for name, value in terms.items() if value}
+
+
+def _more_terms(options: SubmitOptions) -> tuple[Any, ...] | None:
+    """The arguments of a submission that has such terms; None for all others."""
+    if options.unique is None and options.labels is NO_LABELS:
+        return None
+    terms = submission_terms(options)
+    return tuple(terms.get(name) for name in _TERMS) if terms else None
 
 
 def dispatch(
@@ -639,6 +771,18 @@ def replay(job_id: int, actor: str, *, expected: Literal["dead", "cancelled"] = 
     )
 
 
+def reschedule(
+    job_id: int, actor: str, *, run_at: datetime | None, delay_seconds: float | None
+) -> Call[datetime]:
+    """Give a waiting job another time, at a moment or from now; returns when it is due."""
+    return Call(
+        "select fencepost.job_reschedule(%s::bigint,"
+        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::text)",
+        (job_id, run_at, optional_duration("delay", delay_seconds), text("actor", actor)),
+        scalar,
+    )
+
+
 def discard(job_id: int, actor: str) -> Call[None]:
     return Call("select fencepost.job_discard(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
 
@@ -649,6 +793,11 @@ def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
         (duration("keep", keep_seconds), limit, dead),
         scalar,
     )
+
+
+def prune_unique(limit: int) -> Call[int]:
+    """Delete unique keys whose period has passed; returns how many."""
+    return Call("select fencepost.unique_prune(%s::integer)", (limit,), scalar)
 
 
 def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:

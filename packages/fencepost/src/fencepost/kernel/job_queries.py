@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from fencepost.kernel.call import (
@@ -11,6 +12,7 @@ from fencepost.kernel.call import (
     Json,
     Row,
     column,
+    document,
     duration,
     nothing,
     optional_text,
@@ -76,6 +78,71 @@ def page(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A job that a search has found."""
+
+    job_id: int
+    queue: str
+    kind: str
+    state: State
+    tries: int
+    arguments: Json
+    tags: list[str]
+    submitted_at: datetime
+    run_at: datetime | None
+    finished_at: datetime | None
+    error: str | None
+
+
+def search_ids(
+    *,
+    tags: Sequence[str] = (),
+    arguments: Mapping[str, Json] | None = None,
+    state: str | None = None,
+    queue: str | None = None,
+    kind: str | None = None,
+    before_id: int | None = None,
+    limit: int = 50,
+) -> Call[list[int]]:
+    """The ids of one page of the jobs that have all these tags and arguments, newest first."""
+    return Call(
+        "select * from fencepost.job_search"
+        "(%s::text[], %s::jsonb, %s::text, %s::text, %s::text, %s::bigint, %s::integer)",
+        (
+            [text("tag", tag) for tag in tags],
+            document("arguments", dict(arguments or {})),
+            optional_text("state", state),
+            optional_text("queue", queue),
+            optional_text("kind", kind),
+            before_id,
+            limit,
+        ),
+        column,
+    )
+
+
+def found(job_ids: Sequence[int]) -> Call[list[FoundJob]]:
+    """The jobs with these ids, newest first."""
+    return Call(
+        "select job_id, queue, kind, state, tries, payload::text, tags, submitted_at, run_at, finished_at,"
+        " error from fencepost.jobs where job_id = any (%s::bigint[]) order by job_id desc",
+        (list(job_ids),),
+        _found,
+    )
+
+
+def waiting_for_time(job_ids: Sequence[int]) -> Call[list[int]]:
+    """Those of the jobs that wait for a time that has not come, in order of id. Not the callbacks of open
+    batches, which wait for no time."""
+    return Call(
+        "select job_id from fencepost.jobs where job_id = any (%s::bigint[]) and run_at > fencepost.clock()"
+        " and run_at < '9999-12-31' order by job_id",
+        (list(job_ids),),
+        column,
+    )
+
+
 def hurry(job_id: int, actor: str) -> Call[None]:
     """Make a waiting job due now."""
     return Call("select fencepost.job_hurry(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
@@ -89,6 +156,13 @@ def prune_excess(keep: int, limit: int) -> Call[int]:
 def prune_waiters(keep_seconds: float) -> Call[int]:
     """Delete the entries of result waiters that were killed before they could remove them."""
     return Call("select fencepost.result_prune(%s::interval)", (duration("keep", keep_seconds),), scalar)
+
+
+def _found(rows: Sequence[Row]) -> list[FoundJob]:
+    return [
+        FoundJob(job_id, queue, kind, state, tries, parsed(payload), *rest)
+        for job_id, queue, kind, state, tries, payload, *rest in rows
+    ]
 
 
 def _outcome(rows: Sequence[Row]) -> JobOutcome | None:

@@ -18,7 +18,7 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
-from fencepost.kernel.job import Submission
+from fencepost.kernel.job import Submission, submission_terms
 
 Missed = Literal["once", "all", "skip"]
 
@@ -62,7 +62,7 @@ def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
     return Call(
         "select fencepost.schedule_declare(%s::text, %s::text, %s::text, %s::text, %s::interval,"
         " %s::timestamptz, %s::text, %s::text, %s::jsonb, %s::integer, %s::integer, %s::interval, %s::text,"
-        " %s::text, %s::integer, %s::jsonb)",
+        " %s::text, %s::integer, %s::jsonb, %s::jsonb)",
         (
             text("name", schedule.name),
             text("expression", schedule.expression),
@@ -80,6 +80,7 @@ def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
             optional_text("concurrency_key", job.concurrency_key),
             job.concurrency_limit,
             document("headers", dict(job.headers)),
+            document("terms", submission_terms(options)),
         ),
         nothing,
     )

@@ -5,15 +5,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from fencepost._durations import Duration
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
 from fencepost.jobs._handler import Handler
-from fencepost.jobs._options import Priority
+from fencepost.jobs._options import Overrides
 from fencepost.jobs.job import Job
 from fencepost.kernel import _workflow as kernel
 from fencepost.kernel import job as kernel_job
@@ -67,16 +77,10 @@ class WorkflowHandler(Generic[P, R]):
         """The job handler of the version that is started."""
         return self.handlers[self.version]
 
-    def options(
-        self,
-        *,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: Priority | int | None = None,
-        headers: Mapping[str, Json] | None = None,
-    ) -> WorkflowHandler[P, R]:
-        """The same workflow with other options for those that are started through it."""
-        changed = self.handler.options(run_at=run_at, delay=delay, priority=priority, headers=headers)
+    def options(self, **changes: Unpack[Overrides]) -> WorkflowHandler[P, R]:
+        """The same workflow with other options for those that are started through it, as of a handler. A
+        version has a queue of its own, which stays."""
+        changed = self.handler.options(**changes)
         return replace(self, handlers={**self.handlers, self.version: changed})
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:

@@ -79,6 +79,24 @@ begin
   return next;
 end $$;
 
+-- The ids of one page of the jobs with these tags and arguments, as above: walks at most p_scan entries of one label.
+create or replace function fencepost.console_job_search(
+  p_tags text[], p_arguments jsonb, p_state text, p_queue text, p_kind text, p_before bigint, p_limit integer, p_scan integer
+) returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_scan integer := greatest(p_limit, p_scan);
+begin
+  ids := array(select fencepost.job_search(p_tags, p_arguments, p_state, p_queue, p_kind, p_before, p_limit, v_scan));
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit] else (
+    select l.job_id from fencepost.job_label l
+    where l.label = (fencepost._job_search_labels(p_tags, p_arguments))[1] and l.job_id < coalesce(p_before, 9223372036854775807)
+    order by l.job_id desc offset v_scan - 1 limit 1) end;
+  return next;
+end $$;
+
 -- The ids of one page of messages, newest first, as above. Live and settled ones are two tables, merged by id.
 create or replace function fencepost.console_outbox_page(
   p_channel text, p_state text, p_key text, p_before bigint, p_limit integer, p_scan integer

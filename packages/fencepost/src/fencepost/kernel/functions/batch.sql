@@ -157,6 +157,43 @@ begin
   end if;
 end $$;
 
+-- The outcomes of the jobs of a batch, in order of id, after p_after: for its callback. A job that was pruned has no state. Served by
+-- job_batch_member_by_batch.
+create or replace function fencepost.batch_results(p_batch_id bigint, p_after bigint, p_limit integer)
+returns table (job_id bigint, state text, final_status text, result jsonb, error text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_token('batch_id', p_batch_id);
+  perform fencepost._check_limit(p_limit);
+  return query
+  select m.job_id, f.state, f.final_status, f.result, f.error
+  from fencepost.job_batch_member m left join fencepost.job_finished f on f.job_id = m.job_id
+  where m.batch_id = p_batch_id and m.job_id > coalesce(p_after, 0) order by m.job_id limit p_limit;
+end $$;
+
+-- Whether there is a batch with a callback: without one, pruning need not ask for each job. Served by job_batch_callback_key.
+create or replace function fencepost._batch_has_callbacks() returns boolean
+language sql stable
+as $$ select exists (select 1 from fencepost.job_batch b where b.callback_job_id > 0) $$;
+
+-- Whether a callback that has not ended may still read the result of this job. A dead one may be replayed.
+create or replace function fencepost._batch_needs(p_id bigint) returns boolean
+language sql stable
+as $$
+  select exists (select 1 from fencepost.job_batch_member m join fencepost.job_batch b on b.batch_id = m.batch_id
+                 where m.job_id = p_id and fencepost._batch_has_reader(b.callback_job_id))
+$$;
+
+create or replace function fencepost._batch_has_reader(p_callback bigint) returns boolean
+language sql stable
+as $$
+  select exists (select 1 from fencepost.job_waiting w where w.job_id = p_callback)
+      or exists (select 1 from fencepost.job_running r where r.job_id = p_callback)
+      or exists (select 1 from fencepost.job_finished f where f.job_id = p_callback and f.state = 'dead')
+$$;
+
 -- Delete batches that were complete before p_keep ago, at most p_limit, with their members.
 create or replace function fencepost.batch_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -166,7 +203,7 @@ declare
   v_ids    bigint[];
 begin
   v_ids := array(select b.batch_id from fencepost.job_batch b where b.completed_at < v_before
-                   and not fencepost._workflow_needs_batch(b.batch_id)
+                   and not fencepost._workflow_needs_batch(b.batch_id) and not fencepost._batch_has_reader(b.callback_job_id)
                  order by b.completed_at limit p_limit for update skip locked);
   delete from fencepost.job_batch_member m where m.batch_id = any (v_ids);
   delete from fencepost.job_batch_part p where p.batch_id = any (v_ids);

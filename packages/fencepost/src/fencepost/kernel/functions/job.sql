@@ -30,6 +30,8 @@
 --   dead        replay                     pending     the state that the operator saw
 --   cancelled   replay                     pending     the state that the operator saw
 --   dead        discard                    cancelled   the state that the operator saw
+--   pending     reschedule                 pending     another time
+--   dispatched  reschedule                 pending     another time: its entry is done with
 --
 -- The attempt is the fencing token: every acquisition creates a new one, putting a job back creates none.
 -- tries counts the claims since the submission or the last replay, at the claim, so that a job which kills
@@ -60,39 +62,46 @@ begin
   end if;
 end $$;
 
--- Submit one job: the job and its waiting row, or neither. With a unique key whose job is still live, returns
--- that job and created = false. Only inserts rows, so it works at any isolation level.
+-- Submit one job: the job and its waiting row, or neither. With a unique key that another job holds, returns
+-- that job and created = false. Only inserts rows, so it works at any isolation level; with special unique terms
+-- it judges rows, and needs READ COMMITTED.
 create or replace function fencepost.job_submit(
   p_queue text, p_kind text, p_payload jsonb, p_priority integer default 1, p_run_at timestamptz default null,
   p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_key text default null,
-  p_concurrency_key text default null, p_concurrency_limit integer default null, p_headers jsonb default '{}'
-) returns table (job_id bigint, created boolean)
+  p_concurrency_key text default null, p_concurrency_limit integer default null, p_headers jsonb default '{}',
+  p_unique_period interval default null, p_unique_states text[] default null, p_unique_replace text[] default null,
+  p_tags text[] default null, p_search_by text[] default null
+) returns table (job_id bigint, created boolean, replaced boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  return query select s.job_id, s.created from fencepost.job_submit_many(
+  return query select s.job_id, s.created, s.replaced from fencepost.job_submit_many(
     p_queue, p_kind, array[p_payload], p_priority, p_run_at, p_tries_max, p_lease,
     case when p_unique_key is not null then array[p_unique_key] end,
-    case when p_concurrency_key is not null then array[p_concurrency_key] end, p_concurrency_limit, array[p_headers]) s;
+    case when p_concurrency_key is not null then array[p_concurrency_key] end, p_concurrency_limit, array[p_headers],
+    p_unique_period, p_unique_states, p_unique_replace, p_tags, p_search_by) s;
 end $$;
 
 -- Submit many jobs of one kind with one statement; answers in the order of the payloads. Unique keys are
 -- locked in key order, so that two submitters cannot deadlock. Waits for another open submission of the same
--- unique key.
+-- unique key. job_unique.sql says how long a key is held, and what replacing does.
 create or replace function fencepost.job_submit_many(
   p_queue text, p_kind text, p_payloads jsonb[], p_priority integer default 1, p_run_at timestamptz default null,
   p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_keys text[] default null,
-  p_concurrency_keys text[] default null, p_concurrency_limit integer default null, p_headers jsonb[] default null
-) returns table (job_id bigint, created boolean)
+  p_concurrency_keys text[] default null, p_concurrency_limit integer default null, p_headers jsonb[] default null,
+  p_unique_period interval default null, p_unique_states text[] default null, p_unique_replace text[] default null,
+  p_tags text[] default null, p_search_by text[] default null
+) returns table (job_id bigint, created boolean, replaced boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_now   timestamptz;
-  v_count integer := cardinality(p_payloads);
-  v_ids   bigint[];
-  v_won   bigint[];
-  v_kept  boolean[];  -- Null where every row is kept.
+  v_now      timestamptz;
+  v_count    integer := cardinality(p_payloads);
+  v_ids      bigint[];
+  v_won      bigint[];
+  v_kept     boolean[];  -- Null where every row is kept.
+  v_replaced bigint[];   -- Null where nothing is replaced.
 begin
   perform fencepost._job_check_terms(p_queue, p_kind, p_priority, p_tries_max, p_lease);
   perform fencepost._queue_check_room(p_queue, v_count);
@@ -111,24 +120,32 @@ begin
     raise exception 'concurrency_limit goes with a concurrency key and is at least 1.'
       using errcode = 'ZF100', detail = '{"field": "concurrency_limit"}';
   end if;
+  if p_unique_period is not null or p_unique_states is not null or p_unique_replace is not null then
+    perform fencepost._unique_check_terms(p_unique_keys, p_unique_period, p_unique_states, p_unique_replace);
+  end if;
   v_now := fencepost.clock();
   v_ids := array(select nextval('fencepost.job_job_id_seq') from generate_series(1, v_count));
 
   -- Repeated while a key belongs neither to us nor to another job: its job has left between the two
   -- statements.
   while p_unique_keys is not null and (v_won is null or array_position(v_won, null) is not null) loop
-    insert into fencepost.job_unique (unique_key, job_id)
-    select k.key, min(v_ids[k.place]) from unnest(p_unique_keys) with ordinality k (key, place)
+    insert into fencepost.job_unique (unique_key, job_id, held_until, states)
+    select k.key, min(v_ids[k.place]), v_now + p_unique_period, p_unique_states
+    from unnest(p_unique_keys) with ordinality k (key, place)
     where k.key is not null group by k.key order by k.key
     on conflict (unique_key) do nothing;
-    -- A row that lost, to another transaction or to an earlier element of these arrays, returns the winner's
-    -- job. The newest: an old snapshot may still see the row of a job that has left since.
-    v_won := array(select case when k.key is null then v_ids[k.place] else
-                     (select max(u.job_id) from fencepost.job_unique u where u.unique_key = k.key) end
-                   from unnest(p_unique_keys) with ordinality k (key, place) order by k.place);
+    v_won := fencepost._unique_holders(p_unique_keys, v_ids);
+    if exists (select 1 from unnest(v_won) w where w <> all (v_ids)) then
+      perform fencepost._unique_take_over(p_unique_keys, v_ids, v_now + p_unique_period, p_unique_states);
+      v_won := fencepost._unique_holders(p_unique_keys, v_ids);
+    end if;
   end loop;
   if v_won is not null then
     v_kept := array(select w.job_id = v_ids[w.place] from unnest(v_won) with ordinality w (job_id, place) order by w.place);
+    if p_unique_replace is not null then
+      v_replaced := fencepost._unique_replace(v_won, v_kept, p_payloads, p_headers, p_priority, p_run_at, p_tries_max, p_lease, p_tags,
+        p_search_by, p_unique_replace, v_now);
+    end if;
     v_ids := v_won;
   end if;
 
@@ -143,10 +160,14 @@ begin
   select n.job_id, p_queue, p_priority, greatest(coalesce(p_run_at, v_now), v_now), n.concurrency_key
   from unnest(v_ids, v_kept, p_concurrency_keys) n (job_id, kept, concurrency_key)
   where n.kept is not false;
+  if p_tags is not null or p_search_by is not null then
+    perform fencepost._job_label(n.job_id, n.payload, p_tags, p_search_by)
+    from unnest(v_ids, p_payloads, v_kept) n (job_id, payload, kept) where n.kept is not false;
+  end if;
   if p_run_at is null or p_run_at <= v_now then
     perform fencepost._wake('job:' || p_queue);
   end if;
-  return query select n.job_id, n.kept is not false from unnest(v_ids, v_kept) n (job_id, kept);
+  return query select n.job_id, n.kept is not false, coalesce(n.job_id = any (v_replaced), false) from unnest(v_ids, v_kept) n (job_id, kept);
 end $$;
 
 -- The due pending jobs of one priority, locked for this transaction: write their entries, then record them

@@ -74,6 +74,7 @@ as $$
 declare
   v_newest   fencepost.job_finished;
   v_children boolean := fencepost._workflow_has_children();
+  v_batches  boolean := fencepost._batch_has_callbacks();
   v_ids      bigint[];
 begin
   if p_keep is null or p_keep < 0 then
@@ -89,11 +90,13 @@ begin
       select o.ctid from fencepost.job_finished o
       where o.finished_at <= v_newest.finished_at and (o.finished_at, o.job_id) <= (v_newest.finished_at, v_newest.job_id)
         and o.state <> 'dead' and not (v_children and fencepost._workflow_needs(o.job_id))
+        and not (v_batches and fencepost._batch_needs(o.job_id))
       order by o.finished_at, o.job_id limit p_limit for update skip locked))
     returning f.job_id
   )
   select coalesce(array_agg(g.job_id), '{}') into v_ids from gone g;
   delete from fencepost.job j where j.job_id = any (v_ids);
+  delete from fencepost.job_label l where l.job_id = any (v_ids);
   perform fencepost._history_release(v_ids);
   return cardinality(v_ids);
 end $$;

@@ -82,7 +82,8 @@ begin
   v_now := fencepost.clock();
   if v_job.unique_key is not null then
     insert into fencepost.job_unique (unique_key, job_id) values (v_job.unique_key, p_id) on conflict (unique_key) do nothing;
-    if not found then
+    perform fencepost._unique_take_over(array[v_job.unique_key], array[p_id], null, null);
+    if not exists (select 1 from fencepost.job_unique u where u.unique_key = v_job.unique_key and u.job_id = p_id) then
       perform fencepost._refuse('duplicate', 'job', p_id::text, jsonb_build_object('unique_key', v_job.unique_key, 'op', 'replay'),
         (select jsonb_build_object('job_id', u.job_id) from fencepost.job_unique u where u.unique_key = v_job.unique_key));
     end if;
@@ -119,6 +120,35 @@ begin
   perform fencepost._event(fencepost.clock(), 'job', p_id::text, 'discarded', p_actor, v_dead.attempt,
     jsonb_build_object('from', 'dead', 'final_status', v_dead.final_status));
   perform fencepost._workflow_undo_next(array[p_id], fencepost.clock());
+end $$;
+
+-- Give a waiting job another time. One that is dispatched becomes pending again: its entry is refused at the claim. Refuses a job
+-- that runs or has ended, and the callback of an open batch, whose time is the end of the batch. Locks the waiting row.
+create or replace function fencepost.job_reschedule(p_id bigint, p_run_at timestamptz, p_actor text) returns timestamptz
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now     timestamptz;
+  v_waiting fencepost.job_waiting;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('actor', p_actor, 256);
+  perform fencepost._check_moment('run_at', p_run_at);
+  if p_run_at is null then
+    raise exception 'run_at must not be null.' using errcode = 'ZF100', detail = '{"field": "run_at"}';
+  end if;
+  select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id and w.run_at < fencepost._batch_never() for update;
+  if not found then
+    perform fencepost._job_refuse_operator(p_id, 'pending', p_actor, 'reschedule');
+  end if;
+  v_now := fencepost.clock();
+  update fencepost.job_waiting w
+  set run_at = greatest(p_run_at, v_now), dispatched_at = null, entry_id = null, incarnation = null, deferred_at = null
+  where w.job_id = p_id;
+  perform fencepost._event(v_now, 'job', p_id::text, 'rescheduled', p_actor, v_waiting.attempt,
+    jsonb_build_object('from', v_waiting.run_at, 'to', greatest(p_run_at, v_now)));
+  perform fencepost._wake('job:' || v_waiting.queue);
+  return greatest(p_run_at, v_now);
 end $$;
 
 -- Replace the outcome of a finished job, because its work was repeated elsewhere and that result counts now.
@@ -209,17 +239,19 @@ as $$
 declare
   v_before   timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_children boolean := fencepost._workflow_has_children();
+  v_batches  boolean := fencepost._batch_has_callbacks();
   v_ids      bigint[];
 begin
   with gone as (
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o where o.finished_at < v_before and (p_dead or o.state <> 'dead')
-        and not (v_children and fencepost._workflow_needs(o.job_id))
+        and not (v_children and fencepost._workflow_needs(o.job_id)) and not (v_batches and fencepost._batch_needs(o.job_id))
       order by o.finished_at limit p_limit for update skip locked))
     returning f.job_id
   )
   select coalesce(array_agg(g.job_id), '{}') into v_ids from gone g;
   delete from fencepost.job j where j.job_id = any (v_ids);
+  delete from fencepost.job_label l where l.job_id = any (v_ids);
   perform fencepost._history_release(v_ids);
   return cardinality(v_ids);
 end $$;

@@ -127,7 +127,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_nestloop = on
 as $$
 begin
-  delete from fencepost.job_unique u where u.job_id = any (p_ids);
+  perform fencepost._unique_free(p_ids, p_now);
   perform fencepost._suspect_clear(p_ids, p_now);
   if p_keys is not null then
     perform fencepost._job_call_waiting(k, p_now) from unnest(p_keys) k;

@@ -10,7 +10,7 @@
 create or replace function fencepost.schedule_declare(
   p_name text, p_expression text, p_zone text, p_missed text, p_grace interval, p_next_tick timestamptz, p_queue text,
   p_kind text, p_payload jsonb, p_priority integer, p_tries_max integer, p_lease interval, p_unique_key text,
-  p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb
+  p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb, p_terms jsonb default '{}'
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -28,15 +28,15 @@ begin
   perform fencepost._check_json('payload', p_payload, 1048576);
   perform fencepost._check_json('headers', p_headers, 8192);
   insert into fencepost.job_schedule as s (name, expression, zone, missed, grace, queue, kind, payload, headers, priority, tries_max,
-    lease, unique_key, concurrency_key, concurrency_limit, next_tick, declared_at)
+    lease, unique_key, concurrency_key, concurrency_limit, next_tick, declared_at, terms)
   values (p_name, p_expression, p_zone, p_missed, p_grace, p_queue, p_kind, p_payload, p_headers, p_priority, p_tries_max, p_lease,
-    p_unique_key, p_concurrency_key, p_concurrency_limit, p_next_tick, v_now)
+    p_unique_key, p_concurrency_key, p_concurrency_limit, p_next_tick, v_now, p_terms)
   on conflict (name) do update
   set next_tick = case when s.expression = p_expression and s.zone = p_zone then s.next_tick else p_next_tick end,
       expression = p_expression, zone = p_zone, missed = p_missed, grace = p_grace, queue = p_queue, kind = p_kind,
       payload = p_payload, headers = p_headers, priority = p_priority, tries_max = p_tries_max, lease = p_lease,
       unique_key = p_unique_key, concurrency_key = p_concurrency_key, concurrency_limit = p_concurrency_limit,
-      declared_at = v_now;
+      declared_at = v_now, terms = p_terms;
 end $$;
 
 -- Delete the schedules of these kinds that are not among p_names: the code that serves the kinds no longer
@@ -70,6 +70,11 @@ begin
                from fencepost.job_schedule s order by s.next_tick limit p_limit;
 end $$;
 
+-- A JSON list of texts as an array; null for none.
+create or replace function fencepost._texts(p_list jsonb) returns text[]
+language sql immutable
+as $$ select case when jsonb_typeof(p_list) = 'array' then array(select jsonb_array_elements_text(p_list)) end $$;
+
 -- Take the ticks that are due. Does nothing, and returns nothing, when another node takes them or has taken
 -- them: the stored next tick is then another one. A paused schedule advances without submitting.
 create or replace function fencepost.schedule_fire(
@@ -99,7 +104,10 @@ begin
         v_schedule.queue, v_schedule.kind, v_schedule.payload, v_schedule.priority, null, v_schedule.tries_max, v_schedule.lease,
         v_schedule.unique_key, v_schedule.concurrency_key, v_schedule.concurrency_limit,
         jsonb_build_object('trace_id', replace(gen_random_uuid()::text, '-', '')) || v_schedule.headers
-          || jsonb_build_object('schedule', p_name, 'tick', tick)) s;
+          || jsonb_build_object('schedule', p_name, 'tick', tick),
+        (v_schedule.terms ->> 'period')::interval, fencepost._texts(v_schedule.terms -> 'states'),
+        fencepost._texts(v_schedule.terms -> 'replace'), fencepost._texts(v_schedule.terms -> 'tags'),
+        fencepost._texts(v_schedule.terms -> 'search_by')) s;
       insert into fencepost.job_tick (schedule, tick, job_id, fired_at) values (p_name, tick, job_id, v_now);
       return next;
     end loop;

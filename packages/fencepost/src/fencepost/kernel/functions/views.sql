@@ -3,7 +3,8 @@
 create or replace view fencepost.jobs as
   select j.job_id, j.queue, j.kind, j.priority, s.state, s.final_status, s.attempt, s.tries, j.tries_max, s.owner, s.run_at,
          s.claimed_at, s.expires_at, s.finished_at, s.cancel_requested_at, s.progress, s.result, s.error, j.payload, j.headers,
-         j.lease, j.unique_key, j.concurrency_key, j.concurrency_limit, j.submitted_at
+         j.lease, j.unique_key, j.concurrency_key, j.concurrency_limit, j.submitted_at,
+         array(select substr(l.label, 5) from fencepost.job_label l where l.job_id = j.job_id and l.label like 'tag:%' order by 1) as tags
   from fencepost.job j
   cross join lateral (
     select case when w.dispatched_at is null then 'pending' else 'dispatched' end as state, null::text as final_status,
@@ -26,11 +27,13 @@ create or replace view fencepost.queue_status as
          coalesce(w.pending, 0) as pending, coalesce(w.dispatched, 0) as dispatched, coalesce(r.running, 0) as running,
          coalesce(d.dead, 0) as dead,
          extract(epoch from fencepost.clock() - w.oldest)::double precision as oldest_waiting_seconds,
-         exists (select 1 from fencepost.job_queue p where p.queue = q.queue and p.paused_at is not null) as paused
+         exists (select 1 from fencepost.job_queue p where p.queue = q.queue and p.paused_at is not null) as paused,
+         coalesce(w.due, 0) as due
   from (select queue from fencepost.job_queue union select queue from fencepost.job_waiting
         union select queue from fencepost.job_running union select queue from fencepost.job_finished where state = 'dead') q
   left join (select queue, count(*) filter (where dispatched_at is null) as pending,
-                    count(*) filter (where dispatched_at is not null) as dispatched, min(run_at) as oldest
+                    count(*) filter (where dispatched_at is not null) as dispatched, min(run_at) as oldest,
+                    count(*) filter (where dispatched_at is null and run_at <= fencepost.clock()) as due
              from fencepost.job_waiting group by queue) w on w.queue = q.queue
   left join (select queue, count(*) as running from fencepost.job_running group by queue) r on r.queue = q.queue
   left join (select queue, count(*) as dead from fencepost.job_finished where state = 'dead' group by queue) d on d.queue = q.queue;
