@@ -195,8 +195,9 @@ class History:
         for number, group in self._rows("select job_id, suspicion_id from fencepost.suspects order by 2, 1"):
             groups.setdefault(group, []).append(number)
         answer = self._rows(
-            """select job_id from fencepost.job_claim_suspects(array[%s], '{"kinds": {"send": "*"}}', %s, 99)""",
+            "select job_id from fencepost.job_claim_suspects(array[%s], %s::jsonb, %s, 99)",
             queue,
+            '{"kinds": {"send": "*"}}',
             owner,
         )
         taken = (self._model.claim_suspects(queue, owner, group) for group in groups.values())
