@@ -251,10 +251,12 @@ async def test_a_cancelled_callback_is_not_called(fp: Fencepost, probes: Probes)
 async def test_complete_batches_are_forgotten_after_a_while_and_open_ones_never(
     fp: Fencepost, probes: Probes, clock: Clock
 ) -> None:
-    jobs, _ = await submitted(fp, 2)
+    jobs, callback = await submitted(fp, 2)
     await submitted(fp, 1)
     await finish(fp, jobs)
     clock.advance(60)
+    assert await fp.run(kernel_batch.prune(30, 10)) == 0, "its callback has not read the results yet"
+    await finish(fp, [callback])
     assert await fp.run(kernel_batch.prune(120, 10)) == 0
     assert await fp.run(kernel_batch.prune(30, 10)) == 1
     assert probes.column("select batch_id from fencepost.batches") == [2]

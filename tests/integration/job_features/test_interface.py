@@ -271,7 +271,7 @@ async def test_a_worker_ends_when_its_process_has_run_its_jobs(fp: Fencepost) ->
     async def one(job: Job) -> None: ...
 
     async with fp.transaction() as tx:
-        jobs = await one.submit_many(tx, [{}] * 10)
+        jobs = await one.submit_many(tx, [dict[str, int]()] * 10)
     await asyncio.wait_for(fp.jobs.worker(quick(max_jobs_per_process=4, concurrency=3)).run(), 60)
     outcomes = [await fp.jobs.get(job) for job in jobs]
     assert sum(outcome is not None and outcome.state == "finished" for outcome in outcomes) == 4
@@ -299,7 +299,7 @@ async def test_a_worker_says_how_many_it_wants(fp: Fencepost, working: Working, 
         return fp.metrics.registry.get_sample_value("fencepost_jobs_wanted_workers", {"queue": "mail"})
 
     async with fp.transaction() as tx:
-        await one.submit_many(tx, [{}] * 20)
+        await one.submit_many(tx, [dict[str, int]()] * 20)
     async with working(fp, concurrency=5, scale_seconds=1):
         await probes.until("it wants more than itself", lambda: (wanted() or 0) >= 4)
         release.set()

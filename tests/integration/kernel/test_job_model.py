@@ -94,7 +94,7 @@ class History:
         run_at = self._dice.choice([None, None, self._model.now + self._seconds(-1, 1)])
         key = self._dice.choice([None, None, "u", "v"])
         ((number, created),) = self._rows(
-            """select * from fencepost.job_submit(
+            """select job_id, created from fencepost.job_submit(
                  %s, 'send', '{}', %s, %s, p_tries_max => %s, p_lease => '3 seconds', p_unique_key => %s)""",
             *(queue, priority, run_at, tries_max, key),
         )

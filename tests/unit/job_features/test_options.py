@@ -85,7 +85,10 @@ def an_unnamed_first(user) -> None: ...  # type: ignore[no-untyped-def]
 def only_by_name(*, job: Job) -> None: ...
 
 
-@pytest.mark.parametrize("function", [no_parameter, an_argument_first, an_unnamed_first, only_by_name])
+NO_JOB: list[Any] = [no_parameter, an_argument_first, an_unnamed_first, only_by_name]
+
+
+@pytest.mark.parametrize("function", NO_JOB)
 def test_a_function_that_takes_no_job_is_refused(fp: Fencepost, function: Any) -> None:
     with pytest.raises(InvalidInput, match=f"{function.__name__} takes no Job") as refused:
         fp.job("mail")(function)

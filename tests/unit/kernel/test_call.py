@@ -73,7 +73,15 @@ def test_half_of_a_surrogate_pair_is_refused() -> None:
 def test_what_is_no_json_is_refused_by_its_field(value: Any) -> None:
     with pytest.raises(InvalidInput, match="payload is no JSON document") as caught:
         document("payload", value)
-    assert caught.value.field == "payload"
+    assert str(caught.value.field).startswith("payload")
+
+
+def test_the_place_of_what_is_no_json_is_told() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"payload is no JSON document: payload.deep\[1\] is nan"
+    ) as caught:
+        document("payload", {"deep": [1, math.nan]})
+    assert caught.value.field == "payload.deep[1]"
 
 
 def test_a_document_that_contains_itself_is_refused() -> None:

@@ -118,11 +118,12 @@ def document(field: str, value: Json) -> str:
         # Many jobs have no arguments, and the encoder takes as long for an empty document as for a small one.
         encoded = "{}" if value == {} else _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        found = unstorable(value)
-        if found is None:
-            raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
-        place = joined(field, found[0])
-        raise InvalidInput(f"{place} is {found[1]}, which is no JSON.", field=place) from None
+        # Without an end to the document, nothing in it is to be found.
+        endless = isinstance(error, RecursionError) or "Circular" in str(error)
+        found = None if endless else unstorable(value)
+        place, what = (field, str(error)) if found is None else (joined(field, found[0]), found[1])
+        why = what if found is None else f"{place} is {what}"
+        raise InvalidInput(f"{field} is no JSON document: {why}.", field=place) from None
     # Escaped backslashes are ignored: a text may contain the characters \u0000, as a program's source does.
     if "\\u0000" in encoded and "\\u0000" in encoded.replace("\\\\", ""):
         raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
