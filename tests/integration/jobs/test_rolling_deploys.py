@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
@@ -14,6 +14,7 @@ from fencepost.jobs._fetcher import Fetcher
 from fencepost.jobs._handler import Handlers
 from fencepost.jobs._worker import Worker
 from fencepost.jobs.job import Job
+from fencepost.kernel._job_need import Serves
 from tests.integration.jobs.harness import JobHarness, open_harness, quick
 
 SLOW = quick(reclaim_interval_seconds=600, sweep_interval_seconds=600, poll_seconds=2, lease_seconds=60)
@@ -221,11 +222,11 @@ async def test_a_planted_bug_buries_what_an_old_worker_does_not_know(
 ) -> None:
     """What the test of a new argument sees when a worker says that it knows every argument."""
     right = Handlers.serves
-    monkeypatch.setattr(
-        Handlers,
-        "serves",
-        lambda self, offers=(): replace(right(self), kinds=dict.fromkeys(right(self).kinds)),
-    )
+
+    def boast(self: Handlers, offers: Sequence[str] = ()) -> Serves:
+        return Serves(dict.fromkeys(right(self).kinds), offers)
+
+    monkeypatch.setattr(Handlers, "serves", boast)
     async with Fencepost(database.url, settings=lonely_harness.fp.settings) as new:
         deploy = Deploy(lonely_harness, lonely_harness.fp, new, is_async=True, ran=[])
         deploy.declare("old", "greet")
