@@ -33,6 +33,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "explain": "fencepost.cli._explain:explain",
     "worker": "fencepost.cli._worker:worker",
     "jobs": "fencepost.cli._jobs:app",
+    "schedules": "fencepost.cli._schedules:app",
     "flows": "fencepost.cli._flows:app",
     "workflows": "fencepost.cli._workflows:app",
 }

@@ -57,21 +57,6 @@ class Cause:
     newest_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
-    name: str
-    expression: str
-    zone: str
-    missed: str
-    queue: str
-    kind: str
-    next_tick: datetime
-    last_tick: datetime | None
-    last_job_id: int | None
-    paused_at: datetime | None
-    paused_by: str | None
-
-
 def read_page(
     connection: Reader,
     *,
@@ -125,13 +110,4 @@ def read_causes(connection: Reader, *, queue: str | None, kind: str | None) -> l
                  and (%(kind)s::text is null or kind = %(kind)s)
                order by jobs desc, queue, kind, cause""",
             {"queue": queue, "kind": kind},
-        ).fetchall()
-
-
-def read_schedules(connection: Reader) -> list[ScheduleRow]:
-    with connection.cursor(row_factory=class_row(ScheduleRow)) as cursor:
-        return cursor.execute(
-            """select name, expression, zone, missed, queue, kind, next_tick, last_tick, last_job_id,
-                      paused_at, paused_by
-               from fencepost.schedules order by name"""
         ).fetchall()

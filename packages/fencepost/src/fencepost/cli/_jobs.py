@@ -36,7 +36,6 @@ app = typer.Typer(
       fencepost jobs list --state running            who runs what, since when
       fencepost jobs show 7                          everything about one job
       fencepost jobs dead                            what died, by cause
-      fencepost jobs schedules                       what fires when
 
     \b
     Decide:
@@ -261,47 +260,6 @@ def discard(
 
     chosen = dead_letter_commands.Chosen(job_ids or [], queue, kind, cause, before, everything=everything)
     dead_letter_commands.settle("discard", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
-
-
-@app.command()
-def schedules(
-    pause: Annotated[
-        list[str] | None, typer.Option("--pause", metavar="NAME", help="Let its ticks pass.")
-    ] = None,
-    resume: Annotated[
-        list[str] | None, typer.Option("--resume", metavar="NAME", help="Fire it again.")
-    ] = None,
-    actor: ActorOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Show when each schedule fires next and fired last, or pause and resume schedules. Times are in UTC.
-
-    \b
-    Examples:
-      fencepost jobs schedules
-      fencepost jobs schedules --pause nightly_report --pause cleanup
-      fencepost jobs schedules --resume nightly_report
-
-    Exits with 4 when there is no such schedule.
-    """
-    from fencepost.cli import _job_queries as job_queries  # noqa: PLC0415
-    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
-
-    if pause or resume:
-        with job_commands.acting() as connection:
-            name = job_commands.somebody(actor)
-            changes = {thing: job_commands.pause_schedules(connection, name) for thing in pause or ()}
-            changes |= {thing: job_commands.resume_schedules(connection, name) for thing in resume or ()}
-            job_commands.for_each("schedule", changes, lambda it: changes[it](it), as_json=json_output)
-        return
-    with job_commands.looking() as connection:
-        found = job_queries.read_schedules(connection)
-    if json_output:
-        answer_json([asdict(one) for one in found])
-        return
-    from fencepost.cli._job_screen import schedules_screen  # noqa: PLC0415 - Loads rich.
-
-    answer_rich(schedules_screen(found))
 
 
 def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output: bool) -> None:
