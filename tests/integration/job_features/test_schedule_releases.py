@@ -209,9 +209,11 @@ async def test_a_renewal_writes_once_in_a_third_of_its_time_and_takes_no_lock(
 BROKEN = [
     (
         "a release that no worker renews counts as live",
-        ("do $$ begin execute replace(pg_get_functiondef("
-        "'fencepost._schedule_changes(timestamptz)'::regprocedure),"
-        " 'r.live_until > p_now and', ''); end $$"),
+        (
+            "do $$ begin execute replace(pg_get_functiondef("
+            "'fencepost._schedule_changes(timestamptz)'::regprocedure),"
+            " 'r.live_until > p_now and', ''); end $$"
+        ),
     ),
 ]
 

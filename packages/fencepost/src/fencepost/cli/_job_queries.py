@@ -10,6 +10,7 @@ from psycopg.rows import class_row, dict_row
 
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.errors import NotFound
 from fencepost.kernel import job_queries
 from fencepost.kernel.drivers import run
 
@@ -111,3 +112,21 @@ def read_causes(connection: Reader, *, queue: str | None, kind: str | None) -> l
                order by jobs desc, queue, kind, cause""",
             {"queue": queue, "kind": kind},
         ).fetchall()
+
+
+def require_queue(connection: Reader, queue: str) -> None:
+    """Raises NotFound for a queue that has no settings and never had a job that is still kept."""
+    row = connection.execute(
+        """select exists (select 1 from fencepost.queue_status where queue = %(queue)s)
+                  or exists (select 1 from fencepost.schedules where queue = %(queue)s)""",
+        {"queue": queue},
+    ).fetchone()
+    known = row is not None and row[0]
+    page = job_queries.page(state=None, queue=queue, kind=None, before_id=None, limit=1)
+    if not known and not run(connection, page):
+        raise NotFound(
+            f"There is no queue {queue}: no job of it was submitted, or all were pruned. Check the name; "
+            "--new pauses it before its first job.",
+            noun="queue",
+            subject=queue,
+        )

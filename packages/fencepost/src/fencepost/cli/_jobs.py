@@ -144,18 +144,24 @@ def retry(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fal
 
 
 Queues = Annotated[list[str], typer.Argument(metavar="QUEUE")]
+NewOption = Annotated[bool, typer.Option("--new", help="Also a queue that has had no job yet.")]
 
 
 @app.command()
-def pause(queues: Queues, actor: ActorOption = None, json_output: JsonOption = False) -> None:
+def pause(
+    queues: Queues, new: NewOption = False, actor: ActorOption = None, json_output: JsonOption = False
+) -> None:
     """Pause queues: none of their jobs start. Running jobs continue, and submissions are accepted.
 
     \b
     Examples:
       fencepost jobs pause mail
+      fencepost jobs pause letters --new   before its first job
       fencepost status                     shows which are paused
+
+    Exits with 4 when no job of the queue was ever submitted, unless --new says that it is to come.
     """
-    _to_queues(queues, actor, resume=False, json_output=json_output)
+    _to_queues(queues, actor, resume=False, new=new, json_output=json_output)
 
 
 @app.command()
@@ -165,8 +171,10 @@ def resume(queues: Queues, actor: ActorOption = None, json_output: JsonOption = 
     \b
     Examples:
       fencepost jobs resume mail
+
+    Exits with 4 when there is no such queue.
     """
-    _to_queues(queues, actor, resume=True, json_output=json_output)
+    _to_queues(queues, actor, resume=True, new=False, json_output=json_output)
 
 
 @app.command()
@@ -262,7 +270,8 @@ def discard(
     dead_letter_commands.settle("discard", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
 
 
-def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output: bool) -> None:
+def _to_queues(names: list[str], actor: str | None, *, resume: bool, new: bool, json_output: bool) -> None:
+    from fencepost.cli import _job_queries as job_queries  # noqa: PLC0415
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel import queue  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -271,6 +280,8 @@ def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output
         name, change = job_commands.somebody(actor), queue.resume if resume else queue.pause
 
         def act(queue_name: str) -> str:
+            if not new:
+                job_queries.require_queue(connection, queue_name)
             run(connection, change(queue_name, name))
             return "resumed" if resume else "paused"
 

@@ -243,8 +243,8 @@ def look(name: str | None = None) -> Call[list[ScheduleStatus]]:
         "select name, expression, zone, missed, grace, queue, kind, payload::text, next_tick, last_tick,"
         " last_job_id, paused_at, paused_by, origin, changes::text, changed_at, changed_by, retired_at,"
         " unique_key is not null or concurrency_key is not null"
-        " from fencepost.schedules where %s::text is null or name = %s::text order by name",
-        (name, name),
+        " from fencepost.schedule_list(%s::text)",
+        (optional_text("name", name),),
         each(_status),
     )
 

@@ -479,3 +479,8 @@ create or replace view fencepost.schedules as
   from fencepost.job_schedule s
   left join lateral (select k.tick, k.job_id from fencepost.job_tick k where k.schedule = s.name
                      order by k.tick desc limit 1) t on true;
+
+-- The schedules by name, retired ones too; or the one of this name.
+create or replace function fencepost.schedule_list(p_name text) returns setof fencepost.schedules
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select * from fencepost.schedules s where p_name is null or s.name = p_name order by s.name $$;
