@@ -149,8 +149,8 @@ def test_a_job_that_is_due_later_does_not_wait_a_negative_time(
 ) -> None:
     with database.connect() as service:
         service.execute(
-            "select fencepost.job_submit('mail', 'send', '{}', 1, fencepost.clock() + '1 hour', 5, '1 minute',"
-            " null, null, null, '{}')"
+            "select fencepost.job_submit('mail', 'send', '{}', 1, fencepost.clock() + '1 hour', 5,"
+            " '1 minute', null, null, null, '{}')"
         )
     [queue] = fencepost("status", "--json").json["queues"]
     assert queue["oldest_waiting_seconds"] == 0
@@ -213,7 +213,8 @@ def test_every_line_is_json_when_the_log_is(tmp_path: Path) -> None:
         with psycopg.connect(announced["database"], autocommit=True) as connection:
             for kind in ("noisy", "fatal"):
                 connection.execute(
-                    "select fencepost.job_submit('noise', %s, '{}', 1, null, 1, '1 minute', null, null, null, '{}')",
+                    "select fencepost.job_submit('noise', %s, '{}', 1, null, 1, '1 minute', null, null, null,"
+                    " '{}')",
                     (kind,),
                 )
         _wait_for(tmp_path / "stderr", "worker process ended")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast
@@ -41,7 +41,7 @@ class ScheduleControl(Operations[Form]):
         self.is_blocking = connections.is_blocking
 
     @operation
-    async def list(self) -> list[ScheduleStatus]:
+    async def list(self) -> Sequence[ScheduleStatus]:
         """Every schedule, by name; retired ones too."""
         return await self._connections.run(kernel_schedule.look())
 
@@ -53,7 +53,7 @@ class ScheduleControl(Operations[Form]):
     @operation
     async def history(
         self, name: str, *, before: datetime | None = None, limit: int = 50
-    ) -> list[ScheduledRun]:
+    ) -> Sequence[ScheduledRun]:
         """The schedule's jobs, newest first: those of its ticks, and those of `run_now`."""
         return await self._connections.run(kernel_schedule.history(name, before, limit))
 

@@ -250,7 +250,8 @@ def look(name: str | None = None) -> Call[list[ScheduleStatus]]:
 
 
 def _status(*row: Any) -> ScheduleStatus:
-    return ScheduleStatus(*row[:7], parsed(row[7]), *row[8:14], parsed(row[14]), *row[15:])
+    columns = [parsed(value) if place in (7, 14) else value for place, value in enumerate(row)]
+    return ScheduleStatus(*columns)
 
 
 def _interval(seconds: float) -> str:
