@@ -15,7 +15,7 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from fencepost.logs import JSON_HANDLER
+from fencepost._log_form import JSON_HANDLER
 from fencepost.redaction import redact_named
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["FloodGate", "configure_logging", "get_logger", "log_context"]
 
 LogMethod = Callable[..., Any]
-JSON_HANDLER = "fencepost-json"
-"""The name of the handler that writes JSON."""
 
 if not TYPE_CHECKING:
     # They load structlog, which loads rich: code that imports one of them is going to use it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Generator
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fencepost.logs import JSON_HANDLER
+from fencepost._log_form import writes_json
 from fencepost.redaction import redact_text
 
 if TYPE_CHECKING:
@@ -64,9 +63,7 @@ def remark(text: str, *, level: Literal["info", "warning", "error"] = "info") ->
 def logs_json() -> bool:
     """Whether LOG_FORMAT, or log.format of config.yaml once it is read, asks for JSON: then a process that
     runs until it is stopped prints nothing else."""
-    if any(handler.name == JSON_HANDLER for handler in logging.getLogger().handlers):
-        return True
-    return os.environ.get("LOG_FORMAT", "").lower() == "json"
+    return writes_json() or os.environ.get("LOG_FORMAT", "").lower() == "json"
 
 
 @contextmanager
