@@ -153,7 +153,7 @@ class PopulatedSystem(Watchers):
             ),
         )
         with self._database.connect() as connection:
-            run(connection, schedule.declare(declared, datetime(2130, 1, 1, tzinfo=UTC)))
+            run(connection, schedule.add(declared, datetime(2130, 1, 1, tzinfo=UTC), "alice"))
 
     def _take_over(self) -> None:
         """A lease that has run out is somebody else's."""

@@ -1,5 +1,6 @@
 """A walk through every call of jobs: the job itself, its outcome, batches, rates, schedules, dead letters."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from fencepost.kernel import _batch as batch
@@ -169,7 +170,7 @@ def walk_schedule(ask: Ask) -> None:
             headers={"from": AWKWARD},
         ),
     )
-    ask(schedule.declare(declared, now - timedelta(hours=1)))
+    ask(schedule.add(declared, now - timedelta(hours=1), "operator"))
     (due,) = ask(schedule.upcoming(10))
     assert (due.name, due.zone, due.grace, due.paused) == (
         AWKWARD,
@@ -185,8 +186,37 @@ def walk_schedule(ask: Ask) -> None:
     assert all(f.created for f in fired)
     ask(schedule.pause(AWKWARD, "operator"))
     ask(schedule.resume(AWKWARD, "operator"))
+    by_hand = ask(schedule.run_now(AWKWARD, "operator"))
+    assert by_hand.created
+    newest, *_ = ask(schedule.history(AWKWARD, None, 10))
+    assert (newest.job_id, newest.actor, newest.state) == (by_hand.job_id, "operator", "pending")
+    assert is_moment(newest.tick)
+    assert [one.tick for one in ask(schedule.history(AWKWARD, now, 10))] == ticks[::-1]
     assert ask(schedule.prune(AT_ONCE, 10)) == 2
-    assert ask(schedule.retire(["kind,with,commas"], ["another"], "operator")) == [AWKWARD]
+
+    ask(schedule.change(AWKWARD, {"grace": 2.5, "payload": DOCUMENT, "zone": "UTC"}, None, "operator"))
+    (found,) = ask(schedule.look(AWKWARD))
+    assert (found.name, found.grace, found.payload, found.zone, found.origin, found.state) == (
+        AWKWARD,
+        timedelta(seconds=2.5),
+        DOCUMENT,
+        "UTC",
+        "run time",
+        "active",
+    )
+    assert ask(schedule.look()) == [found]
+    code = {AWKWARD: declared.definition(), "other": declared.definition()}
+    changed = ask(schedule.release("r1", code, {"other": now + timedelta(days=1)}, 60, "operator"))
+    assert {one.name: one.event for one in changed} == {AWKWARD: "declared", "other": "declared"}
+    assert ask(schedule.release("r1", code, {}, 60, "operator")) == []
+    assert ask(schedule.look("other"))[0].next_tick == now + timedelta(days=1)
+    ask(schedule.reset(AWKWARD, "operator"))
+    assert ask(schedule.look(AWKWARD))[0].changes is None
+    ask(schedule.revive(AWKWARD, "operator"))
+    extra = replace(declared, name="extra")
+    ask(schedule.add(extra, now + timedelta(days=1), "operator"))
+    ask(schedule.remove("extra", "operator"))
+    assert ask(schedule.look("extra")) == []
 
 
 def walk_dead_letter(ask: Ask) -> None:

@@ -20,7 +20,7 @@ PAGES = {
     "how-to/jobs-fastapi.md": 1,
     "how-to/jobs-django.md": 1,
     "how-to/jobs-sqlalchemy.md": 1,
-    "how-to/jobs-schedules.md": 3,
+    "how-to/jobs-schedules.md": 8,
     "how-to/jobs-batches.md": 1,
     "how-to/jobs-limits.md": 1,
     "how-to/jobs-search.md": 2,

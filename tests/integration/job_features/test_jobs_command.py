@@ -9,7 +9,7 @@ import pytest
 from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.kernel import drivers, queue, schedule
+from fencepost.kernel import drivers, queue
 from fencepost.kernel import job as kernel_job
 from tests.integration.cli.conftest import Answer
 from tests.integration.job_features.probes import Probes
@@ -235,26 +235,6 @@ def test_discard_gives_them_up(fencepost: Fencepost, send: Send, probes: Probes)
     assert fencepost("discard", "--all", "--yes").out == "None is dead.\n"
 
 
-def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send, probes: Probes) -> None:
-    assert "No schedules" in fencepost("schedules").out
-    nightly = schedule.Declaration(
-        name="nightly",
-        expression="0 3 * * *",
-        zone="Europe/Berlin",
-        missed="once",
-        grace_seconds=60,
-        job=kernel_job.Submission(queue="reports", kind="report", payload={}),
-    )
-    send(schedule.declare(nightly, send(schedule.clock())))
-    told = fencepost("schedules", "--pause", "nightly", "--actor", "alice")
-    assert (told.code, told.out) == (ExitCode.OK, "schedule nightly: paused\n")
-    assert "paused by alice" in fencepost("schedules").out
-    assert fencepost("schedules", "--resume", "nightly").code == ExitCode.OK
-    [shown] = fencepost("schedules", "--json").json
-    assert (shown["name"], shown["zone"], shown["paused_at"]) == ("nightly", "Europe/Berlin", None)
-    assert fencepost("schedules", "--pause", "none").code == ExitCode.NOT_FOUND
-
-
 def test_a_viewer_may_look_and_not_decide(
     fencepost: Fencepost, database: Database, send: Send, monkeypatch: pytest.MonkeyPatch, probes: Probes
 ) -> None:
@@ -262,7 +242,7 @@ def test_a_viewer_may_look_and_not_decide(
     send(queue.pause("mail", "alice"))
     monkeypatch.setenv("DATABASE_URL", database.viewer_url)
     assert len(fencepost("list", "--json").json["jobs"]) == 1
-    assert fencepost("dead").code == fencepost("schedules").code == fencepost("show", str(job)).code == 0
+    assert fencepost("dead").code == fencepost("show", str(job)).code == 0
     refused = fencepost("cancel", str(job))
     assert refused.code == ExitCode.PROBLEM
     assert "may not" in refused.err
@@ -272,7 +252,7 @@ def test_a_viewer_may_look_and_not_decide(
 
 @pytest.mark.parametrize(
     "command",
-    ["list", "show", "cancel", "retry", "pause", "resume", "dead", "replay", "discard", "schedules"],
+    ["list", "show", "cancel", "retry", "pause", "resume", "dead", "replay", "discard"],
 )
 def test_every_help_teaches_by_examples(fencepost: Fencepost, command: str) -> None:
     told = fencepost(command, "--help")

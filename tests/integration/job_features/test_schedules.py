@@ -39,8 +39,10 @@ def reporting(fp: Fencepost, **terms: Any) -> None:
 
 
 async def declared(fp: Fencepost) -> Scheduler:
-    await declare(fp, fp.handlers, fp.schedules.declared, "test")
-    return Scheduler(fp)
+    """A scheduler as a worker has it, which has declared what its code has."""
+    scheduler = Scheduler(fp, "test")
+    scheduler.release = await declare(fp, fp.handlers, fp.schedules.declared, "test")
+    return scheduler
 
 
 async def test_a_tick_submits_a_job_that_carries_its_schedule_and_its_moment(
@@ -151,7 +153,8 @@ async def test_a_paused_schedule_lets_its_ticks_pass(fp: Fencepost, clock: Clock
     clock.advance(300)
     await scheduler.tick()
     assert probes.column(TICKS) == minutes(20)
-    assert probes.events("schedule", "report") == [("paused", "alice"), ("resumed", "bob")]
+    decided = [("declared", "test"), ("paused", "alice"), ("resumed", "bob")]
+    assert probes.events("schedule", "report") == decided
 
 
 async def test_a_pause_outlives_the_next_start(fp: Fencepost, clock: Clock, probes: Probes) -> None:
@@ -189,26 +192,6 @@ async def test_a_restart_keeps_the_next_tick_and_a_new_expression_moves_it(
     assert probes.value("select next_tick from fencepost.schedules") == minutes(60)[0]
     for node in (first, second, third):
         await node.close()
-
-
-async def test_a_schedule_that_the_code_no_longer_has_is_retired(
-    database: Database, clock: Clock, probes: Probes
-) -> None:
-    before, after = Fencepost(database.url), Fencepost(database.url)
-    reporting(before)
-
-    @before.every(60)
-    @before.job("other")
-    async def other(job: Job) -> None: ...
-
-    @after.job("reports")
-    async def report(job: Job) -> None: ...
-
-    async with before, after:
-        await declared(before)
-        await declared(after)
-    assert probes.column("select name from fencepost.schedules") == ["other"], "not ours to retire"
-    assert [event for event, _ in probes.events("schedule", "report")] == ["retired"]
 
 
 async def test_a_full_queue_holds_its_own_schedule_back_and_no_other(

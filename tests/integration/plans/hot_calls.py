@@ -171,10 +171,13 @@ HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + OPERATOR
 NOT_HOT = {
     "a function of the clock, or of few rows": (
         "clock queue_bound queue_count queue_pause queue_rate queue_resume rate_declare result_prune "
-        "schedule_declare schedule_fire schedule_pause schedule_resume schedule_retire sleep_on wake_up "
-        "job_need_prune job_worker_announce"
+        "schedule_add schedule_change schedule_declare schedule_fire schedule_pause schedule_release "
+        "schedule_remove schedule_reset schedule_resume schedule_retire schedule_revive schedule_run "
+        "sleep_on wake_up job_need_prune job_worker_announce"
     ),
-    "a person asks for a page or a count, which costs what there is to see": "dead_count dead_ids job_page",
+    "a person asks for a page or a count, which costs what there is to see": (
+        "dead_count dead_ids job_page schedule_history schedule_list"
+    ),
     "it ends somebody who blocks: rare, and by one key": "job_evict lease_evict",
     "it writes one row and reads none": "stream_poison",
     "a worker was lost, which is rare; it goes through the suspects, or through what that worker held": (

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -163,3 +166,82 @@ def test_the_command_line_itself_loads_nothing_heavy() -> None:
         [sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_version_names_every_installed_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == ExitCode.OK
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == f"fencepost {version('fencepost')}"
+    assert f"fencepost-server {version('fencepost-server')}" in others
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["sched"], ["schedules"]),
+        (["jobs", "li"], ["list"]),
+        (["jobs", "list", "--st"], ["--state"]),
+        (["jobs", "list", "--state", "de"], ["dead"]),
+        (["jobs", "list", "--state", "dead", "--lim"], ["--limit"]),
+        (["completion", ""], ["bash", "zsh", "fish"]),
+        (["nothing", "x"], []),
+    ],
+)
+def test_a_word_is_completed(
+    words: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_FENCEPOST_COMPLETE", "1")
+    assert run(words) == ExitCode.OK
+    assert [line.partition("\t")[0] for line in capsys.readouterr().out.splitlines()] == expected
+
+
+def test_bash_completes_a_command_line_by_the_script(tmp_path: Path) -> None:
+    program = tmp_path / "fencepost"
+    program.write_text(f"#!{sys.executable}\nfrom fencepost.cli._main import main\nmain()\n")
+    program.chmod(0o755)
+    script = f"""
+        export PATH={tmp_path}:$PATH
+        eval "$(fencepost completion bash)"
+        COMP_WORDS=(fencepost schedules change nightly --missed "") COMP_CWORD=5
+        _fencepost
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+        complete -p fencepost
+    """
+    told = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.splitlines()[:3] == ["once", "all", "skip"]
+    assert "-F _fencepost fencepost" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "check"),
+    [
+        ("zsh", "compdef() { :; }; source $0; whence -w _fencepost"),
+        ("fish", "source $argv[1]; complete -c fencepost"),
+    ],
+)
+def test_the_scripts_of_other_shells_are_understood_by_them(
+    shell: str, check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["completion", shell])
+    script = tmp_path / f"fencepost.{shell}"
+    script.write_text(capsys.readouterr().out)
+    assert "_FENCEPOST_COMPLETE=1" in script.read_text()
+    if shutil.which(shell) is not None:
+        command = [shell, "-c", check, str(script)]
+        told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert (told.returncode, told.stderr) == (0, "")
+        assert "fencepost" in told.stdout
+
+
+@pytest.mark.parametrize("arguments", [["statsu"], ["jobs"], ["status", "--nope"], ["status"]])
+def test_every_line_of_an_error_is_json_when_the_log_is(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(arguments)
+    plain = capsys.readouterr()
+    monkeypatch.setenv("LOG_FORMAT", "json")
+    assert run(arguments) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert plain.err
+    assert lines
+    assert {json.loads(line)["level"] for line in lines} == {"error"}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.cli.shutdown import Shutdown
-from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
+from fencepost.cli.terminal import JsonOption, answer, answer_json, logs_json, remark
 
 _LOOK_SECONDS = 1.0
 
@@ -29,7 +29,7 @@ def serve(
             "--port",
             min=0,
             max=65_535,
-            help="Where to listen; 0 takes a free port.",
+            help="Where to listen; 0 takes a free port, without it 8642 if that is free.",
             show_default="HTTP_PORT",
         ),
     ] = None,
@@ -69,7 +69,7 @@ def serve(
         server.start()
         freeze_collected_objects()
         try:
-            _announce(server.url, json_output=json_output)
+            _announce(server.url, json_output=json_output or logs_json())
             while not ending.wait(_LOOK_SECONDS):
                 pass
             remark("Stopping.")

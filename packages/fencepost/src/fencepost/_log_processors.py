@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Literal, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from fencepost._log_form import JSON_HANDLER
 from fencepost.redaction import redact_named
 
 
@@ -40,9 +43,26 @@ def configure_logging(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(form, target)],
         )
     )
+    if form == "json":
+        handler.name = JSON_HANDLER
+        # What Python itself would print: a line of another form is lost to a reader of JSON.
+        logging.captureWarnings(True)
+        threading.excepthook = _log_thread_failure
+        sys.excepthook = _log_failure
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number)
+
+
+def _log_thread_failure(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_type is not SystemExit:
+        name = failed.thread.name if failed.thread else "unknown"
+        error = failed.exc_value or failed.exc_type()
+        logging.getLogger(__name__).error("thread failed: %s", name, exc_info=error)
+
+
+def _log_failure(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    logging.getLogger(__name__).critical("process failed", exc_info=(kind, error, traceback))
 
 
 def log_context(

@@ -31,10 +31,15 @@ OWN_COMMANDS: Mapping[str, str] = {
     "doctor": "fencepost.cli._doctor:doctor",
     "status": "fencepost.cli._status:status",
     "explain": "fencepost.cli._explain:explain",
+    "url": "fencepost.cli._servers:url",
+    "psql": "fencepost.cli._servers:psql",
+    "grant": "fencepost.cli._servers:grant",
     "worker": "fencepost.cli._worker:worker",
     "jobs": "fencepost.cli._jobs:app",
+    "schedules": "fencepost.cli._schedules:app",
     "flows": "fencepost.cli._flows:app",
     "workflows": "fencepost.cli._workflows:app",
+    "completion": "fencepost.cli._completion:completion",
 }
 """The library brings components and commands itself: no plugin may bring one of these names."""
 

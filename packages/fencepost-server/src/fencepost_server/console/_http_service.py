@@ -37,6 +37,9 @@ from fencepost_server.console import (
     _reports as reports,
 )
 from fencepost_server.console import (
+    _schedules as schedules,
+)
+from fencepost_server.console import (
     _users as users,
 )
 from fencepost_server.console._auth import ConsoleAuth
@@ -100,6 +103,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
     for module in (
         overview,
         jobs,
+        schedules,
         dead_letters,
         leases,
         outbox,
@@ -109,7 +113,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
         login,
     ):
         module.add_pages(context)
-    for module in (jobs, flows, users):
+    for module in (jobs, schedules, flows, users):
         module.add_actions(context)
     for pages in plugin_pages().values():
         pages.add(context)

@@ -1,4 +1,4 @@
-"""Queues, jobs and schedules: pages and actions."""
+"""Queues and jobs: pages and actions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel import job_queries, queue, schedule
+from fencepost.kernel import job_queries, queue
 from fencepost.kernel.call import document
-from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Name, Paged, following, wanted
+from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 
@@ -45,11 +45,6 @@ class JobQuery(Paged):
         except ValueError:
             argument = value
         return [self.tag] if self.tag else [], document("arg", {name: argument} if self.arg else {})
-
-
-class ScheduleQuery(BaseModel):
-    after: Name | None = None
-    limit: Limit = 200
 
 
 def add_pages(context: ConsoleContext) -> None:
@@ -109,21 +104,6 @@ def add_pages(context: ConsoleContext) -> None:
             {"title": f"Job {job_id}", "job": row, "life": await life(context, f"job:{job_id}")}, rows="life"
         )
 
-    @context.router.page("/schedules", "schedules.html", "Schedules")
-    async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> PageData:
-        """The schedules that submit jobs."""
-        rows = await context.reading.rows(
-            "select * from fencepost.schedules where name > %s order by name limit %s",
-            query.after or "",
-            query.limit,
-        )
-        facts = {
-            "schedules": rows,
-            "next_after": following(rows, "name", query.limit),
-            "filters": {"limit": query.limit if query.limit != 200 else None},
-        }
-        return PageData(facts, rows="schedules")
-
 
 def add_actions(context: ConsoleContext) -> None:
     @context.router.action("/queues/{queue_name}/pause", "queue.pause")
@@ -171,18 +151,6 @@ def add_actions(context: ConsoleContext) -> None:
         """Discard a dead job: it ends as cancelled."""
         await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
         return _done(context, f"Job {job_id} is given up.", job_id)
-
-    @context.router.action("/schedules/{name}/pause", "schedule.pause")
-    async def pause_schedule(request: Request, name: QueueName) -> ActionDone:
-        """Skip the schedule's ticks while it is paused."""
-        await context.fp.run(schedule.pause(name, visitor_of(request).actor))
-        return ActionDone(f"{name} is paused.", "/console/schedules")
-
-    @context.router.action("/schedules/{name}/resume", "schedule.resume")
-    async def resume_schedule(request: Request, name: QueueName) -> ActionDone:
-        """Resume the schedule."""
-        await context.fp.run(schedule.resume(name, visitor_of(request).actor))
-        return ActionDone(f"{name} fires again.", "/console/schedules")
 
 
 async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:

@@ -27,6 +27,8 @@ _log = get_logger(__name__)
 
 # Event streams have no end of their own.
 FAREWELL_SECONDS = 3
+DEFAULT_PORT = 8642
+"""Where `up` and `serve` listen unless they are told otherwise: the same address after a restart."""
 
 
 class WebServerMetrics(MetricSet):
@@ -39,14 +41,15 @@ class WebServerMetrics(MetricSet):
 
 
 class WebServer:
-    """Serves an application between `start` and `stop`. Port 0 takes a free one; `url` contains it."""
+    """Serves an application between `start` and `stop`. Port 0 takes a free one; None takes DEFAULT_PORT,
+    or a free one when another process has it. `url` contains it."""
 
     def __init__(
         self,
         app: FastAPI,
         *,
         address: str,
-        port: int,
+        port: int | None,
         limits: Limits | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -139,7 +142,16 @@ class WebServer:
         self._closed.labels(ending.value).inc()
 
     def _listen(self) -> socket.socket:
-        address, port = self._address, self._port
+        if self._port is not None:
+            return self._listen_on(self._port)
+        try:
+            return self._listen_on(DEFAULT_PORT)
+        except ServerUnavailable:
+            _log.info("http_port_taken", port=DEFAULT_PORT, meaning="a free port is used")
+            return self._listen_on(0)
+
+    def _listen_on(self, port: int) -> socket.socket:
+        address = self._address
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         listening = BoundedListener(family, self._table, self._count)
         try:

@@ -37,7 +37,7 @@ class WebSettings(LayeredSettings):
     """Without a token every user of this machine has access on loopback; any other address needs a token."""
 
     address: Annotated[str, From("HTTP_ADDRESS", "http.address")] = "127.0.0.1"
-    port: Annotated[Port, From("HTTP_PORT", "http.port")] = 0
+    port: Annotated[Port | None, From("HTTP_PORT", "http.port")] = None
     token: Annotated[Token | None, From("HTTP_TOKEN", "http.token", secret=True)] = None
     body_max_bytes: Annotated[
         int, Field(ge=1024, le=1 << 30), From("HTTP_BODY_MAX_BYTES", "http.body_max_bytes")

@@ -7,15 +7,20 @@ only what `--help` needs: a few hundred milliseconds before the first output mak
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, cast
 
 import typer
 
 from fencepost._extras import missing_extra
+from fencepost.cli._completion import VARIABLE as COMPLETING
+from fencepost.cli._completion import completions
 from fencepost.cli.exit_codes import ExitCode, exit_code_for, exit_code_table
-from fencepost.cli.terminal import remark
+from fencepost.cli.terminal import answer, logs_json, remark
 from fencepost.plugin import OWN_COMMANDS, broken_plugins, load, plugins
 
 BROUGHT_BY: Mapping[str, str] = {
@@ -54,23 +59,65 @@ _HELP = """Exactly-once effects for Python, on PostgreSQL and Redis.
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. An expected error prints no traceback."""
     try:
-        app = _application(arguments[0] if arguments else "")
-        typer.main.get_command(app)(list(arguments), prog_name="fencepost")
+        return _called(arguments)
     except SystemExit as finished:
         return int(finished.code or 0)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
         if isinstance(error, ImportError) and (needed := missing_extra(error)):
-            remark(f"fencepost: {needed}")
+            remark(f"fencepost: {needed}", level="error")
             return ExitCode.PROBLEM
         code = exit_code_for(error)
         if code is not None:
-            remark(f"fencepost: {error}")
+            remark(f"fencepost: {error}", level="error")
             return code
-        remark(traceback.format_exc().rstrip())
+        remark(traceback.format_exc().rstrip(), level="error")
         return ExitCode.BUG
-    return ExitCode.OK
+
+
+def _called(arguments: Sequence[str]) -> int:
+    if list(arguments[:1]) == ["--version"]:
+        answer(_versions())
+        return ExitCode.OK
+    app = _application(arguments[0] if arguments else "")
+    if COMPLETING in os.environ:
+        for line in completions(app, arguments):
+            answer(line)
+        return ExitCode.OK
+    command = typer.main.get_command(app)
+    if not logs_json():
+        command(list(arguments), prog_name="fencepost")
+        return ExitCode.OK
+    # An error of usage is a line of the log, too.
+    try:
+        return int(command(list(arguments), prog_name="fencepost", standalone_mode=False) or ExitCode.OK)
+    except typer.Abort:
+        return ExitCode.PROBLEM
+    except Exception as error:
+        # typer names no class for them.
+        if not hasattr(error, "format_message"):
+            raise
+        remark(f"fencepost: {cast('Any', error).format_message()}", level="error")
+        return ExitCode.USAGE
+
+
+def _versions() -> str:
+    """The version of the library, then of each distribution that is installed beside it."""
+    lines = [f"fencepost {version('fencepost')}"]
+    for distribution in sorted(set(BROUGHT_BY.values())):
+        try:
+            lines.append(f"{distribution} {version(distribution)}")
+        except PackageNotFoundError:
+            continue
+    return "\n".join(lines)
+
+
+VersionOption = Annotated[bool, typer.Option("--version", help="Print the installed versions, and exit.")]
+
+
+def _root(show_version: VersionOption = False) -> None:
+    """Otherwise typer turns an application with one command into that command itself."""
 
 
 def _application(named: str) -> typer.Typer:
@@ -84,10 +131,9 @@ def _application(named: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         help=_HELP.format(exit_codes=exit_code_table().replace("\n", "\n    ")),
     )
-    # Otherwise typer turns an application with one command into that command itself.
-    app.callback()(lambda: None)
+    app.callback(help=app.info.help)(_root)
     for name, why in broken_plugins().items():
-        remark(f"fencepost: without the plugin {name}: {why}")
+        remark(f"fencepost: without the plugin {name}: {why}", level="warning")
     brought = {command: name for name, plugin in plugins().items() for command in plugin.commands}
     if named in OWN_COMMANDS:
         _add(app, {named: OWN_COMMANDS[named]})
@@ -107,7 +153,7 @@ def _add_plugin(app: typer.Typer, name: str, *, is_listing: bool = False) -> Non
     try:
         _add(app, plugins()[name].commands, is_listing=is_listing)
     except Exception as error:
-        remark(f"fencepost: without the plugin {name}: {type(error).__name__}: {error}")
+        remark(f"fencepost: without the plugin {name}: {type(error).__name__}: {error}", level="warning")
 
 
 def _add(app: typer.Typer, commands: Mapping[str, str], *, is_listing: bool = False) -> None:

@@ -11,6 +11,7 @@ from psycopg.rows import class_row, dict_row
 
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.errors import NotFound
 from fencepost.kernel import job_queries
 from fencepost.kernel.call import Json
 from fencepost.kernel.drivers import run
@@ -57,21 +58,6 @@ class Cause:
     last_at: datetime
     newest_job_id: int
     newest_error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
-    name: str
-    expression: str
-    zone: str
-    missed: str
-    queue: str
-    kind: str
-    next_tick: datetime
-    last_tick: datetime | None
-    last_job_id: int | None
-    paused_at: datetime | None
-    paused_by: str | None
 
 
 def read_page(
@@ -163,10 +149,19 @@ def read_causes(connection: Reader, *, queue: str | None, kind: str | None) -> l
         ).fetchall()
 
 
-def read_schedules(connection: Reader) -> list[ScheduleRow]:
-    with connection.cursor(row_factory=class_row(ScheduleRow)) as cursor:
-        return cursor.execute(
-            """select name, expression, zone, missed, queue, kind, next_tick, last_tick, last_job_id,
-                      paused_at, paused_by
-               from fencepost.schedules order by name"""
-        ).fetchall()
+def require_queue(connection: Reader, queue: str) -> None:
+    """Raises NotFound for a queue that has no settings and never had a job that is still kept."""
+    row = connection.execute(
+        """select exists (select 1 from fencepost.queue_status where queue = %(queue)s)
+                  or exists (select 1 from fencepost.schedules where queue = %(queue)s)""",
+        {"queue": queue},
+    ).fetchone()
+    known = row is not None and row[0]
+    page = job_queries.page(state=None, queue=queue, kind=None, before_id=None, limit=1)
+    if not known and not run(connection, page):
+        raise NotFound(
+            f"There is no queue {queue}: no job of it was submitted, or all were pruned. Check the name; "
+            "--new pauses it before its first job.",
+            noun="queue",
+            subject=queue,
+        )

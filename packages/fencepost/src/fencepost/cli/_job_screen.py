@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fencepost.cli._durations import span
-from fencepost.cli._job_queries import Cause, JobPage, JobRow, ScheduleRow
+from fencepost.cli._job_queries import Cause, JobPage, JobRow
 from fencepost.redis_streams.stream_names import PRIORITIES
 
 ERROR_CHARACTERS_MAX = 60
@@ -23,7 +23,7 @@ def page_screen(page: JobPage, *, again: str) -> RenderableType:
     if not page.jobs:
         return Text("No job fits.")
     heads = ("job", "state", "queue", "kind", "priority", "tries", "since", "by", "error")
-    parts: list[RenderableType] = [_table(heads, [_line(job) for job in page.jobs])]
+    parts: list[RenderableType] = [table(heads, [_line(job) for job in page.jobs])]
     if page.next_before is not None:
         parts.append(Text(f"More: {again} --before {page.next_before}", style="dim"))
     return Group(*parts)
@@ -40,7 +40,7 @@ def job_lines(job: Mapping[str, Any]) -> Iterable[str]:
     for name, value in facts.items():
         yield f"{name:<{width}}  {PRIORITIES[int(value)] if name == 'priority' else _shown(value)}"
     for failed in job["failed_tries"]:
-        yield f"try {failed['try']} failed (attempt {failed['attempt']}, {_moment(failed['at'])}):"
+        yield f"try {failed['try']} failed (attempt {failed['attempt']}, {moment_text(failed['at'])}):"
         yield from (f"  {plain(line)}" for line in failed["traceback"].split("\n"))
 
 
@@ -61,28 +61,7 @@ def causes_screen(causes: Sequence[Cause]) -> RenderableType:
         )
         for c in causes
     ]
-    return _table(heads, rows)
-
-
-def schedules_screen(schedules: Sequence[ScheduleRow]) -> RenderableType:
-    if not schedules:
-        return Text("No schedules. Workers declare them when they start: @fp.cron(...) above @fp.job(...).")
-    heads = ("schedule", "when", "zone", "missed", "runs", "next", "last", "its job", "")
-    rows = [
-        (
-            s.name,
-            s.expression,
-            s.zone,
-            s.missed,
-            s.kind,
-            _moment(s.next_tick),
-            _moment(s.last_tick),
-            s.last_job_id or "",
-            f"paused by {s.paused_by}" if s.paused_at else "",
-        )
-        for s in schedules
-    ]
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _line(job: JobRow) -> tuple[Any, ...]:
@@ -106,7 +85,7 @@ def _ago(moment: datetime) -> str:
     return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
 
 
-def _moment(moment: datetime | None) -> str:
+def moment_text(moment: datetime | None) -> str:
     return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
@@ -126,7 +105,7 @@ def plain(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> RenderableType:
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> RenderableType:
     cells = [[str(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False)
     for place, head in enumerate(heads):

@@ -49,7 +49,6 @@ app = typer.Typer(
       fencepost jobs list --state running            who runs what, since when
       fencepost jobs show 7                          everything about one job
       fencepost jobs dead                            what died, by cause
-      fencepost jobs schedules                       what fires when
 
     \b
     Decide:
@@ -171,18 +170,24 @@ def retry(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fal
 
 
 Queues = Annotated[list[str], typer.Argument(metavar="QUEUE")]
+NewOption = Annotated[bool, typer.Option("--new", help="Also a queue that has had no job yet.")]
 
 
 @app.command()
-def pause(queues: Queues, actor: ActorOption = None, json_output: JsonOption = False) -> None:
+def pause(
+    queues: Queues, new: NewOption = False, actor: ActorOption = None, json_output: JsonOption = False
+) -> None:
     """Pause queues: none of their jobs start. Running jobs continue, and submissions are accepted.
 
     \b
     Examples:
       fencepost jobs pause mail
+      fencepost jobs pause letters --new   before its first job
       fencepost status                     shows which are paused
+
+    Exits with 4 when no job of the queue was ever submitted, unless --new says that it is to come.
     """
-    _to_queues(queues, actor, resume=False, json_output=json_output)
+    _to_queues(queues, actor, resume=False, new=new, json_output=json_output)
 
 
 @app.command()
@@ -192,8 +197,10 @@ def resume(queues: Queues, actor: ActorOption = None, json_output: JsonOption = 
     \b
     Examples:
       fencepost jobs resume mail
+
+    Exits with 4 when there is no such queue.
     """
-    _to_queues(queues, actor, resume=True, json_output=json_output)
+    _to_queues(queues, actor, resume=True, new=False, json_output=json_output)
 
 
 @app.command()
@@ -289,48 +296,8 @@ def discard(
     dead_letter_commands.settle("discard", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
 
 
-@app.command()
-def schedules(
-    pause: Annotated[
-        list[str] | None, typer.Option("--pause", metavar="NAME", help="Let its ticks pass.")
-    ] = None,
-    resume: Annotated[
-        list[str] | None, typer.Option("--resume", metavar="NAME", help="Fire it again.")
-    ] = None,
-    actor: ActorOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Show when each schedule fires next and fired last, or pause and resume schedules. Times are in UTC.
-
-    \b
-    Examples:
-      fencepost jobs schedules
-      fencepost jobs schedules --pause nightly_report --pause cleanup
-      fencepost jobs schedules --resume nightly_report
-
-    Exits with 4 when there is no such schedule.
-    """
+def _to_queues(names: list[str], actor: str | None, *, resume: bool, new: bool, json_output: bool) -> None:
     from fencepost.cli import _job_queries as job_queries  # noqa: PLC0415
-    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
-
-    if pause or resume:
-        with job_commands.acting() as connection:
-            name = job_commands.somebody(actor)
-            changes = {thing: job_commands.pause_schedules(connection, name) for thing in pause or ()}
-            changes |= {thing: job_commands.resume_schedules(connection, name) for thing in resume or ()}
-            job_commands.for_each("schedule", changes, lambda it: changes[it](it), as_json=json_output)
-        return
-    with job_commands.looking() as connection:
-        found = job_queries.read_schedules(connection)
-    if json_output:
-        answer_json([asdict(one) for one in found])
-        return
-    from fencepost.cli._job_screen import schedules_screen  # noqa: PLC0415 - Loads rich.
-
-    answer_rich(schedules_screen(found))
-
-
-def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output: bool) -> None:
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel import queue  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -339,6 +306,8 @@ def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output
         name, change = job_commands.somebody(actor), queue.resume if resume else queue.pause
 
         def act(queue_name: str) -> str:
+            if not new:
+                job_queries.require_queue(connection, queue_name)
             run(connection, change(queue_name, name))
             return "resumed" if resume else "paused"
 

@@ -15,7 +15,7 @@ from fencepost.cli._app_loader import find_application
 from fencepost.cli._parent_watch import VARIABLE as LIFELINE
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.shutdown import Shutdown
-from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.cli.terminal import answer, answer_json, logs_json, remark
 from fencepost.logs import configure_logging, get_logger
 
 _log = get_logger(__name__)
@@ -133,7 +133,7 @@ def lead(arguments: Sequence[str], target: str, count: int, *, as_json: bool) ->
             arguments, count, os.environ, drain_seconds=fp.job_settings.drain_seconds + FAREWELL_SECONDS
         )
         try:
-            if as_json:
+            if as_json or logs_json():
                 answer_json({"pid": os.getpid(), "processes": supervisor.pids}, indent=None)
             else:
                 answer(f"{count} worker processes: {', '.join(map(str, supervisor.pids))}")

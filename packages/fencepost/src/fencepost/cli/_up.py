@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.shutdown import Shutdown
-from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
+from fencepost.cli.terminal import JsonOption, answer, answer_json, logs_json, remark
 from fencepost.redaction import redact_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ def up(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", min=0, max=65_535, help="Where to listen; 0 takes a free port.", show_default=False
+            "--port",
+            min=0,
+            max=65_535,
+            help="Where to listen; 0 takes a free port, without it 8642 if that is free.",
+            show_default=False,
         ),
     ] = None,
     application: Annotated[
@@ -70,7 +74,7 @@ def up(
     export_traces("up")
     with ending.listening():
         with open_stack(settings, application) as stack:
-            _announce(stack, json_output=json_output)
+            _announce(stack, json_output=json_output or logs_json())
             while not ending.wait(_LOOK_SECONDS):
                 stack.keep_alive()
             remark("Stopping.")

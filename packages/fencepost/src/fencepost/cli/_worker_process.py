@@ -15,7 +15,7 @@ from fencepost.cli._parent_watch import hold
 from fencepost.cli._supervisor import worker_arguments, worker_command
 from fencepost.cli.health import HealthPages
 from fencepost.cli.shutdown import Shutdown
-from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.cli.terminal import answer, answer_json, logs_json, remark
 from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.jobs._handler import Handlers
@@ -120,7 +120,7 @@ class WorkerProcess:
             await working
 
     def _announce(self, owner: str, *, as_json: bool) -> None:
-        if as_json:
+        if as_json or logs_json():
             answer_json(self.as_json(owner), indent=None)
             return
         answer("\n".join(self.as_lines(owner)))

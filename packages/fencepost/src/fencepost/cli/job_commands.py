@@ -21,7 +21,7 @@ from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.terminal import answer, answer_json
 from fencepost.errors import NotFound, Refusal
 from fencepost.jobs.dead_letters import settle_all
-from fencepost.kernel import dead_letter, job_queries, schedule
+from fencepost.kernel import dead_letter, job_queries
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import run
@@ -101,22 +101,6 @@ def retry(connection: Reader, actor: str) -> Callable[[int], str]:
             case _:
                 run(connection, job_queries.hurry(job_id, actor))
                 return "is due now"
-
-    return act
-
-
-def pause_schedules(connection: Reader, actor: str) -> Callable[[str], str]:
-    def act(name: str) -> str:
-        run(connection, schedule.pause(name, actor))
-        return "paused"
-
-    return act
-
-
-def resume_schedules(connection: Reader, actor: str) -> Callable[[str], str]:
-    def act(name: str) -> str:
-        run(connection, schedule.resume(name, actor))
-        return "resumed"
 
     return act
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fencepost._log_form import writes_json
 from fencepost.redaction import redact_text
 
 if TYPE_CHECKING:
@@ -48,9 +50,20 @@ def ask_password(*, from_stdin: bool) -> str:
     return given
 
 
-def remark(text: str) -> None:
-    """Print a line on stderr. It may quote a URL, so passwords are redacted."""
-    typer.echo(redact_text(text), err=True)
+def remark(text: str, *, level: Literal["info", "warning", "error"] = "info") -> None:
+    """Print a line on stderr: an event, if the log is JSON. It may quote a URL: passwords are redacted."""
+    line = redact_text(text)
+    if logs_json():
+        moment = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        event = {"event": line, "level": level, "logger": "fencepost.cli", "timestamp": moment}
+        line = json.dumps(event, ensure_ascii=False)
+    typer.echo(line, err=True)
+
+
+def logs_json() -> bool:
+    """Whether LOG_FORMAT, or log.format of config.yaml once it is read, asks for JSON: then a process that
+    runs until it is stopped prints nothing else."""
+    return writes_json() or os.environ.get("LOG_FORMAT", "").lower() == "json"
 
 
 @contextmanager

@@ -87,7 +87,9 @@ class Fencepost:
         self.leases: Leases[Awaited] = Leases(self._connections)
         self.idempotency = Idempotency()
         self.outbox: Outbox[Awaited] = Outbox(self._connections)
-        self.schedules: ScheduleControl[Awaited] = ScheduleControl(self._connections, Schedules())
+        self.schedules: ScheduleControl[Awaited] = ScheduleControl(
+            self._connections, Schedules(), self.handlers
+        )
         self.jobs = Jobs(
             self._connections,
             self,
@@ -377,7 +379,9 @@ class SyncFencepost:
         self.leases: Leases[Blocking] = Leases(self._connections)
         self.idempotency = fp.idempotency
         self.outbox: Outbox[Blocking] = Outbox(self._connections)
-        self.schedules: ScheduleControl[Blocking] = ScheduleControl(self._connections, fp.schedules.declared)
+        self.schedules: ScheduleControl[Blocking] = ScheduleControl(
+            self._connections, fp.schedules.declared, fp.handlers
+        )
 
     @cached_property
     def events(self) -> Events:

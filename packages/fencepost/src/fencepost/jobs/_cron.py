@@ -63,7 +63,9 @@ def parse_cron(expression: str, zone: str) -> Schedulable:
         raise InvalidInput(f"{zone!r} is no time zone; write one like Europe/Berlin.", field="zone") from None
     try:
         if expression.startswith(_EVERY):
-            return Interval(timedelta(seconds=float(expression.removeprefix(_EVERY).removesuffix("s"))))
+            seconds = float(expression.removeprefix(_EVERY).removesuffix("s"))
+            every(seconds)
+            return Interval(timedelta(seconds=seconds))
         calendar = CronCalendar(expression, known)
         calendar.after(_EPOCH)
     except (CronSimError, ValueError, OverflowError) as error:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import traceback
+from collections.abc import Iterator
 
 from fencepost.redaction import redact_text
 
 ERROR_CHARACTERS_MAX = 2000
 TRACEBACK_CHARACTERS_MAX = 8192
+_NO_PRIVILEGE = "42501"
+_DENIED = re.compile(r"permission denied for (table|view|relation|sequence) (\S+)")
 _READ_MAX = 8 * TRACEBACK_CHARACTERS_MAX
 """More than is kept: a secret that begins before the kept part must be found by its name."""
 
 
 def error_text(error: BaseException) -> str:
     try:
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}{_remedy(error)}"
     except Exception:
         text = f"{type(error).__name__}, whose text cannot be had"
     return stored_text(text)
+
+
+def _remedy(error: BaseException) -> str:
+    """What to do when the application role may not use a table of the user's: whatever driver says so."""
+    told = next((one for one in _causes(error) if getattr(one, "sqlstate", None) == _NO_PRIVILEGE), None)
+    denied = _DENIED.search(str(told)) if told is not None else None
+    if denied is None:
+        return ""
+    what, name = denied.groups()
+    table = name if what != "sequence" else "TABLE"
+    return f"\nJobs run as a role that owns no tables. Grant it yours: fencepost grant {table}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what its library wraps in it: SQLAlchemy in `orig`, Django as the cause."""
+    seen = 0
+    one: BaseException | None = error
+    while one is not None and seen < 10:
+        yield one
+        one, seen = getattr(one, "orig", None) or one.__cause__, seen + 1
 
 
 def stored_text(text: str) -> str:

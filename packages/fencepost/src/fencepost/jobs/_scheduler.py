@@ -1,9 +1,16 @@
-"""Schedules: declared in code, stored in the database, fired by the first worker that finds them due."""
+"""Schedules: declared in code, stored in the database, fired by the first worker that finds them due.
+
+What the code of a worker declares is a release. Its workers renew it; the database stores what the live
+releases declare, and retires what none of them does.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from fencepost.crashpoints import crash_point
@@ -13,12 +20,15 @@ from fencepost.jobs._handler import Handler, Handlers
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.kernel.call import CallRunner
+from fencepost.kernel.job import Submission
 from fencepost.logs import FloodGate, get_logger
 from fencepost.signals import announce
 from fencepost.tracing import TRACE_HEADERS
 
 _log = get_logger(__name__)
 LOOK_SECONDS_MAX = 30.0
+RELEASE_SECONDS = 3 * LOOK_SECONDS_MAX
+"""A release without a live worker is live for so long: schedules that no other declares then retire."""
 AGAIN_SECONDS = 1.0
 LOOK_COUNT = 100
 TICKS_MAX = 1000
@@ -37,17 +47,19 @@ class Schedule:
     arguments: Mapping[str, Any]
 
     def declaration(self) -> kernel_schedule.Declaration:
-        job = self.handler.submission(**self.arguments)
-        # Each tick has its own trace.
-        headers = {name: value for name, value in job.headers.items() if name not in TRACE_HEADERS}
         return kernel_schedule.Declaration(
             name=self.name,
             expression=self.expression,
             zone=self.zone,
             missed=self.missed,
             grace_seconds=self.grace_seconds,
-            job=replace(job, headers=headers),
+            job=untraced(self.handler.submission(**self.arguments)),
         )
+
+
+def untraced(job: Submission) -> Submission:
+    """The job without its trace: each tick has its own."""
+    return replace(job, headers={name: v for name, v in job.headers.items() if name not in TRACE_HEADERS})
 
 
 class Schedules:
@@ -79,30 +91,56 @@ class Schedules:
         return len(self._by_name)
 
 
-async def declare(database: CallRunner, handlers: Handlers, schedules: Schedules, actor: str) -> None:
-    """Writes the rates and schedules of the code to the database, and removes those that no longer exist."""
-    kinds = [handler.kind for handler in handlers]
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What the code of a worker declares. Equal code has an equal name."""
+
+    name: str
+    schedules: Mapping[str, Any]
+    expressions: Mapping[str, tuple[str, str]]
+
+    @classmethod
+    def of(cls, schedules: Schedules) -> Release:
+        declared = {schedule.name: schedule.declaration().definition() for schedule in schedules}
+        name = hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
+        return cls(name, declared, {one.name: (one.expression, one.zone) for one in schedules})
+
+    def next_ticks(self, now: datetime) -> dict[str, datetime]:
+        return {name: parse_cron(*when).after(now) for name, when in self.expressions.items()}
+
+
+async def declare(database: CallRunner, handlers: Handlers, schedules: Schedules, actor: str) -> Release:
+    """Writes the rates and schedules of the code to the database. Returns what its workers must renew."""
     limits = {handler.kind: handler.declared.bucket for handler in handlers}
     await database.run(kernel_rate.declare(limits))
-    mine = schedules.of(kinds)
+    release = Release.of(schedules.of(handler.kind for handler in handlers))
     now = await database.run(kernel_schedule.clock())
-    for schedule in mine:
-        next_tick = parse_cron(schedule.expression, schedule.zone).after(now)
-        await database.run(kernel_schedule.declare(schedule.declaration(), next_tick))
-    names = [schedule.name for schedule in mine]
-    for name in await database.run(kernel_schedule.retire(kinds, names, actor)):
-        _log.info("schedule_retired", schedule=name)
+    await renew(database, release, actor, release.next_ticks(now))
+    return release
+
+
+async def renew(
+    database: CallRunner, release: Release, actor: str, next_ticks: Mapping[str, datetime] | None = None
+) -> None:
+    call = kernel_schedule.release(release.name, release.schedules, next_ticks or {}, RELEASE_SECONDS, actor)
+    for changed in await database.run(call):
+        _log.info(f"schedule_{changed.event}", schedule=changed.name, release=release.name)
 
 
 class Scheduler:
     """Fires due schedules. Several nodes may run it: the database lets each tick be taken once."""
 
-    def __init__(self, database: CallRunner) -> None:
+    def __init__(self, database: CallRunner, actor: str) -> None:
+        self.release: Release | None = None
+        """What this worker declares, and renews."""
         self._database = database
+        self._actor = actor
         self._gate = FloodGate()
 
     async def tick(self) -> float:
-        """Fire what is due; returns the time until the next tick."""
+        """Renew the release and fire what is due; returns the time until the next tick."""
+        if self.release is not None:
+            await renew(self._database, self.release, self._actor)
         upcoming = await self._database.run(kernel_schedule.upcoming(LOOK_COUNT))
         waits = [LOOK_SECONDS_MAX]
         for due in upcoming:

@@ -156,26 +156,28 @@ class Worker:
             longest_lease_seconds=max(settings.lease_seconds, *(h.declared.lease_seconds for h in handlers)),
             on_suspects=suspect_loop.wake,
         )
+        self._scheduler = Scheduler(client, client.owner)
         reconciler = StreamReconciler(handlers.queues, client, self._redis, metrics, settings)
         ticks = {
             "drive": self._redis.probe,
             "leases": self._lease_watch.tick,
             "reclaim": reclaimer.tick,
             "sweep": reconciler.tick,
-            "schedule": Scheduler(client).tick,
+            "schedule": self._scheduler.tick,
             "prune": Pruner(client, settings).tick,
         }
         dispatch_loops = {
             queue: Loop("dispatch", dispatcher.tick, metrics.loop_errors)
             for queue, dispatcher in dispatchers.items()
         }
-        others = [Loop(name, tick, metrics.loop_errors) for name, tick in ticks.items()]
-        self._loops = [*dispatch_loops.values(), suspect_loop, *others]
+        loops = {name: Loop(name, tick, metrics.loop_errors) for name, tick in ticks.items()}
+        self._loops = [*dispatch_loops.values(), suspect_loop, *loops.values()]
         if self._only_suspects:
-            self._loops = [loop for loop in others if loop.name == "leases"]
+            self._loops = [loops["leases"]]
 
         # What wakes them.
         self._redis.on_change(self._fetcher.wake)
+        self._listener.on("schedule", loops["schedule"].wake)
         for queue, loop in dispatch_loops.items():
             self._listener.on(f"job:{queue}", loop.wake)
             self._listener.on(f"job:{queue}", self._fetcher.wake)
@@ -194,7 +196,9 @@ class Worker:
 
     async def _run(self) -> None:
         if not self._only_suspects:
-            await declare(self._client, self._handlers, self._schedules, self._client.owner)
+            self._scheduler.release = await declare(
+                self._client, self._handlers, self._schedules, self._client.owner
+            )
         await self._redis.probe()
         self._heartbeat.start()
         for loop in self._loops:

@@ -26,7 +26,9 @@ create or replace view fencepost.queue_status as
   select q.queue,
          coalesce(w.pending, 0) as pending, coalesce(w.dispatched, 0) as dispatched, coalesce(r.running, 0) as running,
          coalesce(d.dead, 0) as dead,
-         extract(epoch from fencepost.clock() - w.oldest)::double precision as oldest_waiting_seconds,
+         -- A job that is due later does not wait yet.
+         case when w.oldest is not null
+              then greatest(0, extract(epoch from fencepost.clock() - w.oldest))::double precision end as oldest_waiting_seconds,
          exists (select 1 from fencepost.job_queue p where p.queue = q.queue and p.paused_at is not null) as paused,
          coalesce(w.due, 0) as due
   from (select queue from fencepost.job_queue union select queue from fencepost.job_waiting
