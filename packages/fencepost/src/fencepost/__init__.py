@@ -64,6 +64,7 @@ if typing.TYPE_CHECKING:
     from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
+    from fencepost.jobs.hooks import Ended
     from fencepost.jobs.job import Job
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
@@ -93,6 +94,7 @@ __all__ = [
     "Claim",
     "Duplicate",
     "Duration",
+    "Ended",
     "EventTimeout",
     "Fencepost",
     "FencepostError",
@@ -152,6 +154,7 @@ _HOMES = {
     "Claim": "fencepost.kernel.idempotency",
     "Duration": "fencepost._durations",
     "Fencepost": "fencepost.client",
+    "Ended": "fencepost.jobs.hooks",
     "EventTimeout": "fencepost.workflows._errors",
     "Handler": "fencepost.jobs._handler",
     "HeldLease": "fencepost.client._leases",

@@ -44,6 +44,11 @@ def get_logger(name: str) -> FilteringBoundLogger:
     return cast("FilteringBoundLogger", _Logger(name))
 
 
+def is_debugged(name: str) -> bool:
+    """Whether a debug line of this logger is shown: code that runs for each job asks before it makes one."""
+    return logging.getLogger(name).isEnabledFor(logging.DEBUG)
+
+
 class _Logger:
     """structlog's logger, made at the first event: it loads rich, and many processes never log anything."""
 

@@ -27,6 +27,7 @@ from fencepost.jobs._handler import Function, Handler, Handlers
 from fencepost.jobs._options import JobOptions, Place, Priority, priority_number
 from fencepost.jobs._payload_schema import Key
 from fencepost.jobs._scheduler import Schedule, Schedules
+from fencepost.jobs.hooks import E, F, M, S
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel.call import Call
@@ -191,7 +192,13 @@ class Fencepost:
 
         def declare_handler(function: Function[P]) -> Handler[P]:
             handler = Handler(
-                function, queue, kind or function.__name__, options, self, self._open_sync_client
+                function,
+                queue,
+                kind or function.__name__,
+                options,
+                self,
+                self._open_sync_client,
+                self.handlers.hooks,
             )
             self.handlers.add(cast("Handler[...]", handler))
             return handler
@@ -251,6 +258,28 @@ class Fencepost:
             )
 
         return cast("WorkflowDecorator", declare_function)
+
+    def on_start(self, hook: S) -> S:
+        """Call `hook(job)` before a handler runs. A hook never changes a job's outcome: what it raises is
+        logged."""
+        self.handlers.hooks.start.append(hook)
+        return hook
+
+    def on_error(self, hook: E) -> E:
+        """Call `hook(job, error)` when a try has failed: in the handler's process, if it has one."""
+        self.handlers.hooks.error.append(hook)
+        return hook
+
+    def on_finish(self, hook: F) -> F:
+        """Call `hook(job, ended)` when the outcome of a try stands in the database."""
+        self.handlers.hooks.finish.append(hook)
+        return hook
+
+    def middleware(self, function: M) -> M:
+        """Run handlers inside `function(job, call)`, which calls the handler with `call()` and may change
+        what it returns or raises. A coroutine function wraps coroutine functions, a plain one the others."""
+        self.handlers.hooks.add_middleware(function)
+        return function
 
     @cached_property
     def events(self) -> Events:

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -23,8 +23,10 @@ from structlog.contextvars import bind_contextvars
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs._failure_text import error_text, stored_text, traceback_text
 from fencepost.jobs._handler import Handler
+from fencepost.jobs._job_fields import job_fields, trace_id_of
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
+from fencepost.jobs.hooks import Ended, tell
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import (
     PAYLOAD_INVALID,
@@ -37,7 +39,7 @@ from fencepost.jobs.retry_policy import (
 )
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
-from fencepost.logs import get_logger
+from fencepost.logs import get_logger, is_debugged
 from fencepost.redis_streams.stream import StreamEntry
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span
@@ -68,6 +70,10 @@ class HeldJob:
     cancelled: bool = False
     outcome_known: bool = False
     started_at: float = field(default_factory=time.monotonic)
+    run_seconds: float = 0.0
+    """How long its handler ran."""
+    end: Ended | None = None
+    """What hooks are told of its end, if there are any."""
 
     @property
     def ended(self) -> bool:
@@ -92,9 +98,29 @@ class Refused:
     """The database refused a write of this attempt; the reason says whether the entry is still needed."""
 
     reason: str
+    seen: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The row that the database saw."""
 
 
 Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A try that failed, with the exception for those who are told of it."""
+
+    left: kernel_job.Leave
+    error: BaseException
+
+
+def _name_of(outcome: Outcome) -> str:
+    match outcome:
+        case kernel_job.Leave():
+            return outcome.how
+        case Committed(parked=True):
+            return "parked"
+        case _:
+            return type(outcome).__name__.lower()
 
 
 def is_poison(outcome: Outcome) -> bool:
@@ -185,8 +211,12 @@ class Executor:
         threads: ThreadPool,
         processes: ProcessPool | None,
         on_outcome: Callable[[HeldJob, Outcome], None],
+        *,
+        slow_seconds: float = math.inf,
     ) -> None:
         self._held = held
+        self._slow_seconds = slow_seconds
+        self._is_debugged = False
         self._threads = threads
         self._processes = processes
         self._on_outcome = on_outcome
@@ -231,7 +261,7 @@ class Executor:
         for active in actives:
             if not active.lost:
                 active.lost = True
-                _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
+                _log.warning("lease_lost", **job_fields(active.running))
                 announce("worker.lost")
                 self.cancel(active)
 
@@ -267,6 +297,7 @@ class Executor:
         assert task is not None
         # Checked once for all of them: the check costs as much as an empty handler.
         run = self._run_traced if is_traced() else self._run
+        self._is_debugged = is_debugged(__name__)
         for _ in range(AT_ONCE):
             if not self._unbegun:
                 return
@@ -283,7 +314,7 @@ class Executor:
 
     async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
         running = active.running
-        carried = {"trace_id": trace_id_of(active), **running.headers}
+        carried = {"trace_id": trace_id_of(running), **running.headers}
         about: dict[str, str | int] = {
             "job_id": running.job_id,
             "attempt": running.attempt,
@@ -294,15 +325,27 @@ class Executor:
             note(outcome=type(outcome).__name__.lower())
 
     async def _run(self, active: HeldJob, handler: Handler[...]) -> Outcome:
+        began = time.monotonic()
+        if self._is_debugged:
+            _log.debug("job_started", **job_fields(active.running))
         try:
             outcome = await execute(active, handler, self._threads, self._processes)
         except BaseException as error:
-            _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
+            _log.error("execution_failed", error=describe(error), **job_fields(active.running))
             # Left to its lease: the state of this process is unknown.
             self._hand_on(active, Lost())
             raise
+        active.run_seconds = time.monotonic() - began
+        if self._is_debugged or active.run_seconds >= self._slow_seconds:
+            self._log_end(active, outcome)
         self._hand_on(active, outcome)
         return outcome
+
+    def _log_end(self, active: HeldJob, outcome: Outcome) -> None:
+        """The line of a slow one is for everyone; `job_failed` says what became of a try that failed."""
+        log = _log.info if active.run_seconds >= self._slow_seconds else _log.debug
+        seconds = round(active.run_seconds, 3)
+        log("job_ended", seconds=seconds, outcome=_name_of(outcome), **job_fields(active.running))
 
     def _hand_on(self, active: HeldJob, outcome: Outcome) -> None:
         active.outcome_known = True
@@ -316,15 +359,34 @@ async def execute(
     processes: ProcessPool | None = None,
 ) -> Outcome:
     """Run the handler and return its outcome. Never raises: without an outcome the job is held for ever."""
+    outcome = await _attempt(active, handler, threads, processes)
+    if not isinstance(outcome, _Failure):
+        return outcome
+    hooks = handler.hooks.error
+    # A process has told its own hooks: it has the exception.
+    if hooks and not isinstance(outcome.error, FailedInProcess):
+        with suppress(asyncio.CancelledError):  # The outcome is decided.
+            await tell("error", hooks, threads.call, active.job, outcome.error)
+    return outcome.left
+
+
+async def _attempt(
+    active: HeldJob, handler: Handler[...], threads: ThreadPool, processes: ProcessPool | None
+) -> Outcome | _Failure:
     running = active.running
     try:
         arguments = handler.parse(running.payload)
     except Exception as error:
-        return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
+        return _Failure(leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}"), error)
     try:
+        if handler.hooks.start:
+            await tell("start", handler.hooks.start, threads.call, active.job)
         if handler.place == "loop" and handler.declared.timeout_seconds is None:
             # The common case; this saves a coroutine for each of them.
-            result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+            if handler.hooks.async_middleware:
+                result = await handler.run(active.job, arguments)
+            else:
+                result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
         # A process has its own timeout, which does not count its start-up time.
         elif handler.declared.timeout_seconds is None or handler.place == "process":
             result = await _invoke(active, handler, arguments, threads, processes)
@@ -372,9 +434,9 @@ async def _invoke(
         assert processes is not None, "a worker with such handlers is given processes"
         return await processes.call(handler, active.running, active.job)
     if handler.is_async:
-        return await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+        return await handler.run(active.job, arguments)
     try:
-        return await threads.call(lambda: handler.function(active.job, **arguments))
+        return await threads.call(lambda: handler.run(active.job, arguments))
     except BaseException:
         # The thread may still run, and checks this flag.
         active.job.stop()
@@ -396,17 +458,18 @@ async def _invoke_in_time(
         raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
 
 
-def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
+def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | _Failure:
     # Most return nothing, which needs no check.
     if result is not None:
         try:
             document("result", result)
         except InvalidInput as error:
-            return leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
+            left = leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
+            return _Failure(left, error)
     return kernel_job.Finish(running.job_id, running.attempt, "ok", result)
 
 
-def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
+def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome | _Failure:
     """Why the task was cancelled: by an operator, a lost lease, a worker shutdown, or from inside."""
     if active.job.finished:
         return Committed()
@@ -418,19 +481,19 @@ def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
     return leave(active.running, "release")
 
 
-def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcome:
+def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcome | _Failure:
     """A refusal of this attempt ends it. Any other refusal is an error like any other."""
     if active.job.finished:
         return Committed()
     if (refusal.noun, refusal.subject) == ("job", str(active.running.job_id)):
-        return Refused(refusal.reason)
+        return Refused(refusal.reason, refusal.seen)
     return _failed(active, handler, refusal)
 
 
-def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Outcome:
+def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Outcome | _Failure:
     if active.job.finished:
         # The commit succeeded and something after it failed: the effect and the finish both stand.
-        _log.warning("failed_after_finish", job_id=active.running.job_id, error=describe(error))
+        _log.warning("failed_after_finish", error=describe(error), **job_fields(active.running))
         return Committed()
     if active.lost:
         return Lost()
@@ -439,15 +502,17 @@ def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Out
     if isinstance(error, Cancel):
         return leave(active.running, "cancel", describe(error) or None)
     traceback = error.traceback if isinstance(error, FailedInProcess) else traceback_text(error)
-    match _verdict(active.running.tries, handler, error):
+    match _verdict(active.running, handler, error):
         case Bury():
-            return leave(active.running, "bury", describe(error), traceback=traceback)
+            left = leave(active.running, "bury", describe(error), traceback=traceback)
         case Retry(delay_seconds):
-            return leave(active.running, "retry", describe(error), delay_seconds, traceback)
+            left = leave(active.running, "retry", describe(error), delay_seconds, traceback)
+    return _Failure(left, error)
 
 
-def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
+def _verdict(running: kernel_job.Running, handler: Handler[...], error: BaseException) -> Verdict:
     """The verdict of the handler's policy; a policy that fails, or returns nothing, gets the default."""
+    tries = running.tries
     if isinstance(error, FailedInProcess):
         return error.verdict
     known = error if isinstance(error, Exception) else RuntimeError(describe(error))
@@ -457,7 +522,7 @@ def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict
         verdict = failure
     if isinstance(verdict, Retry | Bury):
         return verdict
-    _log.error("retry_policy_failed", kind=handler.kind, verdict=repr(verdict))
+    _log.error("retry_policy_failed", verdict=repr(verdict), **job_fields(running))
     return exponential()(tries, known)
 
 
@@ -466,14 +531,7 @@ def _name(active: HeldJob) -> None:
     context ends with its task."""
     _JOB_ID.set(active.running.job_id)
     _ATTEMPT.set(active.running.attempt)
-    _TRACE_ID.set(trace_id_of(active))
-
-
-def trace_id_of(active: HeldJob) -> str:
-    """The trace id of a job: one that was submitted without a trace still has one id for all its tries."""
-    running = active.running
-    given = running.headers.get("trace_id") if running.headers else None
-    return str(given) if given else f"{running.job_id:032x}"
+    _TRACE_ID.set(trace_id_of(active.running))
 
 
 _Function = Callable[[], Any]

@@ -73,9 +73,8 @@ class Reclaimer:
             crash_point("jobs.reclaim.after_commit")
             for job in reclaimed:
                 self._metrics.reclaims.labels(status=job.state, reason="worker_lost").inc()
-                _log.warning(
-                    "worker_lost", job_id=job.job_id, attempt=job.attempt, owner=job.owner, state=job.state
-                )
+                log = _log.error if job.state == "dead" else _log.warning
+                log("worker_lost", job_id=job.job_id, attempt=job.attempt, owner=job.owner, state=job.state)
                 announce("jobs.reclaimed")
             if len(reclaimed) < BATCH:
                 return

@@ -73,8 +73,19 @@ class Worker:
         threads = ThreadPool(room.set)
         processes = ProcessPool(settings.processes or os.cpu_count() or 1, url, limits)
         held = HeldJobs(settings.concurrency, threads, room, metrics)
-        self._completer = Completer(held, self.owner, client, self._redis, metrics, batch=settings.batch)
-        self._executor = Executor(held, threads, processes, self._completer.add)
+        self._completer = Completer(
+            held,
+            self.owner,
+            client,
+            self._redis,
+            metrics,
+            batch=settings.batch,
+            hooks=handlers.hooks.finish,
+            in_thread=threads.call,
+        )
+        self._executor = Executor(
+            held, threads, processes, self._completer.add, slow_seconds=settings.slow_seconds
+        )
         self._fetcher = Fetcher(
             handlers,
             held,

@@ -326,10 +326,11 @@ class Finish(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """One of many that was not finished, and why."""
+    """One of many that was not finished, why, and the row that the database saw."""
 
     job_id: int
     refusal: str
+    seen: Mapping[str, Json] | None = None
 
 
 Leaving = Literal["release", "retry", "bury", "cancel"]
@@ -352,6 +353,8 @@ class Left:
     job_id: int
     state: str | None
     refusal: str | None
+    seen: Mapping[str, Json] | None = None
+    """When it was refused: the row that the database saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +503,7 @@ def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
     # Most end well and leave nothing, which need not be said of each.
     is_plain = all(d.final_status == "ok" and d.result is None for d in done)
     return Call(
-        "select job_id, refusal from fencepost.job_finish_many"
+        "select job_id, refusal, seen::text from fencepost.job_finish_many"
         "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[]) where refusal is not null",
         (
             [d.job_id for d in done],
@@ -509,7 +512,7 @@ def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
             None if is_plain else [text("final_status", d.final_status) for d in done],
             None if is_plain else [optional_document("result", d.result) for d in done],
         ),
-        each(Unfinished),
+        each(_unfinished),
     )
 
 
@@ -543,7 +546,7 @@ def bury(job_id: int, attempt: int, owner: str, error: str) -> Call[str]:
 def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
     """Release, retry, bury or cancel many, each in its own way; answers for each."""
     return Call(
-        "select job_id, state, refusal from fencepost.job_leave_many"
+        "select job_id, state, refusal, seen::text from fencepost.job_leave_many"
         "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[], %s::text[])",
         (
             [leave.job_id for leave in leaves],
@@ -554,7 +557,7 @@ def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
             [optional_duration("delay", leave.delay_seconds) for leave in leaves],
             [optional_text("traceback", leave.traceback) for leave in leaves],
         ),
-        each(Left),
+        each(_left),
     )
 
 
@@ -603,6 +606,14 @@ def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
         (duration("keep", keep_seconds), limit, dead),
         scalar,
     )
+
+
+def _unfinished(job_id: int, refusal: str, seen: str | None) -> Unfinished:
+    return Unfinished(job_id, refusal, None if seen is None else parsed(seen))
+
+
+def _left(job_id: int, state: str | None, refusal: str | None, seen: str | None) -> Left:
+    return Left(job_id, state, refusal, None if seen is None else parsed(seen))
 
 
 def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:
