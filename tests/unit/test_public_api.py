@@ -22,6 +22,8 @@ PROMISED = {
     "Cancelled",
     "ChildJob",
     "ChildJobFailed",
+    "Chunk",
+    "ChunkMember",
     "Claim",
     "Duplicate",
     "Duration",

@@ -1,5 +1,6 @@
 """A handler in a process, with the hooks and the middleware of its client at the top of the same module."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ def write_down(job: Job, error: BaseException) -> None:
 @fp.on_error
 async def write_more(job: Job, error: BaseException) -> None:
     note = Path(str(dict(job.running.payload)["note"]))
-    note.write_text(note.read_text() + " and a coroutine")
+    await asyncio.to_thread(lambda: note.write_text(note.read_text() + " and a coroutine"))
 
 
 @fp.on_error

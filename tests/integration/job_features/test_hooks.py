@@ -289,8 +289,8 @@ def test_middleware_with_another_signature_is_refused_when_it_is_declared() -> N
     fp = Fencepost("postgresql://localhost/never-opened")
     with pytest.raises(InvalidInput, match="called with the job and a function"):
 
-        @fp.middleware
-        def wrong(job: Job) -> None: ...  # type: ignore[type-var]
+        @fp.middleware  # type: ignore[type-var]
+        def wrong(job: Job) -> None: ...
 
 
 @pytest.fixture

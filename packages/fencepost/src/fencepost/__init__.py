@@ -64,6 +64,7 @@ if typing.TYPE_CHECKING:
     from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
+    from fencepost.jobs.chunk import Chunk, ChunkMember
     from fencepost.jobs.hooks import Ended
     from fencepost.jobs.job import Job
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
@@ -91,6 +92,8 @@ __all__ = [
     "Cancelled",
     "ChildJob",
     "ChildJobFailed",
+    "Chunk",
+    "ChunkMember",
     "Claim",
     "Duplicate",
     "Duration",
@@ -151,6 +154,8 @@ _HOMES = {
     "Cancel": "fencepost.jobs.retry_policy",
     "ChildJob": "fencepost.workflows._child_job",
     "ChildJobFailed": "fencepost.workflows._errors",
+    "Chunk": "fencepost.jobs.chunk",
+    "ChunkMember": "fencepost.jobs.chunk",
     "Claim": "fencepost.kernel.idempotency",
     "Duration": "fencepost._durations",
     "Fencepost": "fencepost.client",

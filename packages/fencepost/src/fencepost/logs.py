@@ -94,9 +94,9 @@ class FloodGate:
         self._floods: OrderedDict[str, _Flood] = OrderedDict()
         self._lock = threading.Lock()
 
-    def log(self, method: LogMethod, event: str, *, kind: str | None = None, **fields: Any) -> bool:
-        """Call `method(event, **fields)` unless this kind floods; True when it was called."""
-        suppressed = self.admit(kind or event)
+    def log(self, method: LogMethod, event: str, *, flood: str | None = None, **fields: Any) -> bool:
+        """Call `method(event, **fields)` unless events of this kind flood; True when it was called."""
+        suppressed = self.admit(flood or event)
         if suppressed is None:
             return False
         if suppressed:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from fencepost._connections import Connections
 from fencepost._durations import Duration, optional_seconds_of, seconds_of
@@ -27,6 +27,7 @@ from fencepost.jobs._handler import Function, Handler, Handlers
 from fencepost.jobs._options import JobOptions, Place, Priority, priority_number
 from fencepost.jobs._payload_schema import Key
 from fencepost.jobs._scheduler import Schedule, Schedules
+from fencepost.jobs.chunk import Chunk
 from fencepost.jobs.hooks import E, F, M, S
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.settings import JobSettings
@@ -156,6 +157,26 @@ class Fencepost:
         """Count, log and record a refusal that was raised on a connection of yours."""
         self._connections.observer.refused(refusal)
 
+    @overload
+    def job(
+        self,
+        queue: str,
+        *,
+        chunk: int,
+        chunk_wait: Duration = 0.5,
+        kind: str | None = None,
+        tries: int = 5,
+        lease: Duration | None = None,
+        timeout: Duration | None = None,
+        priority: Priority | int = "normal",
+        retry: RetryPolicy | None = None,
+        run_in: Place | None = None,
+        unique: Key | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int = 1,
+        rate: Rate | None = None,
+    ) -> Callable[[Callable[[Chunk[T]], Any]], Handler[[T]]]: ...
+    @overload
     def job(
         self,
         queue: str,
@@ -171,11 +192,32 @@ class Fencepost:
         concurrency_key: Key | None = None,
         concurrency_limit: int = 1,
         rate: Rate | None = None,
-    ) -> Callable[[Function[P]], Handler[P]]:
+    ) -> Callable[[Function[P]], Handler[P]]: ...
+    def job(
+        self,
+        queue: str,
+        *,
+        kind: str | None = None,
+        tries: int = 5,
+        lease: Duration | None = None,
+        timeout: Duration | None = None,
+        priority: Priority | int = "normal",
+        retry: RetryPolicy | None = None,
+        run_in: Place | None = None,
+        unique: Key | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int = 1,
+        rate: Rate | None = None,
+        chunk: int | None = None,
+        chunk_wait: Duration = 0.5,
+    ) -> Any:
         """Declare a handler. Its jobs wait in `queue`; its arguments after the job are the payload.
 
         A job is tried at most `tries` times, and one try takes at most `timeout`. Its worker holds it for
         `lease` without a sign of life. Options that cannot be kept are refused here, with InvalidInput.
+
+        With `chunk` the function takes up to that many jobs at once, as a `Chunk[T]`; `T` is a class with
+        their arguments. A chunk that is not full begins `chunk_wait` after its first job came.
         """
         options = JobOptions(
             tries=tries,
@@ -188,6 +230,8 @@ class Fencepost:
             concurrency_key=concurrency_key,
             concurrency_limit=concurrency_limit,
             rate=rate,
+            chunk=chunk,
+            chunk_wait_seconds=seconds_of("chunk_wait", chunk_wait),
         )
 
         def declare_handler(function: Function[P]) -> Handler[P]:

@@ -181,6 +181,7 @@ class Completer:
         done: list[HeldJob] = []
         parked: list[HeldJob] = []
         lost: list[HeldJob] = []
+        left: list[tuple[HeldJob, kernel_job.Leave, kernel_job.Left]] = []
         finishes: list[tuple[HeldJob, kernel_job.Finish]] = []
         leaves: list[tuple[HeldJob, kernel_job.Leave]] = []
         refused: list[tuple[HeldJob, Refused]] = []
@@ -192,8 +193,10 @@ class Completer:
                     if is_poison(outcome):
                         self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
                     leaves.append((active, outcome))
-                case Committed():
+                case Committed(left=None):
                     (parked if outcome.parked else done).append(active)
+                case Committed(left=(item, answer)):
+                    left.append((active, item, answer))
                 case Lost():
                     lost.append(active)
                 case Refused():
@@ -205,6 +208,9 @@ class Completer:
         self._note_ends(parked, "parked")
         self._note_ends(lost, "lost")
         done += parked
+        for active, item, answer in left:
+            self._note_left(active, item, answer)
+            done.append(active)
         for active, refusal in refused:
             self._finish_refused(active, refusal, done, leaves)
         await self._finish(finishes, done, leaves)
@@ -265,17 +271,22 @@ class Completer:
         by_id = {active.running.job_id: (active, item) for active, item in leaves}
         for answer in answers:
             active, item = by_id[answer.job_id]
-            _log_failure(active, item, answer)
             if answer.refusal is None:
-                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
-                self._note_end(active, cast("EndState", answer.state), item)
+                self._note_left(active, item, answer)
                 done.append(active)
-            elif repeated and answer.refusal in ACKNOWLEDGED:
+                continue
+            _log_failure(active, item, answer)
+            if repeated and answer.refusal in ACKNOWLEDGED:
                 self._metrics.finished("repeated", [active])
                 self._note_end(active, "refused", item, answer.refusal)
                 done.append(active)
             else:
                 self._leave_refused(active, Refused(answer.refusal, answer.seen or {}), done)
+
+    def _note_left(self, active: HeldJob, item: kernel_job.Leave, answer: kernel_job.Left) -> None:
+        _log_failure(active, item, answer)
+        self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
+        self._note_end(active, cast("EndState", answer.state), item)
 
     def _finish_refused(
         self,

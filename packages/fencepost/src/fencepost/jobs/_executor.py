@@ -15,17 +15,20 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, cast
 
 from structlog.contextvars import bind_contextvars
 
-from fencepost.errors import InvalidInput, Refusal
+from fencepost.errors import InvalidInput, Refusal, ServerUnavailable
 from fencepost.jobs._failure_text import error_text, stored_text, traceback_text
 from fencepost.jobs._handler import Handler
 from fencepost.jobs._job_fields import job_fields, trace_id_of
 from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._payload_schema import ChunkSchema
 from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
+from fencepost.jobs.chunk import Chunk, ChunkMember
 from fencepost.jobs.hooks import Ended, tell
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import (
@@ -36,6 +39,7 @@ from fencepost.jobs.retry_policy import (
     Snooze,
     Verdict,
     exponential,
+    server_wait,
 )
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
@@ -86,6 +90,8 @@ class Committed:
     """The handler finished or parked the job in its own transaction: only the entry is left to settle."""
 
     parked: bool = False
+    left: tuple[kernel_job.Leave, kernel_job.Left] | None = None
+    """A member of a chunk that its handler did not finish: how it left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +170,11 @@ class HeldJobs:
             return 0
         return max(0, self._places - len(self._jobs) - self._threads.left_behind - self._reserved)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as many as it may."""
+        return len(self._jobs) + self._threads.left_behind >= self._places
+
     def let_claim(self, allowed: bool) -> None:
         """Whether places are given at all: not while leases cannot be renewed."""
         self._may_claim = allowed
@@ -202,6 +213,15 @@ class HeldJobs:
         self.room.set()
 
 
+@dataclass(slots=True)
+class _Gathered:
+    """A chunk that waits for more jobs."""
+
+    handler: Handler[...]
+    timer: asyncio.TimerHandle
+    actives: list[HeldJob] = field(default_factory=list[HeldJob])
+
+
 class Executor:
     """Starts, stops and waits for the handlers of held jobs."""
 
@@ -224,11 +244,20 @@ class Executor:
         self._reusable: asyncio.Task[None] | None = None
         """The task that may run another handler."""
         self._is_scheduled = False
+        self._gathered: dict[str, _Gathered] = {}
+        """Chunks that are not full yet, by kind."""
 
     def start(self, claimed: Iterable[tuple[HeldJob, Handler[...]]]) -> None:
         """Begin them soon: the caller first sends its next request, so that PostgreSQL works while the
         handlers run."""
-        self._unbegun.extend(claimed)
+        for one in claimed:
+            if one[1].declared.chunk is None:
+                self._unbegun.append(one)
+            else:
+                self._gather(*one)
+        if self._gathered:
+            # Later, because the places of these jobs are counted twice until their claim is over.
+            asyncio.get_running_loop().call_soon(self._begin_if_full)
         # A running task's handler has waited, or this code would not run: the task takes no other.
         self._reusable = None
         self._start_soon()
@@ -266,7 +295,8 @@ class Executor:
                 self.cancel(active)
 
     async def all_begun(self) -> None:
-        """Wait until every handler that was given to `start` has begun."""
+        """Wait until every handler that was given to `start` has begun. No chunk waits for more jobs."""
+        self._begin_chunks()
         while self._unbegun:  # noqa: ASYNC110 -- It advances with every turn of the loop.
             await asyncio.sleep(0)
 
@@ -311,6 +341,70 @@ class Executor:
             await run(active, handler)
             if self._reusable is not task or task.cancelling() or copy_context() != before:
                 return
+
+    def _gather(self, active: HeldJob, handler: Handler[...]) -> None:
+        """Collect it with the others of its kind. A job whose last try failed runs alone: what failed a whole
+        chunk fails next time only the job that is at fault."""
+        if active.running.tries > 1:
+            self._begin_chunk(handler, [active])
+            return
+        options = handler.declared
+        gathered = self._gathered.get(handler.kind)
+        if gathered is None:
+            timer = asyncio.get_running_loop().call_later(
+                options.chunk_wait_seconds, self._begin_gathered, handler.kind
+            )
+            gathered = self._gathered[handler.kind] = _Gathered(handler, timer)
+        gathered.actives.append(active)
+        if len(gathered.actives) >= (options.chunk or 1):
+            self._begin_gathered(handler.kind)
+
+    def _begin_if_full(self) -> None:
+        """A worker without a free place gathers no more: what it has begins."""
+        if self._gathered and self._held.is_full:
+            self._begin_chunks()
+
+    def _begin_chunks(self) -> None:
+        for kind in tuple(self._gathered):
+            self._begin_gathered(kind)
+
+    def _begin_gathered(self, kind: str) -> None:
+        gathered = self._gathered.pop(kind, None)
+        if gathered is not None:
+            gathered.timer.cancel()
+            self._begin_chunk(gathered.handler, gathered.actives)
+
+    def _begin_chunk(self, handler: Handler[...], actives: Sequence[HeldJob]) -> None:
+        begun: list[HeldJob] = []
+        for active in actives:
+            if active.job.stopped:
+                self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
+            else:
+                begun.append(active)
+        if begun:
+            task = asyncio.get_running_loop().create_task(self._run_chunk(handler, begun))
+            for active in begun:
+                active.task = task
+
+    async def _run_chunk(self, handler: Handler[...], actives: Sequence[HeldJob]) -> None:
+        began = time.monotonic()
+        self._is_debugged = is_debugged(__name__)
+        if self._is_debugged:
+            for active in actives:
+                _log.debug("job_started", chunk=len(actives), **job_fields(active.running))
+        try:
+            with span(f"chunk {handler.kind}", "consumer", {}, queue=handler.queue, jobs=len(actives)):
+                outcomes = await execute_chunk(actives, handler, self._threads)
+        except BaseException as error:
+            _log.error("execution_failed", error=describe(error), kind=handler.kind, jobs=len(actives))
+            for active in actives:
+                self._hand_on(active, Lost())
+            raise
+        for active, outcome in zip(actives, outcomes, strict=True):
+            active.run_seconds = time.monotonic() - began
+            if self._is_debugged or active.run_seconds >= self._slow_seconds:
+                self._log_end(active, outcome)
+            self._hand_on(active, outcome)
 
     async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
         running = active.running
@@ -359,7 +453,16 @@ async def execute(
     processes: ProcessPool | None = None,
 ) -> Outcome:
     """Run the handler and return its outcome. Never raises: without an outcome the job is held for ever."""
-    outcome = await _attempt(active, handler, threads, processes)
+    if handler.declared.chunk is not None:
+        [outcome] = await execute_chunk([active], handler, threads)
+        return outcome
+    return await _told(active, handler, threads, await _attempt(active, handler, threads, processes))
+
+
+async def _told(
+    active: HeldJob, handler: Handler[...], threads: ThreadPool, outcome: Outcome | _Failure
+) -> Outcome:
+    """The outcome, after the hooks were told of a failure."""
     if not isinstance(outcome, _Failure):
         return outcome
     hooks = handler.hooks.error
@@ -402,6 +505,113 @@ async def _attempt(
     if active.job.parked:
         return Committed(parked=True)
     return Committed() if active.job.finished else _finish(running, result)
+
+
+async def execute_chunk(
+    actives: Sequence[HeldJob], handler: Handler[...], threads: ThreadPool
+) -> list[Outcome]:
+    """Run a chunk handler with these jobs and return the outcome of each, in order. Never raises."""
+    members: dict[HeldJob, ChunkMember[Any]] = {}
+    outcomes: dict[HeldJob, Outcome | _Failure] = {}
+
+    def decide(job: Job, error: Exception) -> kernel_job.Leave:
+        return _left_by(job.running, handler, error)
+
+    shape = cast("ChunkSchema", handler.shape)
+    for active in actives:
+        try:
+            arguments = shape.row(**handler.parse(active.running.payload))
+        except Exception as error:
+            left = leave(active.running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
+            outcomes[active] = _Failure(left, error)
+        else:
+            members[active] = ChunkMember(active.job, arguments, decide)
+    if members:
+        outcomes |= await _run_members(members, handler, threads)
+    return [await _told(active, handler, threads, outcomes[active]) for active in actives]
+
+
+async def _run_members(
+    members: Mapping[HeldJob, ChunkMember[Any]], handler: Handler[...], threads: ThreadPool
+) -> dict[HeldJob, Outcome | _Failure]:
+    chunk = Chunk(tuple(members.values()))
+    judge: Callable[[HeldJob, ChunkMember[Any]], Outcome | _Failure] = _member_ended
+    try:
+        for member in chunk:
+            if handler.hooks.start:
+                await tell("start", handler.hooks.start, threads.call, member.job)
+        await _call_in_time(handler, threads, chunk)
+    except asyncio.CancelledError:
+        judge = partial(_member_stopped, handler=handler, is_ours=chunk.stopped)
+    except Refusal as refusal:
+        is_ours = refusal.noun == "job" and refusal.subject in {str(member.job.id) for member in chunk}
+        judge = (
+            partial(_member_refused, refusal=refusal)
+            if is_ours
+            else partial(_member_failed, handler=handler, error=refusal)
+        )
+    except (Exception, SystemExit) as error:
+        judge = partial(_member_failed, handler=handler, error=error)
+    return {active: _committed(active, member) or judge(active, member) for active, member in members.items()}
+
+
+async def _call_in_time(handler: Handler[...], threads: ThreadPool, chunk: Chunk[Any]) -> None:
+    seconds = handler.declared.timeout_seconds
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            if handler.is_async:
+                await handler.run(chunk, {})
+            else:
+                await threads.call(lambda: handler.run(chunk, {}))
+    except BaseException as error:
+        if not handler.is_async:
+            # The thread may still run, and checks this flag.
+            for member in chunk:
+                member.job.stop()
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
+        raise
+
+
+def _committed(active: HeldJob, member: ChunkMember[Any]) -> Committed | None:
+    """How it stands when its chunk's transaction has committed, whatever came after."""
+    if active.job.finished:
+        return Committed()
+    return None if member.left is None else Committed(left=member.left)
+
+
+def _member_ended(active: HeldJob, member: ChunkMember[Any]) -> Outcome | _Failure:
+    decision = member.decision
+    if isinstance(decision, kernel_job.Leave):
+        return decision
+    ended = _finish(active.running, decision.result)
+    return decision if isinstance(ended, kernel_job.Finish) else ended
+
+
+def _member_failed(
+    active: HeldJob, member: ChunkMember[Any], *, handler: Handler[...], error: BaseException
+) -> Outcome | _Failure:
+    """The handler failed with all of them. That this one leaves was decided before."""
+    if isinstance(member.decision, kernel_job.Leave):
+        return member.decision
+    return _failed(active, handler, error)
+
+
+def _member_refused(active: HeldJob, member: ChunkMember[Any], *, refusal: Refusal) -> Outcome:
+    """The refused one has lost its attempt; the others come back, and the try is not charged."""
+    if refusal.subject == str(member.job.id):
+        return Refused(refusal.reason, refusal.seen)
+    return leave(active.running, "release")
+
+
+def _member_stopped(
+    active: HeldJob, _member: ChunkMember[Any], *, handler: Handler[...], is_ours: bool
+) -> Outcome | _Failure:
+    """One of them was cancelled or lost, or the worker stops: the others come back."""
+    if is_ours and not active.lost:
+        return leave(active.running, "release")
+    return _stopped(active, handler)
 
 
 def leave(
@@ -497,17 +707,36 @@ def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Out
         return Committed()
     if active.lost:
         return Lost()
+    if isinstance(error, Snooze | Cancel):
+        return _left_by(active.running, handler, error)
+    if isinstance(error, ServerUnavailable):
+        wait_seconds = server_wait(active.running.attempt, active.running.tries)
+        if wait_seconds is not None:
+            return _server_away(active.running, error, wait_seconds)
+    return _Failure(_left_by(active.running, handler, error), error)
+
+
+def _left_by(running: kernel_job.Running, handler: Handler[...], error: BaseException) -> kernel_job.Leave:
+    """How a job leaves that ended with this exception."""
     if isinstance(error, Snooze):
-        return leave(active.running, "release", delay_seconds=error.seconds)
+        return leave(running, "release", delay_seconds=error.seconds)
     if isinstance(error, Cancel):
-        return leave(active.running, "cancel", describe(error) or None)
+        return leave(running, "cancel", describe(error) or None)
     traceback = error.traceback if isinstance(error, FailedInProcess) else traceback_text(error)
-    match _verdict(active.running, handler, error):
+    match _verdict(running, handler, error):
         case Bury():
-            left = leave(active.running, "bury", describe(error), traceback=traceback)
+            return leave(running, "bury", describe(error), traceback=traceback)
         case Retry(delay_seconds):
-            left = leave(active.running, "retry", describe(error), delay_seconds, traceback)
-    return _Failure(left, error)
+            return leave(running, "retry", describe(error), delay_seconds, traceback)
+
+
+def _server_away(
+    running: kernel_job.Running, error: ServerUnavailable, wait_seconds: float
+) -> kernel_job.Leave:
+    """The server's fault is not the job's: the try is not charged."""
+    text = describe(error)
+    _log.warning("server_unavailable", error=text, retry_seconds=wait_seconds, **job_fields(running))
+    return leave(running, "release", text, wait_seconds)
 
 
 def _verdict(running: kernel_job.Running, handler: Handler[...], error: BaseException) -> Verdict:

@@ -30,6 +30,7 @@ from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.jobs._completer import Completer
 from fencepost.jobs._executor import Executor, HeldJob, HeldJobs, leave
 from fencepost.jobs._handler import Handler, Handlers
+from fencepost.jobs._job_fields import job_fields
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.job import Job
@@ -248,7 +249,7 @@ class Fetcher:
         """For a kind without a handler: another worker may have one, so the job goes back, with a longer
         delay each time."""
         running = active.running
-        self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
+        self._gate.log(_log.warning, "unknown_kind", flood=running.kind, **job_fields(running))
         self._release(active, UNKNOWN_KINDS.seconds(running.attempt))
 
     def _release(self, active: HeldJob, delay_seconds: float = 0) -> None:

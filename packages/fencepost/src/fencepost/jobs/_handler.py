@@ -21,7 +21,7 @@ from fencepost._durations import Duration
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
 from fencepost.jobs._options import JobOptions, Place, Priority
-from fencepost.jobs._payload_schema import PayloadSchema, key_of, shape_of
+from fencepost.jobs._payload_schema import PayloadSchema, chunk_shape_of, key_of, shape_of
 from fencepost.jobs.hooks import Hooks
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
@@ -142,7 +142,7 @@ class Handler(Generic[P]):
     @cached_property
     def shape(self) -> PayloadSchema:
         """The schema of its payload."""
-        return shape_of(self.function, self.kind)
+        return (shape_of if self.declared.chunk is None else chunk_shape_of)(self.function, self.kind)
 
     @cached_property
     def is_async(self) -> bool:

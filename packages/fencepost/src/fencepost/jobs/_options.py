@@ -18,6 +18,7 @@ from fencepost.redis_streams.stream_names import PRIORITIES
 
 Priority = Literal["urgent", "normal", "low", "bulk"]
 Place = Literal["loop", "thread", "process"]
+CHUNK_MAX = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,9 @@ class JobOptions(SubmitOptions):
     concurrency_key: Key | None = None
     rate: Rate | None = None
     headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    chunk: int | None = None
+    """How many jobs its function takes at once; None for a function that takes one."""
+    chunk_wait_seconds: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,6 +42,11 @@ class JobOptions(SubmitOptions):
             raise InvalidInput(
                 f"run_in is {self.run_in!r}; it must be one of {', '.join(get_args(Place))}.", field="run_in"
             )
+
+        if self.chunk is not None and not 1 <= self.chunk <= CHUNK_MAX:
+            raise InvalidInput(f"chunk is {self.chunk}; it must be 1 to {CHUNK_MAX}.", field="chunk")
+        if self.chunk is not None and self.run_in == "process":
+            raise InvalidInput("A chunk runs in the loop or in a thread, not in a process.", field="run_in")
 
     @property
     def bucket(self) -> Limit | None:

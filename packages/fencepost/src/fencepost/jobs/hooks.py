@@ -37,8 +37,8 @@ class Ended:
     """How a try ended, as it stands in the database."""
 
     state: EndState
-    """`finished`; `pending`: it waits for another try; `dead`; `cancelled`; `parked`: a workflow that sleeps
-    or waits; `lost`: another worker has it, nothing was written; `refused`: the database refused the write."""
+    """`pending`: it waits for another try; `parked`: a workflow that sleeps or waits; `lost`: another worker
+    has it, nothing was written; `refused`: the database refused the write."""
     seconds: float
     """How long the handler ran."""
     error: str | None = None

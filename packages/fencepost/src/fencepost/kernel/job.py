@@ -483,6 +483,17 @@ def fence(job_id: int, attempt: int, owner: str) -> Call[None]:
     )
 
 
+def fence_all(jobs: Sequence[tuple[int, int]], owner: str) -> Call[None]:
+    """`fence` for many, given as id and attempt: all of them, in order of id, or the first that is refused
+    refuses the transaction."""
+    return Call(
+        "select fencepost.job_fence(a.job_id, a.attempt, %s::text)"
+        " from (select * from unnest(%s::bigint[], %s::bigint[]) u (job_id, attempt) order by u.job_id) a",
+        (text("owner", owner), [job_id for job_id, _ in jobs], [attempt for _, attempt in jobs]),
+        nothing,
+    )
+
+
 def finish(done: Finish, owner: str) -> Call[None]:
     """The one finishing write."""
     return Call(
