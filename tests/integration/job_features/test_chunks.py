@@ -30,6 +30,8 @@ from tests.integration.job_features.conftest import Working
 from tests.integration.job_features.probes import Probes
 from tests.takeover import TAKEN_OVER
 
+ONE_TAKEN_OVER = TAKEN_OVER.replace("job_running r returning", "job_running r where job_id = %s returning")
+
 
 @dataclass(frozen=True)
 class Mail:
@@ -233,7 +235,9 @@ async def test_a_member_that_was_lost_refuses_the_whole_transaction_and_charges_
         sizes.append(len(chunk))
         if len(chunk) == 3 and len(sizes) == 1:
             with database.connect_admin() as admin:
-                one = TAKEN_OVER.replace("job_running r returning", "job_running r where job_id = %s returning")
+                one = TAKEN_OVER.replace(
+                    "job_running r returning", "job_running r where job_id = %s returning"
+                )
                 admin.execute(one.encode(), (chunk[1].job.id,))
 
     @fp.job("mail", kind="async", chunk=3, chunk_wait=0.1, tries=1)

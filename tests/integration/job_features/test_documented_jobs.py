@@ -26,6 +26,7 @@ PAGES = {
     "how-to/jobs-compute.md": 1,
     "how-to/jobs-dead-letters.md": 7,
     "how-to/jobs-sentry.md": 1,
+    "how-to/jobs-chunks.md": 1,
 }
 """With the number of commands that each runs to their end."""
 

@@ -37,9 +37,11 @@ def lines() -> Iterator[Callable[..., list[dict[str, Any]]]]:
     root, shown = logging.getLogger(), io.StringIO()
     before = (root.handlers, root.level)
     configure_logging(level="debug", form="json", stream=shown)
-    yield lambda event: [
-        line for line in map(json.loads, shown.getvalue().splitlines()) if line["event"] == event
-    ]
+
+    def lines_of(event: str) -> list[dict[str, Any]]:
+        return [line for line in map(json.loads, shown.getvalue().splitlines()) if line["event"] == event]
+
+    yield lines_of
     root.handlers, root.level = before
     structlog.reset_defaults()
 

@@ -1,6 +1,6 @@
 """A handler that cannot reach PostgreSQL is given back: the server's fault costs the job no try."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import structlog
@@ -47,9 +47,8 @@ def in_a_process(fp: Fencepost) -> Handler[[]]:
 
 @pytest.mark.parametrize("form", [on_the_loop, in_a_thread, in_a_process])
 async def test_a_job_with_one_try_survives_a_server_that_was_away(
-    fp: Fencepost, working: Working, form: object
+    fp: Fencepost, working: Working, form: Callable[[Fencepost], Handler[[]]]
 ) -> None:
-    assert callable(form)
     handler = form(fp)
     with structlog.testing.capture_logs() as logs:
         async with working(fp, processes=1):

@@ -41,10 +41,13 @@ async def test_claim_execution_verdict_and_write_back_are_in_the_log(
         return await counted(self, *given)
 
     monkeypatch.setattr(SandboxPool, "_counted", noisy)
-    async with open_office(database, tmp_path, slots=2) as office:
-        async with office.judging._judging():  # pyright: ignore[reportPrivateUsage]
-            job_id = await office.judging.submit("echo", "python", {"main.py": PROGRAM["code"]}, author="ann")
-            await office.fp.jobs.result(job_id, within=120)
+    async with (
+        open_office(database, tmp_path, slots=2) as office,
+        office.judging._judging(),  # pyright: ignore[reportPrivateUsage]
+    ):
+        sources = {"main.py": PROGRAM["code"]}
+        job_id = await office.judging.submit("echo", "python", sources, author="ann")
+        await office.fp.jobs.result(job_id, within=120)
     ours = [line for line in lines() if line.get("job_id") == job_id]
     story = [line for line in ours if line["event"].startswith("judge_")]
     assert [line["event"] for line in story] == ["judge_claimed", "judge_executed", "judge_written"]

@@ -90,7 +90,8 @@ def test_a_key_that_names_an_argument_that_there_is_not_is_refused(
 
     async def one(job: Job, user: int) -> None: ...
 
-    declare: Any = fp.job("work", **terms)
+    of_client: Any = fp
+    declare = of_client.job("work", **terms)
     with pytest.raises(InvalidInput, match="asks for nobody; the arguments are user") as refused:
         declare(one)
     assert refused.value.field == where

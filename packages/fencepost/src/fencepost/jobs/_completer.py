@@ -193,10 +193,11 @@ class Completer:
                     if is_poison(outcome):
                         self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
                     leaves.append((active, outcome))
-                case Committed(left=None):
-                    (parked if outcome.parked else done).append(active)
-                case Committed(left=(item, answer)):
-                    left.append((active, item, answer))
+                case Committed():
+                    if outcome.left is not None:
+                        left.append((active, *outcome.left))
+                    else:
+                        (parked if outcome.parked else done).append(active)
                 case Lost():
                     lost.append(active)
                 case Refused():
