@@ -229,7 +229,7 @@ async def test_a_member_that_was_lost_refuses_the_whole_transaction_and_charges_
     fp: Fencepost, database: Database, probes: Probes, working: Working, form: str
 ) -> None:
     refused: list[StaleAttempt] = []
-    sizes: list[int] = []
+    sizes, entered = list[int](), list[int]()
 
     def lose_one(chunk: Chunk[Mail]) -> None:
         sizes.append(len(chunk))
@@ -245,6 +245,7 @@ async def test_a_member_that_was_lost_refuses_the_whole_transaction_and_charges_
         lose_one(chunk)
         try:
             async with chunk.finish() as tx:
+                entered.append(len(chunk))
                 await tx.execute("insert into note (text) values ('sent')")
         except StaleAttempt as refusal:
             refused.append(refusal)
@@ -255,6 +256,7 @@ async def test_a_member_that_was_lost_refuses_the_whole_transaction_and_charges_
         lose_one(chunk)
         try:
             with chunk.finish_sync() as tx:
+                entered.append(len(chunk))
                 tx.execute("insert into note (text) values ('sent')")
         except StaleAttempt as refusal:
             refused.append(refusal)
@@ -268,6 +270,7 @@ async def test_a_member_that_was_lost_refuses_the_whole_transaction_and_charges_
     [refusal] = refused
     assert (refusal.subject, refusal.seen["owner"]) == (str(lost), "successor")
     assert sizes == [3, 2], "the others came again, together"
+    assert entered == [2], "the fence refused it before the block ran"
     assert written(probes) == ["sent"]
     assert probes.state(lost) == "running", "its new owner has it"
     spent = probes.rows("select attempt, tries from fencepost.jobs where job_id in (%s, %s)", first, last)
@@ -294,6 +297,30 @@ async def test_a_member_that_is_cancelled_stops_the_chunk_and_the_others_come_ag
         await fp.jobs.result(other, within=60)
         await probes.until_state(cancelled, "cancelled")
     assert sizes == [2, 1]
+
+
+async def test_a_commit_that_fails_ends_no_member(fp: Fencepost, probes: Probes, working: Working) -> None:
+    probes.plant("alter table note add constraint once unique (text) deferrable initially deferred")
+    errors: list[str] = []
+
+    @fp.on_error
+    def note_error(job: Job, error: BaseException) -> None:
+        errors.append(type(error).__name__)
+
+    @fp.job("mail", chunk=2, chunk_wait=30, tries=2, retry=at_once)
+    async def send(chunk: Chunk[Mail]) -> None:
+        async with chunk.finish() as tx:
+            for _ in chunk:
+                await tx.execute("insert into note (text) values ('the same')")
+
+    job_ids = await submitted(fp, send, ["Ada", "Bob"])
+    async with working(fp):
+        await probes.until(
+            "both have ended", lambda: probes.value("select count(*) from fencepost.job_finished") == 2
+        )
+    assert sorted(probes.state(job_id) for job_id in job_ids) == ["dead", "finished"]
+    assert errors == ["UniqueViolation"] * 3, "both together, and then the second alone"
+    assert written(probes) == ["the same"]
 
 
 async def test_a_server_that_is_away_charges_no_member(fp: Fencepost, working: Working) -> None:
