@@ -46,6 +46,29 @@ def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(env: ConsoleEnv) 
     assert [letter["error"] for letter in facts["dead"]] == ["ValueError: no number"]
 
 
+def test_a_task_that_stands_still_shows_the_step_the_record_and_the_remedy(env: ConsoleEnv) -> None:
+    stopped = {
+        "error": "ValueError: not this one",
+        "failures": 3,
+        "step": "map-1",
+        "stream": "in:<orders>",
+        "offset": "17-0",
+        "remedy": "Mend the function of map-1.",
+    }
+    task = held(env)
+    env.call(flow_store.report([(task.resource, task.token, stopped)]))
+
+    with env.visitor(Role.VIEWER) as client:
+        page = client.get("/console/flows/shop-2").text
+        [facts] = client.get("/api/flows/shop-2").json()["tasks"]
+
+    assert "step <code>map-1</code>" in page
+    assert "record <code>in:&lt;orders&gt;</code> at <code>17-0</code>" in page
+    assert "Mend the function of map-1." in page
+    assert (facts["step"], facts["stream"], facts["at_offset"]) == ("map-1", "in:<orders>", "17-0")
+    assert facts["remedy"] == stopped["remedy"]
+
+
 def held(env: ConsoleEnv) -> Lease:
     """Somebody works on the one task of a flow."""
     env.call(flow_store.register("shop-2", FlowPlan(FLOW).picture(), "a/boot-1"))

@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import Any
 
+import structlog
+
 from fencepost.flows import Flow
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import PostgresRows
@@ -40,8 +42,16 @@ async def test_a_step_before_the_keys(harness: FlowHarness, command: Command) ->
     ids = send(harness)
     numbers = Flow("head").source(RedisStreams("in")).json().map(careful)
 
-    told, words = await stopped(harness, command, numbers.sink(PostgresRows("line", ["value"])))
+    with structlog.testing.capture_logs() as logs:
+        told, words = await stopped(harness, command, numbers.sink(PostgresRows("line", ["value"])))
 
+    logged = next(log for log in logs if log["event"] == "flow_task_failed")
+    assert {name: logged[name] for name in ("step", "stream", "offset", "error", "remedy")} == {
+        name: told[name] for name in ("step", "stream", "offset", "error", "remedy")
+    }
+    assert (logged["flow"], logged["resource"]) == ("head", "flow:head/part/in:in")
+    assert "in careful" in logged["exception"]
+    assert logged["retry_seconds"] > 0
     assert (told["step"], told["stream"], told["offset"]) == ("map-1", "in:in", ids[7])
     assert told["error"] == "ValueError: not this one"
     assert told["failures"] >= 1

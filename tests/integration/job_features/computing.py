@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import structlog
 
-from fencepost import Cancel, Fencepost, Job, PermanentError, Rate, Retry, Snooze
+from fencepost import Cancel, Fencepost, Job, PermanentError, Rate, Retry, ServerUnavailable, Snooze
 from fencepost.jobs.retry_policy import Verdict
 from tests.takeover import TAKEN_OVER
 
@@ -89,6 +89,13 @@ def traced(job: Job) -> object:
 def snooze_once(job: Job) -> int:
     if job.attempt == 1:
         raise Snooze(3600)
+    return job.tries
+
+
+@fp.job("compute", run_in="process", tries=1)
+def reach_once_away(job: Job) -> int:
+    if job.attempt == 1:
+        raise ServerUnavailable("PostgreSQL is away")
     return job.tries
 
 

@@ -1,5 +1,6 @@
 """What operators see: metrics without ids, and logs with them."""
 
+import pytest
 import structlog
 
 from fencepost.jobs.job import Job
@@ -87,10 +88,18 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(harness: JobHar
     } == {stream_of("fencepost:{jobs}", "default", priority) for priority in range(len(PRIORITIES))}
 
 
-async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(harness: JobHarness) -> None:
+@pytest.mark.parametrize("how", ["bare", "own transaction", "failure"])
+async def test_a_refused_outcome_is_logged_with_its_job_its_reason_and_what_was_seen(
+    harness: JobHarness, how: str
+) -> None:
     @harness.fp.job("default")
     async def slow(job: Job) -> None:
         harness.execute(TAKEN_OVER)
+        if how == "failure":
+            raise ValueError("too late")
+        if how == "own transaction":
+            async with job.finish():
+                raise AssertionError("a stale attempt came past its fence")
 
     async with harness.fp.transaction() as tx:
         submitted = await slow.submit(tx)
@@ -106,6 +115,8 @@ async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(harness: J
         1,
         "stale_attempt",
     )
+    assert (rejected["seen"]["state"], rejected["seen"]["owner"]) == ("running", "successor")
+    assert rejected.keys() >= {"kind", "queue", "try", "trace_id"}
     # And the truth has the row that it saw.
     assert harness.rows("select reason, seen ->> 'owner' from fencepost.refusals") == [
         ("stale_attempt", "successor")

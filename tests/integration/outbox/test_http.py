@@ -103,8 +103,9 @@ async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @pytest.mark.parametrize("serve", [cut_off, hang_up, never])
 async def test_a_request_without_a_whole_answer_may_have_been_carried_out(serve: Serve) -> None:
     async with serving(serve) as (url, _), HttpClient(reply_seconds=0.3) as client:
-        with pytest.raises(MaybeSent):
+        with pytest.raises(MaybeSent) as raised:
             await client.exchange(Request("POST", url, body=b""))
+    assert ("no whole reply after 0.3 s" in str(raised.value)) == (serve is never)
 
 
 async def test_who_gives_up_leaves_no_answer_behind_for_the_next_one() -> None:

@@ -90,8 +90,10 @@ def test_a_key_that_names_an_argument_that_there_is_not_is_refused(
 
     async def one(job: Job, user: int) -> None: ...
 
+    of_client: Any = fp
+    declare = of_client.job("work", **terms)
     with pytest.raises(InvalidInput, match="asks for nobody; the arguments are user") as refused:
-        fp.job("work", **terms)(one)
+        declare(one)
     assert refused.value.field == where
 
 

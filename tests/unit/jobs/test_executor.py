@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.errors import Cancelled, Duplicate, LeaseExpired, Refusal
+from fencepost.errors import Cancelled, Duplicate, LeaseExpired, Refusal, ServerUnavailable
 from fencepost.jobs._executor import (
     Committed,
     HeldJob,
@@ -260,6 +260,30 @@ def refusal(kind: type[Refusal], noun: str, subject: str) -> Refusal:
 async def test_a_refusal_of_this_attempt_is_its_end() -> None:
     assert await ran(raising(refusal(LeaseExpired, "job", "7"))) == Refused("lease_expired")
     assert await ran(raising(refusal(Cancelled, "job", "7"))) == Refused("cancelled")
+    saw = Cancelled("no", noun="job", subject="7", seen={"owner": "another"})
+    assert await ran(raising(saw)) == Refused("cancelled", {"owner": "another"})
+
+
+async def test_a_server_that_is_away_is_not_the_jobs_fault() -> None:
+    left = await leave_of(raising(ServerUnavailable("PostgreSQL is away")))
+    assert (left.how, left.error, left.traceback) == (
+        "release",
+        "ServerUnavailable: PostgreSQL is away",
+        None,
+    )
+    assert left.delay_seconds == pytest.approx(1, rel=0.2)
+
+
+async def test_a_server_that_stays_away_makes_the_waits_longer_and_then_costs_tries() -> None:
+    """The fakes' job is in its first try: each earlier attempt was given back without a charge."""
+    waits: list[float] = []
+    for attempt in range(1, 11):
+        left = await leave_of(raising(ServerUnavailable("away")), held(attempt=attempt))
+        assert left.how == "release"
+        waits.append(left.delay_seconds or 0)
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60, 60, 60], rel=0.11)
+    charged = await leave_of(raising(ServerUnavailable("away")), held(attempt=11))
+    assert (charged.how, bool(charged.traceback)) == ("retry", True)
 
 
 async def test_a_refusal_about_something_else_is_an_error_like_any_other() -> None:

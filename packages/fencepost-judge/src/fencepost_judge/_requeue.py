@@ -29,7 +29,7 @@ async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:
     """Release the job to a worker that can compile the language, now or later: the problem has changed since
     the submission said what it needs. Raises NotRunning, which tells the runtime that the job waits."""
     await fp.run(_put_back(job))
-    _log.info("judge_passed_on", job_id=job.id, attempt=job.attempt, language=language)
+    _log.info("judge_passed_on", language=language, **log_fields(job))
     raise NotRunning(f"This worker does not support {language}.", noun="job", subject=str(job.id))
 
 
@@ -41,10 +41,13 @@ async def wait_for_store(fp: Fencepost, job: Job, reason: str, *, minutes_max: f
         if waited.total_seconds() >= minutes_max * 60:
             return
         await tx.run(_put_back(job))
-    _log.warning(
-        "judge_store_away", job_id=job.id, attempt=job.attempt, waited=waited.total_seconds(), error=reason
-    )
+    _log.warning("judge_store_away", waited_seconds=waited.total_seconds(), error=reason, **log_fields(job))
     raise NotRunning("The test data cannot be reached.", noun="job", subject=str(job.id))
+
+
+def log_fields(job: Job) -> dict[str, object]:
+    """The names of a job in a line of the log."""
+    return {"job_id": job.id, "attempt": job.attempt, "try": job.tries, "trace_id": job.trace_id}
 
 
 def _put_back(job: Job) -> Call[str]:

@@ -41,7 +41,7 @@ from fencepost_judge._language import read_specs
 from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._problem import SCRIPT, Problem
 from fencepost_judge._rejudging import Filter, Opened
-from fencepost_judge._requeue import needs_of, pass_on, wait_for_store
+from fencepost_judge._requeue import log_fields, needs_of, pass_on, wait_for_store
 from fencepost_judge._runtime import open_directory, open_judge, open_store
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._submission_watch import Streams, SubmissionWatch, no_submission
@@ -397,10 +397,13 @@ class Judging:
             async with job.finish(None, final_status=DROPPED):
                 return
         task = found[0]
+        about = log_fields(job)
+        _log.info("judge_claimed", problem=task.problem.slug, language=task.language, **about)
         for language in (task.language, *(one.language for one in task.problem.programs)):
             if language != SCRIPT and language not in judge.languages:
                 await pass_on(self.fp, job, language)
         crash_point("judge.before_run")
+        began = time.monotonic()
         try:
             judgement = await judge.judge(
                 task.problem,
@@ -414,11 +417,20 @@ class Judging:
             if isinstance(fault, DataAway):
                 minutes = self.settings.store_wait_minutes
                 await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
-            _log.error("judge_fault", job_id=job.id, attempt_id=job.attempt, error=str(fault))
+            _log.error("judge_fault", error=str(fault), **about)
             if job.tries < TRIES:
                 raise
             judgement = Judgement(verdict="SE", message=FAILED)
         crash_point("judge.after_run")
+        _log.info(
+            "judge_executed",
+            seconds=round(time.monotonic() - began, 3),
+            tests=len(judgement.cases),
+            verdict=judgement.verdict,
+            time_ms=judgement.time_ms,
+            mem_kb=judgement.mem_kb,
+            **about,
+        )
         status = final_status(judgement.verdict)
         async with job.finish(_summary(judgement), final_status=status) as tx:
             kept = await tx.run(judge_calls.put_result(job.id, job.attempt, job.owner, judgement))
@@ -428,8 +440,9 @@ class Judging:
         if self._direct is not None:
             await self._direct.forget(job.id)
         if not kept:
-            _log.warning("judge_result_not_kept", job_id=job.id, verdict=judgement.verdict)
+            _log.warning("judge_result_not_kept", verdict=judgement.verdict, **about)
             return
+        _log.info("judge_written", verdict=judgement.verdict, final_status=status, **about)
         self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
 
     def check_program(self, language: str, sources: Mapping[str, str]) -> None:

@@ -65,6 +65,8 @@ if typing.TYPE_CHECKING:
     from fencepost.jobs._handler import Handler
     from fencepost.jobs._job_results import JobFailed
     from fencepost.jobs._options import Unique
+    from fencepost.jobs.chunk import Chunk, ChunkMember
+    from fencepost.jobs.hooks import Ended
     from fencepost.jobs.job import Job
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
@@ -93,9 +95,12 @@ __all__ = [
     "Cancelled",
     "ChildJob",
     "ChildJobFailed",
+    "Chunk",
+    "ChunkMember",
     "Claim",
     "Duplicate",
     "Duration",
+    "Ended",
     "EventTimeout",
     "Fencepost",
     "FencepostError",
@@ -155,9 +160,12 @@ _HOMES = {
     "Cancel": "fencepost.jobs.retry_policy",
     "ChildJob": "fencepost.workflows._child_job",
     "ChildJobFailed": "fencepost.workflows._errors",
+    "Chunk": "fencepost.jobs.chunk",
+    "ChunkMember": "fencepost.jobs.chunk",
     "Claim": "fencepost.kernel.idempotency",
     "Duration": "fencepost._durations",
     "Fencepost": "fencepost.client",
+    "Ended": "fencepost.jobs.hooks",
     "EventTimeout": "fencepost.workflows._errors",
     "FoundJob": "fencepost.kernel.job_queries",
     "Handler": "fencepost.jobs._handler",

@@ -47,7 +47,7 @@ class CallObserver:
         self._gate.log(
             _log.info,
             "refused",
-            kind=f"{refusal.reason} {refusal.noun}",
+            flood=f"{refusal.reason} {refusal.noun}",
             reason=refusal.reason,
             noun=refusal.noun,
             subject=refusal.subject,

@@ -135,7 +135,9 @@ class HttpClient:
             async with asyncio.timeout(self._connect_seconds):
                 await self._places.acquire()
         except TimeoutError as error:
-            raise NotSent(f"{_name(request)}: no connection was free") from error
+            raise NotSent(
+                f"{_name(request)}: no connection was free after {self._connect_seconds:g} s"
+            ) from error
 
     async def _exchange(self, request: Request) -> Reply:
         try:
@@ -171,14 +173,20 @@ class HttpClient:
         return None
 
     async def _connected(self, address: http1.Address) -> _Connection:
-        async with asyncio.timeout(self._connect_seconds):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _Connection(self._open, self._body_bytes_max),
-                address.host,
-                address.port,
-                ssl=self._secured() if address.is_secure else None,
-                happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
-            )
+        limit = asyncio.timeout(self._connect_seconds)
+        try:
+            async with limit:
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: _Connection(self._open, self._body_bytes_max),
+                    address.host,
+                    address.port,
+                    ssl=self._secured() if address.is_secure else None,
+                    happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"not connected after {self._connect_seconds:g} s") from None
         return connection
 
     def _keep(self, address: http1.Address, connection: _Connection) -> None:
@@ -222,7 +230,9 @@ class _Connection(asyncio.Protocol):
         self._reader = http1.ReplyReader(self._body_bytes_max)
         self._answered = self._loop.create_future()
         self._transport.write(written)
-        late = self._loop.call_later(reply_seconds, self._fail, TimeoutError())
+        late = self._loop.call_later(
+            reply_seconds, self._fail, TimeoutError(f"no whole reply after {reply_seconds:g} s")
+        )
         try:
             return await self._answered
         finally:

@@ -44,6 +44,11 @@ def get_logger(name: str) -> FilteringBoundLogger:
     return cast("FilteringBoundLogger", _Logger(name))
 
 
+def is_debugged(name: str) -> bool:
+    """Whether a debug line of this logger is shown: code that runs for each job asks before it makes one."""
+    return logging.getLogger(name).isEnabledFor(logging.DEBUG)
+
+
 class _Logger:
     """structlog's logger, made at the first event: it loads rich, and many processes never log anything."""
 
@@ -89,9 +94,9 @@ class FloodGate:
         self._floods: OrderedDict[str, _Flood] = OrderedDict()
         self._lock = threading.Lock()
 
-    def log(self, method: LogMethod, event: str, *, kind: str | None = None, **fields: Any) -> bool:
-        """Call `method(event, **fields)` unless this kind floods; True when it was called."""
-        suppressed = self.admit(kind or event)
+    def log(self, method: LogMethod, event: str, *, flood: str | None = None, **fields: Any) -> bool:
+        """Call `method(event, **fields)` unless events of this kind flood; True when it was called."""
+        suppressed = self.admit(flood or event)
         if suppressed is None:
             return False
         if suppressed:

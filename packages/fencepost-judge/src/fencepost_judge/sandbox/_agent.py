@@ -101,7 +101,7 @@ class Agent:
                 line = await asyncio.get_running_loop().sock_recv(self._socket, LINE_BYTES_MAX + 1)
         except TimeoutError as error:
             await self.close()
-            raise AgentFailed("silent", "The agent does not answer.") from error
+            raise AgentFailed("silent", f"The agent has not answered after {seconds:g} s.") from error
         except OSError:
             # The agent died with an unread request; in other cases its end reads as an empty answer.
             line = b""

@@ -8,12 +8,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fencepost.logs import get_logger
 from fencepost_judge._protocol import RunOutcome, parse
 from fencepost_judge.sandbox._agent import CEILING
 from fencepost_judge.sandbox._box_files import BoxFiles
 from fencepost_judge.sandbox._box_process import MARGIN_SECONDS, see_off, start_box
 from fencepost_judge.sandbox._run_spec import RunSpec, Site
 
+_log = get_logger(__name__)
 BLOCK_BYTES = 65_536
 
 
@@ -82,6 +84,7 @@ async def _listen(process: asyncio.subprocess.Process, bounds: Bounds, seconds: 
             await process.wait()
     except TimeoutError:
         process.kill()
+        _log.warning("sandbox_silent", error=f"the box had not answered after {seconds:g} s")
         return Said(b"", b"", ())
     cut = [name for name, was_cut in (("stdout", more), ("stderr", more_errors)) if was_cut]
     return Said(stdout, stderr, tuple(cut))

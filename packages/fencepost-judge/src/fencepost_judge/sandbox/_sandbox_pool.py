@@ -119,7 +119,7 @@ class SandboxPool:
                     break
                 _rewind(files)
                 self._metrics.sandbox_retries.inc()
-                _log.warning("sandbox_error", reason=outcome.sandbox_error, job_id=order.job_id)
+                _log.warning("sandbox_error", reason=outcome.sandbox_error)
             return outcome
         finally:
             files.hand_over()
@@ -132,7 +132,7 @@ class SandboxPool:
             outcome = await self._attempt(agent, order, files)
         except ProtocolError as error:
             self._metrics.protocol_errors.labels(reason=error.reason).inc()
-            _log.error("protocol_error", reason=error.reason, job_id=order.job_id)
+            _log.error("protocol_error", reason=error.reason, error=str(error))
             # After an invalid answer the state of the connection is unknown.
             await agent.close()
             outcome = sandbox_failure(f"protocol: {error.reason}")
@@ -156,7 +156,7 @@ class SandboxPool:
             except (AgentFailed, OSError) as error:
                 reason = error.reason if isinstance(error, AgentFailed) else "no_start"
                 self._metrics.agent_failures.labels(reason=reason).inc()
-                _log.warning("agent_failed", reason=reason, error=str(error), job_id=order.job_id)
+                _log.warning("agent_failed", reason=reason, error=str(error))
                 announce("judge.agent_failed")
                 if files.pipes:
                     return sandbox_failure(f"agent: {reason}")
@@ -174,8 +174,7 @@ class SandboxPool:
             self._metrics.foreign_attempts.inc()
             _log.error(
                 "foreign_attempt",
-                job_id=order.job_id,
-                attempt_id=order.attempt_id,
+                asked=[order.job_id, order.attempt_id],
                 answered=[outcome.job_id, outcome.attempt_id],
             )
         return outcome.of(order.job_id, order.attempt_id)

@@ -76,7 +76,8 @@ def add_pages(context: ConsoleContext) -> None:
             raise NotFound(f"No worker has registered a flow {name}.")
         tasks = await context.reading.rows(
             "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
-            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error"
+            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error,"
+            " a.step, a.stream, a.at_offset, a.remedy"
             " from fencepost.flow_frontiers(%s) f"
             " full join fencepost.flow_holders(%s) h on h.resource = f.resource"
             " left join fencepost.flow_failing(%s) a on a.resource = coalesce(f.resource, h.resource)"

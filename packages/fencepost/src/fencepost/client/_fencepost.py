@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
 from fencepost._connections import Connections
 from fencepost._durations import Duration, optional_seconds_of, seconds_of
@@ -28,6 +28,8 @@ from fencepost.jobs._handler import Function, Handler, Handlers
 from fencepost.jobs._options import JobOptions, Place, Priority, Unique, UnknownArguments, priority_number
 from fencepost.jobs._payload_schema import Key
 from fencepost.jobs._scheduler import Schedule, Schedules
+from fencepost.jobs.chunk import Chunk
+from fencepost.jobs.hooks import E, F, M, S
 from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel.call import Call
@@ -160,6 +162,29 @@ class Fencepost:
         """Count, log and record a refusal that was raised on a connection of yours."""
         self._connections.observer.refused(refusal)
 
+    @overload
+    def job(
+        self,
+        queue: str,
+        *,
+        chunk: int,
+        chunk_wait: Duration = 0.5,
+        kind: str | None = None,
+        tries: int = 5,
+        lease: Duration | None = None,
+        timeout: Duration | None = None,
+        priority: Priority | int = "normal",
+        retry: RetryPolicy | None = None,
+        run_in: Place | None = None,
+        unique: Key | Unique | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int = 1,
+        rate: Rate | None = None,
+        unknown_arguments: UnknownArguments = "wait",
+        tags: Sequence[str] = (),
+        search_by: Sequence[str] = (),
+    ) -> Callable[[Callable[[Chunk[T]], Any]], Handler[[T]]]: ...
+    @overload
     def job(
         self,
         queue: str,
@@ -178,7 +203,28 @@ class Fencepost:
         unknown_arguments: UnknownArguments = "wait",
         tags: Sequence[str] = (),
         search_by: Sequence[str] = (),
-    ) -> Callable[[Function[P]], Handler[P]]:
+    ) -> Callable[[Function[P]], Handler[P]]: ...
+    def job(
+        self,
+        queue: str,
+        *,
+        kind: str | None = None,
+        tries: int = 5,
+        lease: Duration | None = None,
+        timeout: Duration | None = None,
+        priority: Priority | int = "normal",
+        retry: RetryPolicy | None = None,
+        run_in: Place | None = None,
+        unique: Key | Unique | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int = 1,
+        rate: Rate | None = None,
+        unknown_arguments: UnknownArguments = "wait",
+        tags: Sequence[str] = (),
+        search_by: Sequence[str] = (),
+        chunk: int | None = None,
+        chunk_wait: Duration = 0.5,
+    ) -> Any:
         """Declare a handler. Its jobs wait in `queue`; its arguments after the job are the payload.
 
         A job is tried at most `tries` times, and one try takes at most `timeout`. Its worker holds it for
@@ -187,6 +233,9 @@ class Fencepost:
 
         A job with arguments that the function does not have, from a newer release, waits for a worker that
         knows them; with `unknown_arguments="ignore"` it runs here without them.
+
+        With `chunk` the function takes up to that many jobs at once, as a `Chunk[T]`; `T` is a class with
+        their arguments. A chunk that is not full begins `chunk_wait` after its first job came.
         """
         options = JobOptions(
             tries=tries,
@@ -201,11 +250,19 @@ class Fencepost:
             rate=rate,
             unknown_arguments=unknown_arguments,
             labels=LabelTerms(tags, search_by),
+            chunk=chunk,
+            chunk_wait_seconds=seconds_of("chunk_wait", chunk_wait),
         )
 
         def declare_handler(function: Function[P]) -> Handler[P]:
             handler = Handler(
-                function, queue, kind or function.__name__, options, self, self._open_sync_client
+                function,
+                queue,
+                kind or function.__name__,
+                options,
+                self,
+                self._open_sync_client,
+                self.handlers.hooks,
             )
             self.handlers.add(cast("Handler[...]", handler))
             return handler
@@ -269,6 +326,28 @@ class Fencepost:
             )
 
         return cast("WorkflowDecorator", declare_function)
+
+    def on_start(self, hook: S) -> S:
+        """Call `hook(job)` before a handler runs. A hook never changes a job's outcome: what it raises is
+        logged."""
+        self.handlers.hooks.start.append(hook)
+        return hook
+
+    def on_error(self, hook: E) -> E:
+        """Call `hook(job, error)` when a try has failed: in the handler's process, if it has one."""
+        self.handlers.hooks.error.append(hook)
+        return hook
+
+    def on_finish(self, hook: F) -> F:
+        """Call `hook(job, ended)` when the outcome of a try stands in the database."""
+        self.handlers.hooks.finish.append(hook)
+        return hook
+
+    def middleware(self, function: M) -> M:
+        """Run handlers inside `function(job, call)`, which calls the handler with `call()` and may change
+        what it returns or raises. A coroutine function wraps coroutine functions, a plain one the others."""
+        self.handlers.hooks.add_middleware(function)
+        return function
 
     @cached_property
     def events(self) -> Events:

@@ -89,4 +89,4 @@ def remedy_of(error: Exception, facts: dict[str, Any]) -> str | None:
             f"Mend the function of {facts.get('step')}; or put .dead_letters(name) or .errors behind it, to "
             "go on without such records."
         )
-    return None
+    return "Mend what the error names and restart the worker. Until then the task begins again by itself."

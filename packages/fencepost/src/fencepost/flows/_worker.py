@@ -39,6 +39,7 @@ from fencepost.flows._task import SourceInput, Task, opened
 from fencepost.flows._units import Unit
 from fencepost.flows.sinks._sink import FlowContext
 from fencepost.flows.sinks._sink_types import TwoPhaseCommitSink
+from fencepost.jobs._failure_text import traceback_text
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Json
 from fencepost.kernel.lease import Lease, owner_name
@@ -392,10 +393,17 @@ class FlowWorker:
                     await self._tell(post, {})
             except StartRefused as error:
                 await self._fail(post, error, began)
+                _log.error("flow_cannot_go_on", **self._facts(post))
                 raise
             except Refusal as refusal:
                 self._metrics.refusals.labels(flow=flow, reason=refusal.reason).inc()
-                _log.warning("flow_commit_refused", resource=post.unit.resource, reason=refusal.reason)
+                _log.warning(
+                    "flow_commit_refused",
+                    flow=flow,
+                    resource=post.unit.resource,
+                    reason=refusal.reason,
+                    seen=dict(refusal.seen),
+                )
                 announce("flows.refused")
                 if refusal.noun == "flow":
                     raise StartRefused(unfit(flow, refusal.seen)) from None
@@ -404,7 +412,12 @@ class FlowWorker:
             except Exception as error:
                 self._metrics.loop_errors.labels(flow=flow).inc()
                 wait_seconds = await self._fail(post, error, began)
-                _log.warning("flow_task_failed", resource=post.unit.resource, error=post.error)
+                _log.warning(
+                    "flow_task_failed",
+                    retry_seconds=wait_seconds,
+                    exception=traceback_text(error),
+                    **self._facts(post),
+                )
                 announce("flows.failed")
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_seconds):
@@ -414,6 +427,11 @@ class FlowWorker:
         wait_seconds = post.failed(error, time.monotonic() - began)
         await self._tell(post, post.story)
         return wait_seconds
+
+    def _facts(self, post: Assignment) -> dict[str, Any]:
+        """What stops a task, in a line of the log: as `flows show` and the console tell it."""
+        facts = {"error": post.error, "failures": post.failures, **post.trouble}
+        return {"flow": self.program.flow.name, "resource": post.unit.resource, **facts}
 
     async def _tell(self, post: Assignment, activity: Json) -> None:
         """Report to operators. If the database itself fails, the report is skipped, and the metrics show the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import psycopg
 
@@ -26,10 +26,11 @@ from fencepost.jobs._executor import (
     describe,
     is_poison,
     leave,
-    trace_id_of,
 )
+from fencepost.jobs._job_fields import job_fields
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
+from fencepost.jobs.hooks import Ended, EndState, FinishHook, InThread, tell
 from fencepost.jobs.retry_policy import ACKNOWLEDGED, PAYLOAD_INVALID
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, CallRunner
@@ -61,6 +62,8 @@ class Completer:
         metrics: JobMetrics,
         *,
         batch: int,
+        hooks: Sequence[FinishHook] = (),
+        in_thread: InThread = asyncio.to_thread,
     ) -> None:
         self._held = held
         self._owner = owner
@@ -68,6 +71,8 @@ class Completer:
         self._redis = redis
         self._metrics = metrics
         self._batch = batch
+        self._hooks = hooks
+        self._in_thread = in_thread
         self._waiting: deque[tuple[HeldJob, Outcome]] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -130,10 +135,35 @@ class Completer:
                 # Nothing may end this task. The jobs' leases expire, and they are tried again.
                 self._metrics.loop_errors.labels(loop="settle").inc()
                 _log.error("settle_failed", error=describe(error), jobs=len(batch))
-            self._busy -= 1
             self._held.remove([active for active, _ in batch])
+            if self._hooks:
+                # Not before the places are free: a slow hook delays the next outcomes, and no handler.
+                await asyncio.gather(*(self._tell(active) for active, _ in batch))
+            self._busy -= 1
             if not self._waiting and not self._busy:
                 self._idle.set()
+
+    async def _tell(self, active: HeldJob) -> None:
+        if active.end is not None:
+            await tell("finish", self._hooks, self._in_thread, active.job, active.end)
+
+    def _note_end(
+        self,
+        active: HeldJob,
+        state: EndState,
+        left: kernel_job.Leave | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Remember how it ended, for the hooks."""
+        if self._hooks:
+            waits = left.delay_seconds if left is not None and state == "pending" else None
+            error, traceback = (None, None) if left is None else (left.error, left.traceback)
+            active.end = Ended(state, active.run_seconds, error, traceback, waits, reason)
+
+    def _note_ends(self, actives: Iterable[HeldJob], state: EndState) -> None:
+        if self._hooks:
+            for active in actives:
+                self._note_end(active, state)
 
     def _gather(self) -> list[tuple[HeldJob, Outcome]]:
         """The next batch. It never holds two attempts at one job: answers name only the job."""
@@ -151,9 +181,10 @@ class Completer:
         done: list[HeldJob] = []
         parked: list[HeldJob] = []
         lost: list[HeldJob] = []
+        left: list[tuple[HeldJob, kernel_job.Leave, kernel_job.Left]] = []
         finishes: list[tuple[HeldJob, kernel_job.Finish]] = []
         leaves: list[tuple[HeldJob, kernel_job.Leave]] = []
-        refused: list[tuple[HeldJob, str]] = []
+        refused: list[tuple[HeldJob, Refused]] = []
         for active, outcome in batch:
             match outcome:
                 case kernel_job.Finish():
@@ -163,17 +194,26 @@ class Completer:
                         self._metrics.claim_failed("poison", PAYLOAD_INVALID, active.running)
                     leaves.append((active, outcome))
                 case Committed():
-                    (parked if outcome.parked else done).append(active)
+                    if outcome.left is not None:
+                        left.append((active, *outcome.left))
+                    else:
+                        (parked if outcome.parked else done).append(active)
                 case Lost():
                     lost.append(active)
                 case Refused():
-                    refused.append((active, outcome.reason))
+                    refused.append((active, outcome))
         self._metrics.finished("ok", done)
         self._metrics.finished("parked", parked)
         self._metrics.finished("lost", lost)
+        self._note_ends(done, "finished")
+        self._note_ends(parked, "parked")
+        self._note_ends(lost, "lost")
         done += parked
-        for active, reason in refused:
-            self._finish_refused(active, reason, done, leaves)
+        for active, item, answer in left:
+            self._note_left(active, item, answer)
+            done.append(active)
+        for active, refusal in refused:
+            self._finish_refused(active, refusal, done, leaves)
         await self._finish(finishes, done, leaves)
         await self._leave(leaves, done)
         await self.acknowledge(active.entry for active in done if active.entry is not None)
@@ -201,18 +241,17 @@ class Completer:
                 await self._finish([one], done, leaves)
             return
         crash_point("jobs.settle.after_finish")
-        reasons = dict(refusals)
-        if repeated:
-            # Finished by our own first try, whose answer was lost.
-            reasons = {job_id: reason for job_id, reason in refusals if reason != "already_finished"}
+        refused = {one.job_id: Refused(one.refusal, one.seen or {}) for one in refusals}
         written: list[HeldJob] = []
         for active, _ in finishes:
-            reason = reasons.get(active.running.job_id)
-            if reason is None:
+            refusal = refused.get(active.running.job_id)
+            # After a repeat: finished by our own first try, whose answer was lost.
+            if refusal is None or (repeated and refusal.reason == "already_finished"):
                 written.append(active)
             else:
-                self._finish_refused(active, reason, done, leaves)
+                self._finish_refused(active, refusal, done, leaves)
         self._metrics.finished("ok", written)
+        self._note_ends(written, "finished")
         done += written
 
     async def _leave(self, leaves: Leaves, done: list[HeldJob]) -> None:
@@ -233,39 +272,47 @@ class Completer:
         by_id = {active.running.job_id: (active, item) for active, item in leaves}
         for answer in answers:
             active, item = by_id[answer.job_id]
-            _log_failure(active, item, answer)
             if answer.refusal is None:
-                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
+                self._note_left(active, item, answer)
                 done.append(active)
-            elif repeated and answer.refusal in ACKNOWLEDGED:
+                continue
+            _log_failure(active, item, answer)
+            if repeated and answer.refusal in ACKNOWLEDGED:
                 self._metrics.finished("repeated", [active])
+                self._note_end(active, "refused", item, answer.refusal)
                 done.append(active)
             else:
-                self._leave_refused(active, answer.refusal, done)
+                self._leave_refused(active, Refused(answer.refusal, answer.seen or {}), done)
+
+    def _note_left(self, active: HeldJob, item: kernel_job.Leave, answer: kernel_job.Left) -> None:
+        _log_failure(active, item, answer)
+        self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
+        self._note_end(active, cast("EndState", answer.state), item)
 
     def _finish_refused(
         self,
         active: HeldJob,
-        reason: str,
+        refusal: Refused,
         done: list[HeldJob],
         leaves: list[tuple[HeldJob, kernel_job.Leave]],
     ) -> None:
-        if reason == "cancelled":
+        if refusal.reason == "cancelled":
             # It stays running until its owner releases it; a released job ends as cancelled.
-            self._reject(active, reason)
+            self._reject(active, refusal)
             leaves.append((active, leave(active.running, "release")))
         else:
-            self._leave_refused(active, reason, done)
+            self._leave_refused(active, refusal, done)
 
-    def _leave_refused(self, active: HeldJob, reason: str, done: list[HeldJob]) -> None:
-        self._reject(active, reason)
-        if reason in ACKNOWLEDGED:
+    def _leave_refused(self, active: HeldJob, refusal: Refused, done: list[HeldJob]) -> None:
+        self._reject(active, refusal)
+        self._note_end(active, "refused", reason=refusal.reason)
+        if refusal.reason in ACKNOWLEDGED:
             done.append(active)
 
-    def _reject(self, active: HeldJob, reason: str) -> None:
+    def _reject(self, active: HeldJob, refusal: Refused) -> None:
         running = active.running
-        self._metrics.rejected(running, reason)
-        _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
+        self._metrics.rejected(running, refusal.reason)
+        _log.info("finalize_rejected", reason=refusal.reason, seen=dict(refusal.seen), **job_fields(running))
 
     async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
         """Retry until the database answers; returns whether an earlier try may have been written.
@@ -295,20 +342,13 @@ def _log_failure(active: HeldJob, left: kernel_job.Leave, answer: kernel_job.Lef
         return
     running = active.running
     log = _log.error if answer.state == "dead" else _log.warning
-    about: dict[str, object] = {"try": running.tries, "retry_seconds": None}
-    if answer.state == "pending":
-        about["retry_seconds"] = left.delay_seconds
     log(
         "job_failed",
-        job_id=running.job_id,
-        kind=running.kind,
-        queue=running.queue,
-        attempt=running.attempt,
-        trace_id=trace_id_of(active),
         error=left.error,
+        retry_seconds=left.delay_seconds if answer.state == "pending" else None,
         state=answer.state,
         refused=answer.refusal,
         # Under the name that structlog renders as a traceback.
         exception=left.traceback,
-        **about,
+        **job_fields(running),
     )

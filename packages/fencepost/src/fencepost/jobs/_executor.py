@@ -11,20 +11,25 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, cast
 
 from structlog.contextvars import bind_contextvars
 
-from fencepost.errors import InvalidInput, Refusal
+from fencepost.errors import InvalidInput, Refusal, ServerUnavailable
 from fencepost.jobs._failure_text import error_text, stored_text, traceback_text
 from fencepost.jobs._handler import Handler
+from fencepost.jobs._job_fields import job_fields, trace_id_of
 from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._payload_schema import ChunkSchema
 from fencepost.jobs._process_pool import FailedInProcess, ProcessPool
+from fencepost.jobs.chunk import Chunk, ChunkMember
+from fencepost.jobs.hooks import Ended, tell
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import (
     PAYLOAD_INVALID,
@@ -34,10 +39,11 @@ from fencepost.jobs.retry_policy import (
     Snooze,
     Verdict,
     exponential,
+    server_wait,
 )
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
-from fencepost.logs import get_logger
+from fencepost.logs import get_logger, is_debugged
 from fencepost.redis_streams.stream import StreamEntry
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span
@@ -68,6 +74,10 @@ class HeldJob:
     cancelled: bool = False
     outcome_known: bool = False
     started_at: float = field(default_factory=time.monotonic)
+    run_seconds: float = 0.0
+    """How long its handler ran."""
+    end: Ended | None = None
+    """What hooks are told of its end, if there are any."""
 
     @property
     def ended(self) -> bool:
@@ -80,6 +90,8 @@ class Committed:
     """The handler finished or parked the job in its own transaction: only the entry is left to settle."""
 
     parked: bool = False
+    left: tuple[kernel_job.Leave, kernel_job.Left] | None = None
+    """A member of a chunk that its handler did not finish: how it left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +104,29 @@ class Refused:
     """The database refused a write of this attempt; the reason says whether the entry is still needed."""
 
     reason: str
+    seen: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The row that the database saw."""
 
 
 Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A try that failed, with the exception for those who are told of it."""
+
+    left: kernel_job.Leave
+    error: BaseException
+
+
+def _name_of(outcome: Outcome) -> str:
+    match outcome:
+        case kernel_job.Leave():
+            return outcome.how
+        case Committed(parked=True):
+            return "parked"
+        case _:
+            return type(outcome).__name__.lower()
 
 
 def is_poison(outcome: Outcome) -> bool:
@@ -152,6 +184,11 @@ class HeldJobs:
             return 0
         places = self._places - len(self._jobs) - self._threads.left_behind
         return int(max(0, min(places, self._left) - self._reserved))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as many as it may."""
+        return len(self._jobs) + self._threads.left_behind >= self._places
 
     def let_claim(self, allowed: bool) -> None:
         """Whether places are given at all: not while leases cannot be renewed."""
@@ -215,6 +252,15 @@ class HeldJobs:
             self._on_spent()
 
 
+@dataclass(slots=True)
+class _Gathered:
+    """A chunk that waits for more jobs."""
+
+    handler: Handler[...]
+    timer: asyncio.TimerHandle
+    actives: list[HeldJob] = field(default_factory=list[HeldJob])
+
+
 class Executor:
     """Starts, stops and waits for the handlers of held jobs."""
 
@@ -224,8 +270,12 @@ class Executor:
         threads: ThreadPool,
         processes: ProcessPool | None,
         on_outcome: Callable[[HeldJob, Outcome], None],
+        *,
+        slow_seconds: float = math.inf,
     ) -> None:
         self._held = held
+        self._slow_seconds = slow_seconds
+        self._is_debugged = False
         self._threads = threads
         self._processes = processes
         self._on_outcome = on_outcome
@@ -233,11 +283,20 @@ class Executor:
         self._reusable: asyncio.Task[None] | None = None
         """The task that may run another handler."""
         self._is_scheduled = False
+        self._gathered: dict[str, _Gathered] = {}
+        """Chunks that are not full yet, by kind."""
 
     def start(self, claimed: Iterable[tuple[HeldJob, Handler[...]]]) -> None:
         """Begin them soon: the caller first sends its next request, so that PostgreSQL works while the
         handlers run."""
-        self._unbegun.extend(claimed)
+        for one in claimed:
+            if one[1].declared.chunk is None:
+                self._unbegun.append(one)
+            else:
+                self._gather(*one)
+        if self._gathered:
+            # Later, because the places of these jobs are counted twice until their claim is over.
+            asyncio.get_running_loop().call_soon(self._begin_if_full)
         # A running task's handler has waited, or this code would not run: the task takes no other.
         self._reusable = None
         self._start_soon()
@@ -270,12 +329,13 @@ class Executor:
         for active in actives:
             if not active.lost:
                 active.lost = True
-                _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
+                _log.warning("lease_lost", **job_fields(active.running))
                 announce("worker.lost")
                 self.cancel(active)
 
     async def all_begun(self) -> None:
-        """Wait until every handler that was given to `start` has begun."""
+        """Wait until every handler that was given to `start` has begun. No chunk waits for more jobs."""
+        self._begin_chunks()
         while self._unbegun:  # noqa: ASYNC110 -- It advances with every turn of the loop.
             await asyncio.sleep(0)
 
@@ -306,6 +366,7 @@ class Executor:
         assert task is not None
         # Checked once for all of them: the check costs as much as an empty handler.
         run = self._run_traced if is_traced() else self._run
+        self._is_debugged = is_debugged(__name__)
         for _ in range(AT_ONCE):
             if not self._unbegun:
                 return
@@ -320,9 +381,73 @@ class Executor:
             if self._reusable is not task or task.cancelling() or copy_context() != before:
                 return
 
+    def _gather(self, active: HeldJob, handler: Handler[...]) -> None:
+        """Collect it with the others of its kind. A job whose last try failed runs alone: what failed a whole
+        chunk fails next time only the job that is at fault."""
+        if active.running.tries > 1:
+            self._begin_chunk(handler, [active])
+            return
+        options = handler.declared
+        gathered = self._gathered.get(handler.kind)
+        if gathered is None:
+            timer = asyncio.get_running_loop().call_later(
+                options.chunk_wait_seconds, self._begin_gathered, handler.kind
+            )
+            gathered = self._gathered[handler.kind] = _Gathered(handler, timer)
+        gathered.actives.append(active)
+        if len(gathered.actives) >= (options.chunk or 1):
+            self._begin_gathered(handler.kind)
+
+    def _begin_if_full(self) -> None:
+        """A worker without a free place gathers no more: what it has begins."""
+        if self._gathered and self._held.is_full:
+            self._begin_chunks()
+
+    def _begin_chunks(self) -> None:
+        for kind in tuple(self._gathered):
+            self._begin_gathered(kind)
+
+    def _begin_gathered(self, kind: str) -> None:
+        gathered = self._gathered.pop(kind, None)
+        if gathered is not None:
+            gathered.timer.cancel()
+            self._begin_chunk(gathered.handler, gathered.actives)
+
+    def _begin_chunk(self, handler: Handler[...], actives: Sequence[HeldJob]) -> None:
+        begun: list[HeldJob] = []
+        for active in actives:
+            if active.job.stopped:
+                self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
+            else:
+                begun.append(active)
+        if begun:
+            task = asyncio.get_running_loop().create_task(self._run_chunk(handler, begun))
+            for active in begun:
+                active.task = task
+
+    async def _run_chunk(self, handler: Handler[...], actives: Sequence[HeldJob]) -> None:
+        began = time.monotonic()
+        self._is_debugged = is_debugged(__name__)
+        if self._is_debugged:
+            for active in actives:
+                _log.debug("job_started", chunk=len(actives), **job_fields(active.running))
+        try:
+            with span(f"chunk {handler.kind}", "consumer", {}, queue=handler.queue, jobs=len(actives)):
+                outcomes = await execute_chunk(actives, handler, self._threads)
+        except BaseException as error:
+            _log.error("execution_failed", error=describe(error), kind=handler.kind, jobs=len(actives))
+            for active in actives:
+                self._hand_on(active, Lost())
+            raise
+        for active, outcome in zip(actives, outcomes, strict=True):
+            active.run_seconds = time.monotonic() - began
+            if self._is_debugged or active.run_seconds >= self._slow_seconds:
+                self._log_end(active, outcome)
+            self._hand_on(active, outcome)
+
     async def _run_traced(self, active: HeldJob, handler: Handler[...]) -> None:
         running = active.running
-        carried = {"trace_id": trace_id_of(active), **running.headers}
+        carried = {"trace_id": trace_id_of(running), **running.headers}
         about: dict[str, str | int] = {
             "job_id": running.job_id,
             "attempt": running.attempt,
@@ -333,15 +458,27 @@ class Executor:
             note(outcome=type(outcome).__name__.lower())
 
     async def _run(self, active: HeldJob, handler: Handler[...]) -> Outcome:
+        began = time.monotonic()
+        if self._is_debugged:
+            _log.debug("job_started", **job_fields(active.running))
         try:
             outcome = await execute(active, handler, self._threads, self._processes)
         except BaseException as error:
-            _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
+            _log.error("execution_failed", error=describe(error), **job_fields(active.running))
             # Left to its lease: the state of this process is unknown.
             self._hand_on(active, Lost())
             raise
+        active.run_seconds = time.monotonic() - began
+        if self._is_debugged or active.run_seconds >= self._slow_seconds:
+            self._log_end(active, outcome)
         self._hand_on(active, outcome)
         return outcome
+
+    def _log_end(self, active: HeldJob, outcome: Outcome) -> None:
+        """The line of a slow one is for everyone; `job_failed` says what became of a try that failed."""
+        log = _log.info if active.run_seconds >= self._slow_seconds else _log.debug
+        seconds = round(active.run_seconds, 3)
+        log("job_ended", seconds=seconds, outcome=_name_of(outcome), **job_fields(active.running))
 
     def _hand_on(self, active: HeldJob, outcome: Outcome) -> None:
         active.outcome_known = True
@@ -355,16 +492,44 @@ async def execute(
     processes: ProcessPool | None = None,
 ) -> Outcome:
     """Run the handler and return its outcome. Never raises: without an outcome the job is held for ever."""
+    if handler.declared.chunk is not None:
+        [outcome] = await execute_chunk([active], handler, threads)
+        return outcome
+    return await _told(active, handler, threads, await _attempt(active, handler, threads, processes))
+
+
+async def _told(
+    active: HeldJob, handler: Handler[...], threads: ThreadPool, outcome: Outcome | _Failure
+) -> Outcome:
+    """The outcome, after the hooks were told of a failure."""
+    if not isinstance(outcome, _Failure):
+        return outcome
+    hooks = handler.hooks.error
+    # A process has told its own hooks: it has the exception.
+    if hooks and not isinstance(outcome.error, FailedInProcess):
+        with suppress(asyncio.CancelledError):  # The outcome is decided.
+            await tell("error", hooks, threads.call, active.job, outcome.error)
+    return outcome.left
+
+
+async def _attempt(
+    active: HeldJob, handler: Handler[...], threads: ThreadPool, processes: ProcessPool | None
+) -> Outcome | _Failure:
     running = active.running
     try:
         handler = handler.running_as(running.headers)
         arguments = handler.parse(running.payload)
     except Exception as error:
-        return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
+        return _Failure(leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}"), error)
     try:
+        if handler.hooks.start:
+            await tell("start", handler.hooks.start, threads.call, active.job)
         if handler.place == "loop" and handler.declared.timeout_seconds is None:
             # The common case; this saves a coroutine for each of them.
-            result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+            if handler.hooks.async_middleware:
+                result = await handler.run(active.job, arguments)
+            else:
+                result = await cast("Awaitable[Any]", handler.function(active.job, **arguments))
         # A process has its own timeout, which does not count its start-up time.
         elif handler.declared.timeout_seconds is None or handler.place == "process":
             result = await _invoke(active, handler, arguments, threads, processes)
@@ -380,6 +545,113 @@ async def execute(
     if active.job.parked:
         return Committed(parked=True)
     return Committed() if active.job.finished else _finish(running, result)
+
+
+async def execute_chunk(
+    actives: Sequence[HeldJob], handler: Handler[...], threads: ThreadPool
+) -> list[Outcome]:
+    """Run a chunk handler with these jobs and return the outcome of each, in order. Never raises."""
+    members: dict[HeldJob, ChunkMember[Any]] = {}
+    outcomes: dict[HeldJob, Outcome | _Failure] = {}
+
+    def decide(job: Job, error: Exception) -> kernel_job.Leave:
+        return _left_by(job.running, handler, error)
+
+    shape = cast("ChunkSchema", handler.shape)
+    for active in actives:
+        try:
+            arguments = shape.row(**handler.parse(active.running.payload))
+        except Exception as error:
+            left = leave(active.running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
+            outcomes[active] = _Failure(left, error)
+        else:
+            members[active] = ChunkMember(active.job, arguments, decide)
+    if members:
+        outcomes |= await _run_members(members, handler, threads)
+    return [await _told(active, handler, threads, outcomes[active]) for active in actives]
+
+
+async def _run_members(
+    members: Mapping[HeldJob, ChunkMember[Any]], handler: Handler[...], threads: ThreadPool
+) -> dict[HeldJob, Outcome | _Failure]:
+    chunk = Chunk(tuple(members.values()))
+    judge: Callable[[HeldJob, ChunkMember[Any]], Outcome | _Failure] = _member_ended
+    try:
+        for member in chunk:
+            if handler.hooks.start:
+                await tell("start", handler.hooks.start, threads.call, member.job)
+        await _call_in_time(handler, threads, chunk)
+    except asyncio.CancelledError:
+        judge = partial(_member_stopped, handler=handler, is_ours=chunk.stopped)
+    except Refusal as refusal:
+        is_ours = refusal.noun == "job" and refusal.subject in {str(member.job.id) for member in chunk}
+        judge = (
+            partial(_member_refused, refusal=refusal)
+            if is_ours
+            else partial(_member_failed, handler=handler, error=refusal)
+        )
+    except (Exception, SystemExit) as error:
+        judge = partial(_member_failed, handler=handler, error=error)
+    return {active: _committed(active, member) or judge(active, member) for active, member in members.items()}
+
+
+async def _call_in_time(handler: Handler[...], threads: ThreadPool, chunk: Chunk[Any]) -> None:
+    seconds = handler.declared.timeout_seconds
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            if handler.is_async:
+                await handler.run(chunk, {})
+            else:
+                await threads.call(lambda: handler.run(chunk, {}))
+    except BaseException as error:
+        if not handler.is_async:
+            # The thread may still run, and checks this flag.
+            for member in chunk:
+                member.job.stop()
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
+        raise
+
+
+def _committed(active: HeldJob, member: ChunkMember[Any]) -> Committed | None:
+    """How it stands when its chunk's transaction has committed, whatever came after."""
+    if active.job.finished:
+        return Committed()
+    return None if member.left is None else Committed(left=member.left)
+
+
+def _member_ended(active: HeldJob, member: ChunkMember[Any]) -> Outcome | _Failure:
+    decision = member.decision
+    if isinstance(decision, kernel_job.Leave):
+        return decision
+    ended = _finish(active.running, decision.result)
+    return decision if isinstance(ended, kernel_job.Finish) else ended
+
+
+def _member_failed(
+    active: HeldJob, member: ChunkMember[Any], *, handler: Handler[...], error: BaseException
+) -> Outcome | _Failure:
+    """The handler failed with all of them. That this one leaves was decided before."""
+    if isinstance(member.decision, kernel_job.Leave):
+        return member.decision
+    return _failed(active, handler, error)
+
+
+def _member_refused(active: HeldJob, member: ChunkMember[Any], *, refusal: Refusal) -> Outcome:
+    """The refused one has lost its attempt; the others come back, and the try is not charged."""
+    if refusal.subject == str(member.job.id):
+        return Refused(refusal.reason, refusal.seen)
+    return leave(active.running, "release")
+
+
+def _member_stopped(
+    active: HeldJob, _member: ChunkMember[Any], *, handler: Handler[...], is_ours: bool
+) -> Outcome | _Failure:
+    """One of them was cancelled or lost, or the worker stops: the others come back."""
+    if is_ours and not active.lost:
+        return leave(active.running, "release")
+    return _stopped(active, handler)
 
 
 def leave(
@@ -412,9 +684,9 @@ async def _invoke(
         assert processes is not None, "a worker with such handlers is given processes"
         return await processes.call(handler, active.running, active.job)
     if handler.is_async:
-        return await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+        return await handler.run(active.job, arguments)
     try:
-        return await threads.call(lambda: handler.function(active.job, **arguments))
+        return await threads.call(lambda: handler.run(active.job, arguments))
     except BaseException:
         # The thread may still run, and checks this flag.
         active.job.stop()
@@ -436,17 +708,18 @@ async def _invoke_in_time(
         raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
 
 
-def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
+def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | _Failure:
     # Most return nothing, which needs no check.
     if result is not None:
         try:
             document("result", result)
         except InvalidInput as error:
-            return leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
+            left = leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
+            return _Failure(left, error)
     return kernel_job.Finish(running.job_id, running.attempt, "ok", result)
 
 
-def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
+def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome | _Failure:
     """Why the task was cancelled: by an operator, a lost lease, a worker shutdown, or from inside."""
     if active.job.finished:
         return Committed()
@@ -458,36 +731,57 @@ def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
     return leave(active.running, "release")
 
 
-def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcome:
+def _refused(active: HeldJob, handler: Handler[...], refusal: Refusal) -> Outcome | _Failure:
     """A refusal of this attempt ends it. Any other refusal is an error like any other."""
     if active.job.finished:
         return Committed()
     if (refusal.noun, refusal.subject) == ("job", str(active.running.job_id)):
-        return Refused(refusal.reason)
+        return Refused(refusal.reason, refusal.seen)
     return _failed(active, handler, refusal)
 
 
-def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Outcome:
+def _failed(active: HeldJob, handler: Handler[...], error: BaseException) -> Outcome | _Failure:
     if active.job.finished:
         # The commit succeeded and something after it failed: the effect and the finish both stand.
-        _log.warning("failed_after_finish", job_id=active.running.job_id, error=describe(error))
+        _log.warning("failed_after_finish", error=describe(error), **job_fields(active.running))
         return Committed()
     if active.lost:
         return Lost()
+    if isinstance(error, Snooze | Cancel):
+        return _left_by(active.running, handler, error)
+    if isinstance(error, ServerUnavailable):
+        wait_seconds = server_wait(active.running.attempt, active.running.tries)
+        if wait_seconds is not None:
+            return _server_away(active.running, error, wait_seconds)
+    return _Failure(_left_by(active.running, handler, error), error)
+
+
+def _left_by(running: kernel_job.Running, handler: Handler[...], error: BaseException) -> kernel_job.Leave:
+    """How a job leaves that ended with this exception."""
     if isinstance(error, Snooze):
-        return leave(active.running, "release", delay_seconds=error.seconds)
+        return leave(running, "release", delay_seconds=error.seconds)
     if isinstance(error, Cancel):
-        return leave(active.running, "cancel", describe(error) or None)
+        return leave(running, "cancel", describe(error) or None)
     traceback = error.traceback if isinstance(error, FailedInProcess) else traceback_text(error)
-    match _verdict(active.running.tries, handler, error):
+    match _verdict(running, handler, error):
         case Bury():
-            return leave(active.running, "bury", describe(error), traceback=traceback)
+            return leave(running, "bury", describe(error), traceback=traceback)
         case Retry(delay_seconds):
-            return leave(active.running, "retry", describe(error), delay_seconds, traceback)
+            return leave(running, "retry", describe(error), delay_seconds, traceback)
 
 
-def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
+def _server_away(
+    running: kernel_job.Running, error: ServerUnavailable, wait_seconds: float
+) -> kernel_job.Leave:
+    """The server's fault is not the job's: the try is not charged."""
+    text = describe(error)
+    _log.warning("server_unavailable", error=text, retry_seconds=wait_seconds, **job_fields(running))
+    return leave(running, "release", text, wait_seconds)
+
+
+def _verdict(running: kernel_job.Running, handler: Handler[...], error: BaseException) -> Verdict:
     """The verdict of the handler's policy; a policy that fails, or returns nothing, gets the default."""
+    tries = running.tries
     if isinstance(error, FailedInProcess):
         return error.verdict
     known = error if isinstance(error, Exception) else RuntimeError(describe(error))
@@ -497,7 +791,7 @@ def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict
         verdict = failure
     if isinstance(verdict, Retry | Bury):
         return verdict
-    _log.error("retry_policy_failed", kind=handler.kind, verdict=repr(verdict))
+    _log.error("retry_policy_failed", verdict=repr(verdict), **job_fields(running))
     return exponential()(tries, known)
 
 
@@ -506,14 +800,7 @@ def _name(active: HeldJob) -> None:
     context ends with its task."""
     _JOB_ID.set(active.running.job_id)
     _ATTEMPT.set(active.running.attempt)
-    _TRACE_ID.set(trace_id_of(active))
-
-
-def trace_id_of(active: HeldJob) -> str:
-    """The trace id of a job: one that was submitted without a trace still has one id for all its tries."""
-    running = active.running
-    given = running.headers.get("trace_id") if running.headers else None
-    return str(given) if given else f"{running.job_id:032x}"
+    _TRACE_ID.set(trace_id_of(active.running))
 
 
 _Function = Callable[[], Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,7 +20,8 @@ from typing import (
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
 from fencepost.jobs._options import OVERRIDES_HEADER, JobOptions, Overrides, Place
-from fencepost.jobs._payload_schema import PayloadSchema, key_of, shape_of
+from fencepost.jobs._payload_schema import PayloadSchema, chunk_shape_of, key_of, shape_of
+from fencepost.jobs.hooks import Hooks
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel._job_need import Serves
 from fencepost.kernel.call import Call, Json
@@ -49,6 +50,8 @@ class Handler(Generic[P]):
     database: AsyncDatabase | None = field(default=None, repr=False, compare=False)
     """The client that declared it: `enqueue` submits through it."""
     sync_database: Callable[[], SyncDatabase] | None = field(default=None, repr=False, compare=False)
+    hooks: Hooks = field(default_factory=Hooks, repr=False, compare=False)
+    """The hooks and the middleware of that client."""
 
     def __call__(self, job: Job, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function, for a test. Await it if the function is a coroutine function."""
@@ -155,7 +158,7 @@ class Handler(Generic[P]):
     @cached_property
     def shape(self) -> PayloadSchema:
         """The schema of its payload."""
-        return shape_of(self.function, self.kind)
+        return (shape_of if self.declared.chunk is None else chunk_shape_of)(self.function, self.kind)
 
     @cached_property
     def is_async(self) -> bool:
@@ -166,6 +169,12 @@ class Handler(Generic[P]):
         """Where it runs: `run_in` if given, otherwise the loop for a coroutine function and a thread for any
         other."""
         return self.declared.run_in or ("loop" if self.is_async else "thread")
+
+    def run(self, job: object, arguments: Mapping[str, Any]) -> Any:
+        """What the function returns inside the middleware of its form: an awaitable, if it is a coroutine
+        function."""
+        call = partial(cast("Callable[..., Any]", self.function), job, **arguments)
+        return self.hooks.wrap(call, job, is_async=self.is_async)()
 
     def _has_no_client(self) -> InvalidInput:
         return InvalidInput(
@@ -200,7 +209,8 @@ class Handler(Generic[P]):
 class Handlers:
     """The handlers of one process, by kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, hooks: Hooks | None = None) -> None:
+        self.hooks = hooks or Hooks()
         self._by_kind: dict[str, Handler[...]] = {}
 
     def add(self, handler: Handler[...]) -> None:
@@ -217,7 +227,7 @@ class Handlers:
 
     def of(self, queues: Iterable[str]) -> Handlers:
         """The handlers of the given queues. A workflow waits in a part of its queue, QUEUE/NAME@VERSION."""
-        chosen, wanted = Handlers(), set(queues)
+        chosen, wanted = Handlers(self.hooks), set(queues)
         unknown = sorted(wanted - {part for h in self for part in (h.queue, h.queue.partition("/")[0])})
         if unknown:
             raise InvalidInput(

@@ -25,6 +25,7 @@ UnknownArguments = Literal["wait", "ignore"]
 OVERRIDES_HEADER = "options"
 """The header with what one submission changed of how its job runs."""
 KEY_BYTES_MAX = 256
+CHUNK_MAX = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +118,9 @@ class JobOptions(SubmitOptions):
     rate: Rate | None = None
     unknown_arguments: UnknownArguments = "wait"
     headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    chunk: int | None = None
+    """How many jobs its function takes at once; None for a function that takes one."""
+    chunk_wait_seconds: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,6 +138,11 @@ class JobOptions(SubmitOptions):
                 f"retry is {self.retry!r}; it is a policy: exponential(), or a function of tries and error.",
                 field="retry",
             )
+
+        if self.chunk is not None and not 1 <= self.chunk <= CHUNK_MAX:
+            raise InvalidInput(f"chunk is {self.chunk}; it must be 1 to {CHUNK_MAX}.", field="chunk")
+        if self.chunk is not None and self.run_in == "process":
+            raise InvalidInput("A chunk runs in the loop or in a thread, not in a process.", field="run_in")
 
     @property
     def bucket(self) -> Limit | None:

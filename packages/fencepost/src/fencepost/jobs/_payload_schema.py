@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from string import Formatter
-from typing import Any, cast, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
@@ -126,13 +126,46 @@ class PayloadSchema:
         return InvalidInput(f"{self.kind}: {place}: {detail['msg']}", field=place)
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkSchema(PayloadSchema):
+    """The schema of a chunk handler's jobs: the fields of a class. A job is submitted as one of its objects,
+    or by its fields."""
+
+    row: type[Any]
+
+    def given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if len(args) == 1 and not kwargs and isinstance(args[0], self.row):
+            return {name: getattr(args[0], name) for name in self.signature.parameters}
+        return PayloadSchema.given(self, args, kwargs)
+
+
+@lru_cache(maxsize=1024)
+def chunk_shape_of(function: Callable[..., Any], kind: str) -> ChunkSchema:
+    """The schema of `T`, for a function whose one parameter is a `Chunk[T]`."""
+    parameters = list(inspect.signature(function).parameters)
+    hint = get_type_hints(function, include_extras=True).get(parameters[0]) if parameters else None
+    rows = get_args(hint)
+    if len(parameters) != 1 or len(rows) != 1 or not isinstance(rows[0], type):
+        raise InvalidInput(
+            f"{kind}: a chunk handler has one parameter, Chunk[T], where T is a dataclass, a named tuple or "
+            "a pydantic model with a field for each argument of a job.",
+            field="chunk",
+        )
+    row: type[Any] = rows[0]
+    shape = _shape(kind, inspect.signature(row), get_type_hints(row, include_extras=True))
+    return ChunkSchema(kind, shape.signature, shape.model, row)
+
+
 @lru_cache(maxsize=1024)
 def shape_of(function: Callable[..., Any], kind: str) -> PayloadSchema:
     """Built once for each function: building a model costs a thousand times what using it costs."""
     whole = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     _check_job(kind, next(iter(whole.parameters.values()), None), hints)
-    signature = whole.replace(parameters=list(whole.parameters.values())[1:])
+    return _shape(kind, whole.replace(parameters=list(whole.parameters.values())[1:]), hints)
+
+
+def _shape(kind: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> PayloadSchema:
     fields: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from fencepost.errors import REFUSALS, Refusal
+from fencepost.errors import REFUSALS, Refusal, ServerUnavailable
 from fencepost.jobs._failure_text import process_end_text
 from fencepost.jobs.process_pool_main import BEGUN, HandlerCall, serve
 from fencepost.jobs.retry_policy import Bury, Cancel, Retry, Snooze, Verdict
@@ -162,6 +162,8 @@ def _read(answer: Mapping[str, Any], job: Job) -> Any:
         raise Snooze(answer["snooze_seconds"])
     if "cancel" in answer:
         raise Cancel(answer["cancel"])
+    if "unavailable" in answer:
+        raise ServerUnavailable(answer["unavailable"])
     if "error" in answer:
         raise FailedInProcess(answer["error"], answer["traceback"], _verdict(answer["retry_seconds"]))
     return answer["result"]

@@ -76,7 +76,8 @@ class Reclaimer:
             crash_point("jobs.reclaim.after_commit")
             self._metrics.reclaimed(reclaimed)
             for job in reclaimed:
-                _log.warning(
+                log = _log.error if job.state == "dead" else _log.warning
+                log(
                     "worker_lost",
                     job_id=job.job_id,
                     attempt=job.attempt,

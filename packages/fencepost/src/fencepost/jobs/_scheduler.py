@@ -165,7 +165,7 @@ class Scheduler:
             self._gate.log(
                 _log.warning,
                 "schedule_not_fired",
-                kind=due.name,
+                flood=due.name,
                 schedule=due.name,
                 tick=due.next_tick.isoformat(),
                 error=str(error),

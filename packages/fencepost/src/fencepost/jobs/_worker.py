@@ -85,8 +85,19 @@ class Worker:
         jobs_max = settings.max_jobs_per_process
         processes = ProcessPool(settings.processes or os.cpu_count() or 1, url, limits, jobs_max=jobs_max)
         held = HeldJobs(settings.concurrency, threads, room, metrics, jobs_max=jobs_max, on_spent=self.stop)
-        self._completer = Completer(held, self.owner, client, self._redis, metrics, batch=settings.batch)
-        self._executor = Executor(held, threads, processes, self._completer.add)
+        self._completer = Completer(
+            held,
+            self.owner,
+            client,
+            self._redis,
+            metrics,
+            batch=settings.batch,
+            hooks=handlers.hooks.finish,
+            in_thread=threads.call,
+        )
+        self._executor = Executor(
+            held, threads, processes, self._completer.add, slow_seconds=settings.slow_seconds
+        )
         self._fetcher = Fetcher(
             handlers,
             held,

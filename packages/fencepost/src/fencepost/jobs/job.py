@@ -9,6 +9,7 @@ from datetime import datetime
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
+from fencepost.jobs._job_fields import trace_id_of
 from fencepost.kernel import _batch as kernel_batch
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel._batch import BatchResult
@@ -54,6 +55,16 @@ class Job:
         return self._running
 
     @property
+    def database(self) -> AsyncDatabase:
+        """The client of its worker."""
+        return self._database
+
+    @property
+    def sync_database(self) -> Callable[[], SyncDatabase]:
+        """Opens the client of its worker for code without an event loop."""
+        return self._sync_database
+
+    @property
     def id(self) -> int:
         return self._running.job_id
 
@@ -82,6 +93,11 @@ class Job:
     @property
     def submitted_at(self) -> datetime:
         return self._running.submitted_at
+
+    @property
+    def trace_id(self) -> str:
+        """The trace that it was submitted in: the same for all its tries."""
+        return trace_id_of(self._running)
 
     @property
     def stopped(self) -> bool:

@@ -25,11 +25,13 @@ from fencepost._connections import Connections
 from fencepost._instrumentation import CallObserver
 from fencepost._sync_form import SyncContext, complete
 from fencepost.database import SyncDatabase
-from fencepost.errors import InvalidInput, Refusal
+from fencepost.errors import InvalidInput, Refusal, ServerUnavailable
 from fencepost.jobs._failure_text import error_text, traceback_text
 from fencepost.jobs._handler import Handler
+from fencepost.jobs._job_fields import trace_id_of
+from fencepost.jobs.hooks import tell_sync
 from fencepost.jobs.job import Job
-from fencepost.jobs.retry_policy import Bury, Cancel, Retry, Snooze, exponential
+from fencepost.jobs.retry_policy import Bury, Cancel, Retry, Snooze, exponential, server_wait
 from fencepost.kernel.call import Call, document
 from fencepost.kernel.job import Running
 from fencepost.kernel.lease import owner_name
@@ -117,7 +119,7 @@ def _answer(call: HandlerCall, database: _Database, begin: Callable[[], None]) -
     context = {
         "job_id": running.job_id,
         "attempt": running.attempt,
-        "trace_id": running.headers.get("trace_id"),
+        "trace_id": trace_id_of(running),
     }
     with structlog.contextvars.bound_contextvars(**context):
         try:
@@ -130,7 +132,7 @@ def _answer(call: HandlerCall, database: _Database, begin: Callable[[], None]) -
 
 def _run(handler: Handler[...], job: Job, running: Running) -> dict[str, Any]:
     try:
-        result = handler.function(job, **handler.parse(running.payload))
+        result = handler.run(job, handler.parse(running.payload))
         document("result", result)
     except Refusal as refusal:
         return {"refusal": _told(refusal)}
@@ -139,6 +141,10 @@ def _run(handler: Handler[...], job: Job, running: Running) -> dict[str, Any]:
     except Cancel as cancel:
         return {"cancel": str(cancel)}
     except (Exception, SystemExit) as error:
+        if isinstance(error, ServerUnavailable) and server_wait(running.attempt, running.tries) is not None:
+            return {"unavailable": str(error)}
+        if not job.finished:
+            tell_sync("error", handler.hooks.error, job, error)
         return _failed(error, _judged(handler, running, error))
     return {"result": result}
 

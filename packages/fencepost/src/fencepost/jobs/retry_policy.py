@@ -79,6 +79,20 @@ class Exponential:
         return Retry(Backoff(self.first_seconds, self.most_seconds, self.factor, self.jitter).seconds(tries))
 
 
+SERVER_WAITS = Backoff(1.0, 60.0)
+SERVER_WAITS_MAX = 10
+
+
+def server_wait(attempt: int, tries: int) -> float | None:
+    """How long a job waits, uncharged, that could not reach a server; None when its try is charged.
+
+    `attempt - tries` is how often it was given back without a charge, for whatever reason. It bounds a
+    handler that never reaches its server: the waits grow, and from the eleventh on each is a failed try.
+    """
+    spared = attempt - tries
+    return SERVER_WAITS.seconds(spared + 1) if spared < SERVER_WAITS_MAX else None
+
+
 def exponential(
     *, first_seconds: float = 1, factor: float = 2, most_seconds: float = 3600, jitter: float = 0.1
 ) -> Exponential:

@@ -56,6 +56,7 @@ class JobSettings(LayeredSettings):
     prune_interval_seconds: Annotated[
         Positive, From("JOBS_PRUNE_INTERVAL_SEC", "jobs.prune_interval_sec")
     ] = 60
+    slow_seconds: Annotated[Positive, From("JOBS_SLOW_SEC", "jobs.slow_sec")] = 60
     processes: Annotated[
         int | None, Field(ge=1, le=1000), From("JOBS_HANDLER_PROCESSES", "jobs.handler_processes")
     ] = None

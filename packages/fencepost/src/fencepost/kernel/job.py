@@ -451,10 +451,11 @@ class Finish(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """One of many that was not finished, and why."""
+    """One of many that was not finished, why, and the row that the database saw."""
 
     job_id: int
     refusal: str
+    seen: Mapping[str, Json] | None = None
 
 
 Leaving = Literal["release", "retry", "bury", "cancel"]
@@ -477,6 +478,8 @@ class Left:
     job_id: int
     state: str | None
     refusal: str | None
+    seen: Mapping[str, Json] | None = None
+    """When it was refused: the row that the database saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,6 +643,17 @@ def fence(job_id: int, attempt: int, owner: str) -> Call[None]:
     )
 
 
+def fence_all(jobs: Sequence[tuple[int, int]], owner: str) -> Call[None]:
+    """`fence` for many, given as id and attempt: all of them, in order of id, or the first that is refused
+    refuses the transaction."""
+    return Call(
+        "select fencepost.job_fence(a.job_id, a.attempt, %s::text)"
+        " from (select * from unnest(%s::bigint[], %s::bigint[]) u (job_id, attempt) order by u.job_id) a",
+        (text("owner", owner), [job_id for job_id, _ in jobs], [attempt for _, attempt in jobs]),
+        nothing,
+    )
+
+
 def finish(done: Finish, owner: str) -> Call[None]:
     """The one finishing write."""
     return Call(
@@ -660,7 +674,7 @@ def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
     # Most end well and leave nothing, which need not be said of each.
     is_plain = all(d.final_status == "ok" and d.result is None for d in done)
     return Call(
-        "select job_id, refusal from fencepost.job_finish_many"
+        "select job_id, refusal, seen::text from fencepost.job_finish_many"
         "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[]) where refusal is not null",
         (
             [d.job_id for d in done],
@@ -669,7 +683,7 @@ def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
             None if is_plain else [text("final_status", d.final_status) for d in done],
             None if is_plain else [optional_document("result", d.result) for d in done],
         ),
-        each(Unfinished),
+        each(_unfinished),
     )
 
 
@@ -703,7 +717,7 @@ def bury(job_id: int, attempt: int, owner: str, error: str) -> Call[str]:
 def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
     """Release, retry, bury or cancel many, each in its own way; answers for each."""
     return Call(
-        "select job_id, state, refusal from fencepost.job_leave_many"
+        "select job_id, state, refusal, seen::text from fencepost.job_leave_many"
         "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[], %s::text[])",
         (
             [leave.job_id for leave in leaves],
@@ -714,7 +728,7 @@ def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
             [optional_duration("delay", leave.delay_seconds) for leave in leaves],
             [optional_text("traceback", leave.traceback) for leave in leaves],
         ),
-        each(Left),
+        each(_left),
     )
 
 
@@ -798,6 +812,14 @@ def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
 def prune_unique(limit: int) -> Call[int]:
     """Delete unique keys whose period has passed; returns how many."""
     return Call("select fencepost.unique_prune(%s::integer)", (limit,), scalar)
+
+
+def _unfinished(job_id: int, refusal: str, seen: str | None) -> Unfinished:
+    return Unfinished(job_id, refusal, None if seen is None else parsed(seen))
+
+
+def _left(job_id: int, state: str | None, refusal: str | None, seen: str | None) -> Left:
+    return Left(job_id, state, refusal, None if seen is None else parsed(seen))
 
 
 def _by_priority(rows: Sequence[Row]) -> dict[int, list[int]]:

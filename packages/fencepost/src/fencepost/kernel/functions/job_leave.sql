@@ -134,13 +134,14 @@ as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'bury', p_
 create or replace function fencepost.job_leave_many(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null,
   p_tracebacks text[] default null
-) returns table (job_id bigint, state text, refusal text)
+) returns table (job_id bigint, state text, refusal text, seen jsonb)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
   v_asked record;
+  v_seen  jsonb;
   v       record;
 begin
   perform fencepost._require_read_committed();
@@ -162,11 +163,12 @@ begin
                  order by a.job_id loop
     select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay,
       v_asked.traceback);
+    v_seen := case when v.refusal is not null then fencepost._job_seen(v_asked.job_id) end;
     if v.refusal is not null then
       perform fencepost._refusal_note(v.refusal, 'job', v_asked.job_id::text, p_owner,
-        jsonb_build_object('attempt', v_asked.attempt, 'owner', p_owner, 'op', v_asked.how), fencepost._job_seen(v_asked.job_id));
+        jsonb_build_object('attempt', v_asked.attempt, 'owner', p_owner, 'op', v_asked.how), v_seen);
     end if;
-    return query select v_asked.job_id, v.state, v.refusal;
+    return query select v_asked.job_id, v.state, v.refusal, v_seen;
   end loop;
 end $$;
 

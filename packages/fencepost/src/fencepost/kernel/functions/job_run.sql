@@ -170,10 +170,10 @@ begin
   end if;
 end $$;
 
--- Finish many by one statement and one commit; answers for each, refusal null or the reason.
+-- Finish many by one statement and one commit; answers for each, refusal null or the reason, with the row that was seen.
 create or replace function fencepost.job_finish_many(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[] default null, p_results jsonb[] default null
-) returns table (job_id bigint, refusal text)
+) returns table (job_id bigint, refusal text, seen jsonb)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -181,17 +181,17 @@ declare
   v_done bigint[] := fencepost._job_finish(p_ids, p_attempts, p_owner, p_statuses, p_results);
 begin
   if cardinality(v_done) = cardinality(p_ids) then
-    return query select d, null::text from unnest(v_done) d;
+    return query select d, null::text, null::jsonb from unnest(v_done) d;
     return;
   end if;
-  return query select d, null::text from unnest(v_done) d;
-  return query select n.job_id, n.refusal from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'finish') n;
+  return query select d, null::text, null::jsonb from unnest(v_done) d;
+  return query select n.job_id, n.refusal, n.seen from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'finish') n;
 end $$;
 
 -- Explain, count and record the refusals of a plural form.
 create or replace function fencepost._job_note_refused(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_done bigint[], p_op text
-) returns table (job_id bigint, refusal text)
+) returns table (job_id bigint, refusal text, seen jsonb)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -203,14 +203,14 @@ begin
            from unnest(p_ids, p_attempts) a (job_id, attempt)
            cross join lateral fencepost._job_explain(a.job_id, a.attempt, p_owner, v_now) e
            where a.job_id <> all (p_done) order by a.job_id loop
+    job_id := v.job_id; refusal := v.refusal; seen := fencepost._job_seen(v.job_id);
     -- A renewal that meets its own attempt's finish has lost nothing, and every worker sends some: it is
     -- answered, not recorded.
     if p_op <> 'renew' or not (v.refusal = 'in_flight' or v.refusal = 'already_finished' and exists (
         select 1 from fencepost.job_finished f where f.job_id = v.job_id and f.attempt = v.attempt and f.state = 'finished')) then
       perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner,
-        jsonb_build_object('attempt', v.attempt, 'owner', p_owner, 'op', p_op), fencepost._job_seen(v.job_id));
+        jsonb_build_object('attempt', v.attempt, 'owner', p_owner, 'op', p_op), seen);
     end if;
-    job_id := v.job_id; refusal := v.refusal;
     return next;
   end loop;
 end $$;

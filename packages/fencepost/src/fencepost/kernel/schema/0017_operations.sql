@@ -138,3 +138,7 @@ create table fencepost.job_schedule_run (
 );
 create index job_schedule_run_by_schedule on fencepost.job_schedule_run (schedule, run_at);
 create index job_schedule_run_by_time on fencepost.job_schedule_run (run_at);
+-- Answers that carry what the database saw: their functions are dropped, because a function keeps its columns.
+drop function if exists fencepost._job_note_refused(bigint[], bigint[], text, bigint[], text);
+drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);
+drop function if exists fencepost.job_leave_many(bigint[], bigint[], text, text[], text[], interval[], text[]);
