@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -136,8 +137,7 @@ async def test_a_token_without_a_signature_of_its_key_is_refused(
     provider: Provider, head: dict[str, Any]
 ) -> None:
     body = provider.token().split(".")[1]
-    encode = oidc.urlsafe_b64encode
-    forged = f"{encode(json.dumps(head).encode()).decode().rstrip('=')}.{body}."
+    forged = f"{urlsafe_b64encode(json.dumps(head).encode()).decode().rstrip('=')}.{body}."
     provider.instead["/token"] = lambda: web.json_response({"id_token": forged})
     with pytest.raises(IdentityRefused):
         await client_of(provider).person("code", STATE)

@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.jobs._worker_registry import WorkerRegistry
+from fencepost.kernel._job_need import Serves
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
 from fencepost_server.console import _minutes as minutes
@@ -73,7 +74,7 @@ def test_a_minute_knows_how_late_the_outbox_was_what_it_delivered_and_who_was_th
         for message, take in took.fetchall():
             clock.advance(5)
             connection.execute("select fencepost.outbox_settle(%s, %s, 'w', 'sent')", (message, take))
-        WorkerRegistry("idle", ttl_seconds=20).keep(connection)
+        WorkerRegistry("idle", ["mail"], Serves({"send": None}), ttl_seconds=20).keep(connection)
         roll(database, 0)
         clock.advance(60)
         # Counted once more, when the worker is gone and the minute over: what was seen in it stays.

@@ -13,6 +13,7 @@ from fencepost.embedded._deadline import Deadline
 from fencepost.jobs._worker_registry import WorkerRegistry
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
+from fencepost.kernel._job_need import Serves
 from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.watchers import OWNER, Watchers
@@ -66,7 +67,7 @@ def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_agai
     with psycopg.connect(database.url, autocommit=True) as connection:
         for life in range(12):
             # None of them leaves: each finds the places of the dead, and nobody has more than one.
-            worker = WorkerRegistry(f"worker-{life}", ttl_seconds=60)
+            worker = WorkerRegistry(f"worker-{life}", ["mail"], Serves({"send": None}), ttl_seconds=60)
             worker.keep(connection)
             worker.keep(connection)
             assert [owner for owner, *_ in workers(database)] == [f"worker-{life}"]
@@ -91,7 +92,7 @@ def test_who_holds_a_job_is_seen_as_long_as_its_lease_lasts(database: Database) 
 
 def test_one_whose_place_was_taken_finds_another(database: Database) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        worker = WorkerRegistry("slow", ttl_seconds=60)
+        worker = WorkerRegistry("slow", ["mail"], Serves({"send": None}), ttl_seconds=60)
         worker.keep(connection)
         with database.connect_admin() as admin:
             admin.execute("update fencepost.lease set owner = 'another', token = token + 1")
@@ -104,7 +105,7 @@ def test_one_whose_place_was_taken_finds_another(database: Database) -> None:
 
 def test_being_seen_costs_one_row_of_one_statement_a_beat(database: Database) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        worker = WorkerRegistry("busy", ttl_seconds=60)
+        worker = WorkerRegistry("busy", ["mail"], Serves({"send": None}), ttl_seconds=60)
         worker.keep(connection)
         events = fetched(database, "select event_id from fencepost.events")
         for _ in range(5):

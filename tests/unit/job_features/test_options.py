@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_wrong_options_are_refused_at_the_declaration(
     fp: Fencepost, options: dict[str, Any], field: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message) as refused:
-        fp.job("mail", **options)(handler)
+        cast("Any", fp).job("mail", **options)(handler)
     assert refused.value.field == field
 
 

@@ -70,7 +70,6 @@ def test_an_outcome_is_final_or_not() -> None:
 
 
 def test_how_long_a_loop_may_sleep_is_asked_by_queue() -> None:
-    assert job.seconds_until_due("mail").arguments == ("mail",)
     assert job.next_due("mail").arguments == ("mail",)
 
 
