@@ -168,8 +168,8 @@ async def test_dispatch_drives_no_more_than_could_start(fp: Fencepost, clock: Cl
         await tx.run(kernel_job.dispatched([job.job_id for job in due], ["1-0", "1-1", "1-2"], "life"))
     async with fp.transaction() as tx:
         assert await tx.run(kernel_job.dispatch("work", 1, 100)) == [], "three are on their way"
-    due = await fp.run(job_need.next_due("work", Serves({"work": None})))
-    assert due.pending == pytest.approx(1), "not at once: that would spin"
+    next_due = await fp.run(job_need.next_due("work", Serves({"work": None})))
+    assert next_due.pending == pytest.approx(1), "not at once: that would spin"
 
 
 async def test_a_raised_limit_counts_at_once(fp: Fencepost, clock: Clock) -> None:
