@@ -112,6 +112,7 @@ class HeldJobs:
     def __init__(self, places: int, threads: ThreadPool, room: asyncio.Event, metrics: JobMetrics) -> None:
         self.room = room
         self.unbegun: deque[tuple[HeldJob, Handler[...]]] = deque()
+        self.on_removed: Callable[[], None] = lambda: None
         self._places = places
         self._threads = threads
         self._metrics = metrics
@@ -174,6 +175,7 @@ class HeldJobs:
             announce("worker.settled")
         self._metrics.held.set(len(self._jobs))
         self.room.set()
+        self.on_removed()
 
 
 class Executor:
