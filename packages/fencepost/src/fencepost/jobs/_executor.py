@@ -156,6 +156,7 @@ class HeldJobs:
         self._left = math.inf if jobs_max is None else jobs_max
         self._on_spent = on_spent
         self.unbegun: deque[tuple[HeldJob, Handler[...]]] = deque()
+        self.on_removed: Callable[[], None] = lambda: None
         self._places = places
         self._threads = threads
         self._metrics = metrics
@@ -248,6 +249,7 @@ class HeldJobs:
         self._metrics.held.set(len(self._jobs))
         self.room.set()
         self._emptied.set()
+        self.on_removed()
         if self._left <= 0 and not self._jobs:
             self._on_spent()
 

@@ -122,6 +122,8 @@ class Fetcher:
         """Queues with jobs that were set aside, which this worker had no free place for."""
         self._is_turn_of_aside = False
         self._claiming_aside = asyncio.Lock()
+        self._on_room_for_aside: dict[str, Callable[[], None]] = {}
+        held.on_removed = self._call_for_aside
         self._unclaimed: list[StreamEntry] = []
         # A reused consumer name may have pending entries; a name with a boot id has none yet.
         self._losses_seen = 0 if self.consumer == owner else -1
@@ -171,6 +173,16 @@ class Fetcher:
         """Called when this worker has stopped drawing, so that the streams are filled again."""
         self._on_drawn.append(callback)
 
+    def on_room_for_aside(self, queue: str, callback: Callable[[], None]) -> None:
+        """Called when there is a free place again for jobs of the queue that were set aside: this worker may
+        be waiting at the streams, which do not bring them."""
+        self._on_room_for_aside[queue] = callback
+
+    def _call_for_aside(self) -> None:
+        for queue in self._aside:
+            if queue in self._on_room_for_aside:
+                self._on_room_for_aside[queue]()
+
     @property
     def free(self) -> int:
         """How many more jobs may be claimed now."""
@@ -215,6 +227,8 @@ class Fetcher:
                 self._begin(Fetched([(running, None) for running in claimed], (), (), asked_at))
         if len(claimed) == places:
             self._aside.add(queue)
+        else:
+            self._aside.discard(queue)
         return 0 < len(claimed) < places
 
     async def _accept_beside(self, entries: Sequence[StreamEntry]) -> None:
@@ -525,7 +539,7 @@ class Fetcher:
         parts = dict(zip(self.streams, self._turns.share(free), strict=True))
         entries = await streams.take(parts, free, self.consumer)
         draws = self.draws()
-        if entries or (draws and not self._is_dry):
+        if entries or self._aside or (draws and not self._is_dry):
             return entries
         block_ms = DRAWING_BLOCK_MS if draws else self._block_ms
         return await streams.wait(self.streams, self.consumer, max(1, free // len(self.streams)), block_ms)

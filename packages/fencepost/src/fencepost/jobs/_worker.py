@@ -194,6 +194,7 @@ class Worker:
             self._listener.on(f"job:{queue}", self._fetcher.wake)
             self._redis.on_change(loop.wake)
             self._fetcher.on_drawn(loop.wake)
+            self._fetcher.on_room_for_aside(queue, loop.wake)
 
     async def run(self) -> None:
         """Work until `stop`, then finish running jobs, give back those that do not end in time, and
