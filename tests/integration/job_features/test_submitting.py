@@ -118,9 +118,9 @@ async def test_a_row_that_does_not_fit_submits_nothing(fp: Fencepost, probes: Pr
         with pytest.raises(InvalidInput, match="one: n: Input should be a valid integer") as refused:
             await one.submit_many(tx, [{"n": 1}, {"n": "many"}])
         assert refused.value.field == "n"
-        with pytest.raises(InvalidInput, match="missing a required argument"):
+        with pytest.raises(InvalidInput, match="needs the argument n"):
             await one.submit_many(tx, [{}])
-        with pytest.raises(InvalidInput, match="unexpected keyword argument"):
+        with pytest.raises(InvalidInput, match="no argument m"):
             await one.submit_many(tx, [{"n": 1, "m": 2}])
     assert probes.value("select count(*) from fencepost.job") == 0
 

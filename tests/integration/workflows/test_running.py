@@ -380,7 +380,7 @@ async def test_one_live_workflow_for_a_unique_key_whatever_its_version(harness: 
         first = await declare(1).start(tx, order_id=7)
         second = await declare(2).start(tx, order_id=7)
 
-    assert second == (first.job_id, False)
+    assert (second.job_id, second.created) == (first.job_id, False)
 
 
 async def test_a_cancelled_workflow_is_undone_and_its_next_step_refused(harness: JobHarness) -> None:

@@ -166,7 +166,7 @@ def test_a_schedule_that_cannot_fire_is_refused_when_it_is_declared(fp: Fencepos
 
     with pytest.raises(InvalidInput, match="no cron expression"):
         fp.cron("61 * * * *", arguments={"n": 1})(one)
-    with pytest.raises(InvalidInput, match="missing a required argument"):
+    with pytest.raises(InvalidInput, match="needs the argument n"):
         fp.every(60)(one)
     fp.every(60, arguments={"n": 1})(one)
     with pytest.raises(InvalidInput, match="give this one another name"):
