@@ -13,6 +13,7 @@ from tests.acceptance.nonces import test_nonces_storm as nonces_storm
 from tests.acceptance.torture import test_transactions as transactions
 from tests.gallery.by_hand import BY_HAND
 from tests.gallery.gallery import GALLERY
+from tests.integration.job_features import test_schedule_releases as schedule_releases
 from tests.integration.job_features import test_schedules as schedules
 from tests.integration.judge import test_rejudging as rejudging
 from tests.integration.judge import test_teeth as judge_teeth
@@ -48,6 +49,7 @@ BY_FILE = {
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
     "tests/integration/job_features/test_schedules.py": "schedules",
+    "tests/integration/job_features/test_schedule_releases.py": "releases of schedules",
     "tests/integration/job_features/test_batches.py": "batches",
     "tests/integration/job_features/test_rates.py": "rates",
     "tests/integration/kernel/test_job_need.py": "claims of what a worker serves",
@@ -141,6 +143,14 @@ def _of_stories() -> Iterator[Entry]:
             "schedule_fire",
             "a tick that fires twice",
             f"test_a_planted_bug_fires_twice[{name}]",
+        )
+    for name, _ in schedule_releases.BROKEN:
+        yield Entry(
+            "tests/integration/job_features/test_schedule_releases.py",
+            name,
+            "_schedule_changes",
+            "a schedule whose code is gone and which fires",
+            f"test_a_planted_bug_keeps_a_schedule_whose_code_is_gone[{name}]",
         )
 
 

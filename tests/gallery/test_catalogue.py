@@ -21,6 +21,8 @@ OTHERS = {
     "tests/integration/job_features/test_direct.py": "plants faults of the database, not bugs",
     "tests/integration/job_features/test_processes.py": "plants rows, not bugs",
     "tests/integration/job_features/test_results.py": "plants rows, not bugs",
+    "tests/integration/job_features/test_schedules_at_run_time.py": "plants rows, not bugs",
+    "tests/integration/job_features/test_schedules_command.py": "plants rows, not bugs",
     "tests/integration/kernel/catalog.py": "compares two schemas",
     "tests/integration/plans/test_plans.py": "shows that it sees a sequential scan",
     "tests/isolation/planted_bug.py": "how a bug is planted",
