@@ -170,7 +170,7 @@ class PoisonStorm:
             " where job_id = any (%s) and state in ('pending', 'dispatched', 'running')",
             ([one.poison, *one.innocent],),
         )
-        return left == 0
+        return int(left) == 0
 
     def figures(self) -> dict[str, Any]:
         seconds = [one["seconds"] for one in self.rounds]

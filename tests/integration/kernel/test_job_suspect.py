@@ -80,7 +80,7 @@ def test_no_ordinary_claim_dispatch_or_hurry_takes_a_suspect(app: Caller, clock:
 def test_a_claim_takes_half_of_a_group_and_then_the_last_one(app: Caller, clock: Clock) -> None:
     lost = held(app, 7)
     lose(app, clock)
-    sizes = []
+    sizes: list[int] = []
     while taken := claim(app, f"spare-{len(sizes)}"):
         sizes.append(len(taken))
     assert sizes == [3, 2, 1, 1]
