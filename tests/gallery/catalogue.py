@@ -17,6 +17,7 @@ from tests.integration.job_features import test_schedule_releases as schedule_re
 from tests.integration.job_features import test_schedules as schedules
 from tests.integration.judge import test_rejudging as rejudging
 from tests.integration.judge import test_teeth as judge_teeth
+from tests.integration.kernel import test_job_suspect as suspects
 from tests.integration.nonces import test_lost_nonces as lost_nonces
 from tests.integration.nonces import test_recovering as recovering
 from tests.integration.nonces import test_wrong_forms as wrong_forms
@@ -48,6 +49,7 @@ BY_FILE = {
     "tests/acceptance/players/test_frozen.py": "players that a frozen transaction holds",
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
+    "tests/integration/kernel/test_job_suspect.py": "jobs of a lost worker",
     "tests/integration/job_features/test_schedules.py": "schedules",
     "tests/integration/job_features/test_schedule_releases.py": "releases of schedules",
     "tests/integration/job_features/test_batches.py": "batches",
@@ -135,6 +137,14 @@ def _of_stories() -> Iterator[Entry]:
             file,
             tale.__name__.replace("_", " "),
             f"test_too_late_or_too_early_replaces_nothing_and_a_planted_bug_is_noticed[{tale.__name__}]",
+        )
+    for name, (function, _, _) in suspects.BUGS.items():
+        yield Entry(
+            "tests/integration/kernel/test_job_suspect.py",
+            name,
+            function,
+            "one poison among many dies and no other is charged",
+            f"test_a_planted_bug_is_seen_by_that[{name}]",
         )
     for name, _ in schedules.BROKEN:
         yield Entry(

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,7 +170,7 @@ class PoisonStorm:
             " where job_id = any (%s) and state in ('pending', 'dispatched', 'running')",
             ([one.poison, *one.innocent],),
         )
-        return bool(left == 0)
+        return int(left) == 0
 
     def figures(self) -> dict[str, Any]:
         seconds = [one["seconds"] for one in self.rounds]
@@ -192,7 +192,7 @@ class PoisonStorm:
 
 
 @contextmanager
-def poison_storm(lease_seconds: float, log: Path, *, redis: bool = True) -> Iterator[PoisonStorm]:
+def poison_storm(lease_seconds: float, log: Path, *, redis: bool = True) -> Generator[PoisonStorm]:
     """A storm on servers of its own."""
     with (
         PostgresServer(server_directory(), settings={"fsync": "off"}, ephemeral=True) as postgres,

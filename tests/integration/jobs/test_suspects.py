@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from fencepost.cli._job_queries import read_job
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_snapshot import read_board
 from fencepost.jobs.job import Job
 from fencepost.kernel import job as kernel_job
 from fencepost.testing import Signals
@@ -119,3 +122,19 @@ async def test_what_a_lost_worker_held_is_counted_as_suspect(harness: JobHarness
     async with harness.working():
         await harness.until_all_ended()
     assert harness.metric("fencepost_jobs_reclaims_total", status="suspect", reason="worker_lost") == 2
+
+
+async def test_people_are_told_of_a_suspicion_in_plain_words(harness: JobHarness, company: Company) -> None:
+    first, _ = await lose(harness, 2)
+    with harness.database.connect() as connection:
+        shown = read_job(connection, first)
+        families = StatusCollector(lambda: read_board(connection)).collect()
+        told = {family.name: family.samples for family in families}
+    [metric] = told["fencepost_jobs_suspects"]
+    assert shown["run_at"] is None
+    assert shown["suspicion"].startswith("suspect since ")
+    assert shown["suspicion"].endswith(
+        f"its worker {LOST} was lost beside other jobs; tries returned so far: 1; "
+        "it waits to run apart from other work"
+    )
+    assert (metric.name, metric.labels, metric.value) == ("fencepost_jobs_suspects", {"queue": "default"}, 2)

@@ -1,5 +1,6 @@
 """A call changes the thing that it names. Whatever stands beside it, in the same state, stays as it is."""
 
+import itertools
 from typing import Any, LiteralString
 
 import pytest
@@ -112,6 +113,7 @@ CALLS: dict[str, tuple[LiteralString, ...]] = {
 
 def pair(app: Caller, clock: Clock, what: str) -> tuple[Any, Any]:
     """Two of them: what is named, and what stands beside it."""
+    numbers = itertools.count()
     make: dict[str, Any] = {
         "pending": lambda: job_calls.submit(app),
         "keyed": lambda: job_calls.submit_keyed(app, "user:7", 2),
@@ -120,7 +122,8 @@ def pair(app: Caller, clock: Clock, what: str) -> tuple[Any, Any]:
         ),
         "dispatched": lambda: job_calls.dispatched(app),
         "running": lambda: job_calls.running(app),
-        "lost": lambda: job_calls.running(app),
+        # Each alone in its worker: those that are lost together are judged together.
+        "lost": lambda: job_calls.running(app, owner=f"worker {next(numbers)}"),
         "dead": lambda: job_calls.dead(app),
     }
     if what in make:
