@@ -31,6 +31,7 @@ from fencepost_torture.systems._judge_checker import PROGRAMS
 from fencepost_torture.systems._judge_leftovers import LeftoverScan
 from tests.acceptance.torture.test_bulk_judges import retell
 from tests.acceptance.torture.wreckage import rules, wreck
+from tests.waiting_for import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -66,8 +67,7 @@ async def call(env: SystemEnvironment, fp: Fencepost, more: Mapping[str, Any]) -
     task = ProcessTask("judge", 0, 1, "", "", str(env.operation_log.path), 10.0, more)
     stop = asyncio.Event()
     working = asyncio.create_task(JudgeCaller(judging, task, stop).work())
-    while await asyncio.to_thread(env.value, CALLED) < EXAMS:  # noqa: ASYNC110 -- It has no signal.
-        await asyncio.sleep(0.01)
+    await until("every exam is called for", lambda: env.value(CALLED) >= EXAMS)
     stop.set()
     await working
 
