@@ -9,11 +9,13 @@ import gc
 import logging
 import os
 import ssl
+import sys
 import uuid
 from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import hypothesis
+import jinja2
 import psycopg
 import pytest
 import structlog
@@ -73,6 +75,19 @@ def one_trust() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", shared)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """To compile a page takes longer than to show it: once for all applications that the tests start."""
+    templating = sys.modules.get("fencepost_server.web.templating")
+    if templating is None:
+        yield
+        return
+    cache = jinja2.FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(templating, "Environment", functools.partial(jinja2.Environment, bytecode_cache=cache))
         yield
 
 
