@@ -14,8 +14,11 @@ PROJECTS := $(wildcard packages/*/pyproject.toml)
 PRODUCT := $(addprefix -e packages/,fencepost fencepost-server fencepost-orders fencepost-players fencepost-nonces fencepost-judge)
 OURS := $(addprefix --no-emit-package ,$(notdir $(wildcard packages/*)))
 PYTEST_ARGS ?=
-# What `make quick` leaves out of the unit tests and the kernel: fuzzing, models, migrations, and tests that start processes.
-QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/unit/,fuzz bench embedded torture testing) \
+# What `make quick` leaves out of the unit tests and the kernel: fuzzing, models, migrations, tests that start processes, and
+# what `make check` runs.
+QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/unit/,fuzz bench embedded torture testing \
+	$(addsuffix .py,console/test_deploy flows/test_lateness flows/test_value_codec judge/test_documents judge/test_packages \
+	test_bill_of_materials test_extras test_plugin test_secrets test_tidy)) \
 	$(addprefix --ignore-glob=tests/integration/kernel/test_,migrate* *_model.py array_literal.py)
 
 # The tests start Python by the hundred: what one process has compiled, the others need not compile again. `make up`
@@ -46,8 +49,8 @@ $(READY): $(RUNS) requirements-dev.lock pyproject.toml
 up: $(RUNS) ## the whole system on an embedded PostgreSQL and Valkey; Ctrl-C stops it
 	@exec $(BIN)/fencepost up
 
-quick: $(READY) ## unit tests and the kernel on a real PostgreSQL, while you write: 120 s of CPU time
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -q $(QUICK_TESTS) $(PYTEST_ARGS)
+quick: $(READY) ## unit tests and the kernel on a real PostgreSQL, while you write
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 test: $(READY) ## everything that a change needs before it is submitted; FULL=1 adds the long tests and fails on any skip
 	@$(BIN)/python -m pytest -n 4 --dist worksteal $(if $(FULL),--full,) $(PYTEST_ARGS)

@@ -35,7 +35,7 @@ async def _settle(fp: Fencepost, key: str, *, response: object) -> None:
                 if claim.claimed:
                     await _write(tx, key)
         except (IndeterminateCommit, InFlight):
-            # Unknown, or our own lost transaction is not over yet: ask again shortly.
+            # Unknown, or our own lost transaction is not over yet, and no signal says when it is: ask again.
             await asyncio.sleep(ASK_AGAIN_SECONDS)
         except Duplicate:
             return

@@ -31,7 +31,8 @@ async def _settle(fp: Fencepost, key: str) -> str:
         try:
             return await _grant(fp, key)
         except InFlight:
-            # A process that was killed a moment ago may still hold the key.
+            # A process that was killed a moment ago may still hold the key, and no signal says when its
+            # backend has noticed: ask again.
             await asyncio.sleep(0.005)
 
 

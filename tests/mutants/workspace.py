@@ -171,6 +171,7 @@ def _listen(reading: int, child: int, give_up: float) -> tuple[str, bool]:
                 with contextlib.suppress(BlockingIOError):
                     said += os.read(reading, 65536)
                 return said.decode(), True
+            # Its pipe does not tell its end: servers that it started may hold it open.
             time.sleep(0.01)
         return said.decode(), False
     finally:

@@ -8,7 +8,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,22 +192,17 @@ class Storm:
 
     def _insist(self, keys: list[str], ask: Callable[[], object]) -> None:
         """Ask until it is written. A commit whose answer was lost is looked up before it is repeated."""
-        for _ in _tries(30):
+
+        def is_written() -> bool:
             try:
                 if not self.env.rows("select 1 from asked where key = %s", (keys[0],)):
                     ask()
             except psycopg.OperationalError:
-                continue
-            return
+                return False
+            return True
+
+        Deadline(30, "the database has written what was asked").wait(is_written)
 
 
 def is_alive(child: Child) -> bool:
     return child.is_alive
-
-
-def _tries(seconds: float) -> Iterator[None]:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(0.05)
-    raise TimeoutError(f"The database did not answer for {seconds:g} s.")

@@ -53,7 +53,10 @@ async def work(url: str, redis_url: str | None, changes: dict[str, Any], mutant:
 
 
 def declare(fp: Fencepost) -> None:
-    """The handlers. `fail` is how many tries fail, `linger` how long the work takes in seconds."""
+    """The handlers. `fail` is how many tries fail, `linger` how long the work takes in seconds.
+
+    The work takes real time: faults come from another process while it runs, and leases run out by the clock.
+    """
 
     @fp.job("default", kind="own", tries=1000, lease=LEASE_SECONDS, retry=at_once)
     async def own(job: Job, key: str, fail: int = 0, linger: float = 0) -> None:

@@ -25,8 +25,8 @@ from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring, scoreb
 from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.integration.judge.judge_env import problem_folder
-from tests.integration.judge.waiting import found
 from tests.tmp_dirs import server_directory
+from tests.waiting_for import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

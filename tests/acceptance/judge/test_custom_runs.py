@@ -17,7 +17,7 @@ from fencepost_judge import _custom_runs as custom_runs
 from fencepost_judge._custom_run_executor import OUTPUT_BYTES_MAX, CustomRunOutcome
 from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judging_of, open_judging
-from tests.integration.judge.waiting import found
+from tests.waiting_for import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

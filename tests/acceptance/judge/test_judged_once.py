@@ -24,7 +24,7 @@ from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.judge_workers import judge, judging_of, open_judging
-from tests.integration.judge.waiting import found
+from tests.waiting_for import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

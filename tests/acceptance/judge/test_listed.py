@@ -18,8 +18,8 @@ from fencepost_judge._service import TRIES, Judging
 from fencepost_judge._settings import JudgeSettings
 from tests.acceptance.judge.judge_workers import BRISK, judge, judging_of, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
-from tests.integration.judge.waiting import found
 from tests.matrix.ports import free_port
+from tests.waiting_for import found
 
 RIGHT_C = {
     "main.c": '#include <stdio.h>\nint main(void){long a,b;scanf("%ld %ld",&a,&b);printf("%ld\\n",a/b+1);}\n'

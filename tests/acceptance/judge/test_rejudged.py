@@ -12,7 +12,7 @@ from fencepost_judge._rejudging import Filter
 from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.acceptance.judge.test_judged_once import judged
-from tests.integration.judge.waiting import found
+from tests.waiting_for import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

@@ -15,7 +15,7 @@ from fencepost_judge._store import Store, StoreUnavailable
 from fencepost_judge._visibility import as_json
 from tests.acceptance.judge.judge_workers import open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT
-from tests.integration.judge.waiting import found
+from tests.waiting_for import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 STEP_SECONDS = 20

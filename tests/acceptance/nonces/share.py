@@ -22,7 +22,7 @@ from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
 from fencepost_nonces.signer import Signer
 
-# What tells a client to ask again, and what it waits before it does.
+# What tells a client to ask again, and what it waits before it does: no signal tells it that it may.
 ASK_AGAIN = (SignerElsewhere, Refusal, Backpressure, TimeoutError)
 RETRY_AFTER_SECONDS = 0.02
 # Written before it asks: who is killed before the answer has asked all the same.

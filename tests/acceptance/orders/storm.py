@@ -187,7 +187,7 @@ class Storm:
         )
 
     def _wait(self, seconds: float) -> None:
-        # The storm's own pace: nothing is asserted about what happens meanwhile.
+        # Real time: the workers are processes whose takes run out by the clock, and faults come between.
         time.sleep(seconds)
 
 

@@ -4,7 +4,6 @@ Nothing is doubled, and fewer than one order in a hundred waits for a person.
 """
 
 import asyncio
-import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from fencepost_orders.testing.broker_dialect import Dialect
 from fencepost_orders.testing.broker_faults import BrokerFaults
 from tests.integration.orders.broker_env import adapter_for
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
+from tests.waiting_for import found
 
 LIMITS = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 AS_SHIPPED = OrdersSettings()
@@ -116,13 +116,13 @@ async def health(database: Database, storm: Storm) -> Report:
 
 
 async def _until_still(database: Database, storm: Storm) -> None:
-    give_up = time.monotonic() + storm.within_seconds
-    parked_too = (storm.until_none_waits,)
     with database.connect_admin() as admin:
         admin.autocommit = True
-        while (left := admin.execute(UNSETTLED, parked_too).fetchone()) != (0,):
-            assert time.monotonic() < give_up, left
-            await asyncio.sleep(0.1)
+
+        async def left() -> object:
+            return admin.execute(UNSETTLED, (storm.until_none_waits,)).fetchone()
+
+        await found("every order has ended", left, lambda rows: rows == (0,), within=storm.within_seconds)
 
 
 def _report(database: Database, brokers: dict[str, HostileBroker]) -> Report:

@@ -24,6 +24,7 @@ from fencepost_torture.systems._jobs import Jobs
 from fencepost_torture.systems._leases import Leases
 from fencepost_torture.systems._nonces import CHAIN, BulkNonces, NonceCaller
 from tests.acceptance.torture.wreckage import left, rules, wreck
+from tests.waiting_for import until
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24
 
@@ -65,8 +66,7 @@ async def caller(env: SystemEnvironment, place: int) -> AsyncGenerator[asyncio.F
 
 async def used(env: SystemEnvironment, place: int) -> None:
     left: LiteralString = "select count(*) from block where place = %s and id not in (select block from used)"
-    while await asyncio.to_thread(env.value, left, (place,)):  # noqa: ASYNC110 -- It has no signal.
-        await asyncio.sleep(0.01)
+    await until("every block of the place is used", lambda: env.value(left, (place,)) == 0)
 
 
 def retell(env: SystemEnvironment, change: Callable[[list[Operation]], None]) -> None:

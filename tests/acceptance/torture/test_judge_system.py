@@ -6,16 +6,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from dataclasses import replace
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, Self
 
 import pytest
 
 from fencepost import Fencepost
+from fencepost.embedded import Database
 from fencepost.embedded._errors import BinaryMissingError
+from fencepost.embedded._valkey import ValkeyServer
 from fencepost.kernel import job as kernel_job
+from fencepost.testing import Clock
 from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge import _service as service
 from fencepost_judge._judging import Judgement
@@ -29,8 +34,10 @@ from fencepost_torture.systems import _judge_leftovers as judge_leftovers
 from fencepost_torture.systems._judge import JudgeCaller, JudgeSystem
 from fencepost_torture.systems._judge_checker import PROGRAMS
 from fencepost_torture.systems._judge_leftovers import LeftoverScan
+from tests.acceptance.torture.conftest import open_environment
 from tests.acceptance.torture.test_bulk_judges import retell
 from tests.acceptance.torture.wreckage import rules, wreck
+from tests.waiting_for import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -45,11 +52,37 @@ class FewExams(JudgeSystem):
 
     processes = 1
 
+    def looking_at(self, env: SystemEnvironment) -> Self:
+        """The same exams, in a copy of where they were held."""
+        other = copy(self)
+        other._asked, other._leftovers = list(self._asked), LeftoverScan(env.directory)
+        return other
 
-@pytest.fixture
-async def judge(env: SystemEnvironment) -> AsyncGenerator[FewExams]:
+
+@dataclass(frozen=True)
+class Held:
     """Exams that were called for as ever, and judged without boxes."""
-    system = FewExams()
+
+    system: FewExams
+    database: Database
+    directory: Path
+
+
+@pytest.fixture(scope="module")
+def held(
+    template_database: Database, valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Held]:
+    """They are held once. Each test has a copy of the database and of the files."""
+    database = Database(template_database.server, f"exams_{uuid.uuid4().hex}")
+    database.create(template=template_database.name)
+    held = Held(FewExams(), database, tmp_path_factory.mktemp("exams"))
+    with open_environment(database, valkey, Clock(database.admin_url), held.directory) as env:
+        asyncio.run(hold(held.system, env))
+    yield held
+    database.drop()
+
+
+async def hold(system: FewExams, env: SystemEnvironment) -> None:
     with system.open(env) as more:
         for turn in range(EXAMS):
             await asyncio.to_thread(system.ask, env, turn)
@@ -57,8 +90,22 @@ async def judge(env: SystemEnvironment) -> AsyncGenerator[FewExams]:
             await call(env, fp, more)
             for (job_id,) in await asyncio.to_thread(env.rows, "select job_id from job_made"):
                 await give_verdict(fp, job_id)
-        assert system.account(env) == Account(4 * EXAMS, 4 * EXAMS)
-        yield system
+    assert system.account(env) == Account(4 * EXAMS, 4 * EXAMS)
+
+
+@pytest.fixture
+def env(held: Held, valkey: ValkeyServer, tmp_path: Path) -> Iterator[SystemEnvironment]:
+    database = Database(held.database.server, f"t_{uuid.uuid4().hex}")
+    database.create(template=held.database.name)
+    shutil.copytree(held.directory, tmp_path, dirs_exist_ok=True)
+    with open_environment(database, valkey, Clock(database.admin_url), tmp_path) as env:
+        yield env
+    database.drop()
+
+
+@pytest.fixture
+def judge(held: Held, env: SystemEnvironment) -> FewExams:
+    return held.system.looking_at(env)
 
 
 async def call(env: SystemEnvironment, fp: Fencepost, more: Mapping[str, Any]) -> None:
@@ -66,8 +113,7 @@ async def call(env: SystemEnvironment, fp: Fencepost, more: Mapping[str, Any]) -
     task = ProcessTask("judge", 0, 1, "", "", str(env.operation_log.path), 10.0, more)
     stop = asyncio.Event()
     working = asyncio.create_task(JudgeCaller(judging, task, stop).work())
-    while await asyncio.to_thread(env.value, CALLED) < EXAMS:  # noqa: ASYNC110 -- It has no signal.
-        await asyncio.sleep(0.01)
+    await until("every exam is called for", lambda: env.value(CALLED) >= EXAMS)
     stop.set()
     await working
 

@@ -38,7 +38,7 @@ def keep(env: SystemEnvironment) -> None:
         admin.execute("checkpoint")
 
 
-@pytest.mark.parametrize("cuts", [2, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.parametrize("cuts", [1, pytest.param(20, marks=pytest.mark.full)])
 def test_a_power_cut_loses_nothing_that_was_answered(cuts: int) -> None:
     outcome = run(cuts, liveness_leases=30)
 

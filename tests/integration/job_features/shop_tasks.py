@@ -1,10 +1,10 @@
 """An application as a user writes it, for `fencepost worker`."""
 
 import os
-import time
 from pathlib import Path
 
 from fencepost import Fencepost, Job, PermanentError
+from fencepost.embedded._deadline import Deadline
 
 fp = Fencepost.from_env()
 
@@ -26,6 +26,5 @@ def report(job: Job, n: int) -> int:
 def slow(job: Job, begun: str, may_end: str) -> str:
     """Runs until it may end, as a handler does that cannot be stopped in its middle."""
     Path(begun).write_text(str(os.getpid()))
-    while not Path(may_end).exists():
-        time.sleep(0.01)
+    Deadline(60, "it may end").wait(Path(may_end).exists)
     return "ended"

@@ -147,7 +147,7 @@ async def test_a_concurrency_key_bounds_how_many_run_at_once(harness: JobHarness
     async def work(job: Job, tenant: str) -> None:
         now[tenant] += 1
         most[tenant] = max(most[tenant], now[tenant])
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # Work takes time: one too many would begin meanwhile.
         now[tenant] -= 1
 
     async with harness.fp.transaction() as tx:

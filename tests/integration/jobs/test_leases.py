@@ -163,7 +163,7 @@ async def test_a_claim_whose_answer_comes_after_its_lease_frees_its_place(harnes
     worker = harness.fp.jobs.worker(quick(concurrency=1))
 
     def stall_and_stop_what_comes() -> None:
-        time.sleep(0.7)
+        time.sleep(0.7)  # The worker counts its lease by the real clock, from before the claim.
         # As the loop that watches the leases does, in the same turn in which the handler was to begin.
         watch = worker._lease_watch  # pyright: ignore[reportPrivateUsage]
         asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(watch.tick()))

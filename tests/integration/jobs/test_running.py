@@ -134,7 +134,7 @@ async def test_async_handlers_run_beside_each_other_within_the_capacity(harness:
         if running == 7:
             crowded.set()
         await crowded.wait()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # Work takes time: one too many would begin meanwhile.
         running -= 1
 
     async with harness.fp.transaction() as tx:

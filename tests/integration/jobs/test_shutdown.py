@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from fencepost.embedded._deadline import Deadline
 from fencepost.jobs.job import Job
 from fencepost.testing import Signals, at_crash_point
 from tests.integration.jobs.harness import JobHarness, quick
@@ -47,8 +48,7 @@ async def test_what_does_not_end_in_time_is_given_back_with_its_try(harness: Job
     @harness.fp.job("default")
     def endless_thread(job: Job) -> None:
         loop.call_soon_threadsafe(began.set)
-        while not job.stopped:
-            time.sleep(0.01)
+        Deadline(60, "it is told to stop").wait(lambda: job.stopped)
 
     for handler in (endless, endless_thread):
         began.clear()

@@ -63,7 +63,7 @@ async def test_who_is_cancelled_at_a_start_has_the_process_and_is_so_at_the_next
     async def begin() -> None:
         process = await start_box(sys.executable, "-c", "import sys; sys.exit(7)")
         try:
-            await asyncio.sleep(600)
+            await asyncio.Event().wait()
         finally:
             seen.append(await process.wait())
 
@@ -81,7 +81,7 @@ async def test_a_start_that_takes_too_long_for_its_caller_is_his_timeout() -> No
         async with asyncio.timeout(0):
             process = await start_box(sys.executable, "-c", "pass")
             try:
-                await asyncio.sleep(600)
+                await asyncio.Event().wait()
             finally:
                 await process.wait()
 

@@ -19,7 +19,7 @@ from tests.integration.judge.env import JudgingEnv
 from tests.integration.judge.hostile_programs import compile_zoo, expectations, names
 from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.programs import BROKEN, HUNGRY, SUMS
-from tests.integration.judge.waiting import until
+from tests.waiting_for import until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None, reason="the hostile programs need a C compiler: install gcc"

@@ -8,7 +8,7 @@ import pytest
 from fencepost_judge._judging import Judgement
 from tests.integration.judge.env import JudgingEnv
 from tests.integration.judge.judge_site import open_judge_site
-from tests.integration.judge.waiting import until
+from tests.waiting_for import until
 
 pytestmark = pytest.mark.xdist_group("judge_conversations")
 

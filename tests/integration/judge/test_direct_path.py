@@ -25,7 +25,7 @@ from fencepost_judge._role import JudgeRole
 from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
 from tests.integration.judge.judge_env import JudgeEnv, open_office
-from tests.integration.judge.waiting import until
+from tests.waiting_for import until
 
 DIRECT = DirectPathSettings(outbox_enabled=False, payload_ttl_seconds=3600)
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())  # grün"}

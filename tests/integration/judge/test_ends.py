@@ -23,7 +23,7 @@ from fencepost_judge._role import OPERATOR, JudgeRole
 from fencepost_judge._service import FINAL_STATUS, QUEUE, Judging
 from fencepost_judge._visibility import as_json
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
-from tests.integration.judge.waiting import found
+from tests.waiting_for import found
 
 OWNER = "judge/boot-1"
 BRISK = JobSettings(poll_seconds=0.05, sweep_interval_seconds=0.1, heartbeat_seconds=1)

@@ -13,7 +13,7 @@ import pytest
 from fencepost_judge.sandbox._probing import probe_machine
 from tests.integration.judge.env import QUICK, JudgingEnv, Ran, mounts
 from tests.integration.judge.hostile_programs import Expected, compile_zoo, expectations, names
-from tests.integration.judge.waiting import until
+from tests.waiting_for import until
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc"),

@@ -19,9 +19,9 @@ from fencepost_judge import _service as service
 from fencepost_judge._role import JudgeRole
 from fencepost_judge.packages._reading import ReadProblem, read_problem
 from tests.integration.judge.judge_env import PROGRAM, open_office
-from tests.integration.judge.waiting import until
 from tests.unit.judge.test_packages import LEGACY
 from tests.unit.test_strict_yaml import alias_bomb, merge_bomb
+from tests.waiting_for import until
 
 SEVEN = 7
 needs_boxes = pytest.mark.skipif(

@@ -22,7 +22,7 @@ from fencepost_judge.sandbox._box_files import BoxFiles, nothing_and_nowhere
 from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from tests.integration.judge.env import LIBRARIES, QUICK, JudgingEnv, Ran, cgroups_of
 from tests.integration.judge.hostile_programs import compile_zoo
-from tests.integration.judge.waiting import until
+from tests.waiting_for import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

@@ -18,7 +18,7 @@ from fencepost_judge.sandbox import _box_binary as box_binary
 from fencepost_judge.sandbox._doctor_probe import cgroup_mounts, probe_cgroups
 from fencepost_judge.sandbox._run_spec import RunSpec
 from tests.integration.judge.env import LIBRARIES, QUICK, JudgingEnv
-from tests.integration.judge.waiting import until
+from tests.waiting_for import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 ORDER = RunSpec(args=["/app/true"], limits=QUICK, roots=LIBRARIES, binds={"app": "/app"})

@@ -24,6 +24,7 @@ LIFE = (
     "select fencepost.job_cancel(6, 'ann'), fencepost.job_cancel(10, 'ann')",
     "select fencepost.job_release(6, 1, 'w')",
     "select fencepost.job_claim_many(array[3, 4, 11], 'w', '1 millisecond')",
+    # The lease of a millisecond runs out meanwhile, by the clock of the server.
     "select pg_sleep(0.002), fencepost.job_reclaim(10)",
     "select fencepost.job_replay(5, 'ann'), fencepost.job_replay(10, 'ann', 'cancelled')",
     "select fencepost.job_claim_next('q', 1, 'w', 3)",

@@ -1,7 +1,5 @@
 """The whole service beside a hostile broker, with short times."""
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,8 +15,8 @@ from fencepost_orders.operator_calls import BrokerLimits
 from fencepost_orders.request import OrderRequest
 from fencepost_orders.service import Orders
 from fencepost_orders.testing.broker import DEADLINE_HEADER, HostileBroker
+from tests.waiting_for import found
 
-DEADLINE_SECONDS = 60
 QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_seconds=0.02, stuck_seconds=3)
 # Where a sender goes silent on purpose, and nothing is said about how often it was taken.
 STUCK_SOON = QUICK.model_copy(update={"stuck_seconds": 0.9})
@@ -63,13 +61,7 @@ class BrokerEnv:
         self, what: str, is_so: Callable[[dict[str, Any]], bool], order_id: int
     ) -> dict[str, Any]:
         """Wait until the order is so; fails with what it was at the deadline."""
-        give_up = time.monotonic() + DEADLINE_SECONDS
-        while True:
-            found = await self.orders.get(order_id=order_id)
-            if is_so(found):
-                return found
-            assert time.monotonic() < give_up, f"order {order_id} was never {what}: {found}"
-            await asyncio.sleep(0.02)
+        return await found(f"order {order_id} is {what}", lambda: self.orders.get(order_id=order_id), is_so)
 
     async def until_status(self, order_id: int, *statuses: str) -> dict[str, Any]:
         return await self.until(" or ".join(statuses), lambda found: found["status"] in statuses, order_id)
@@ -77,11 +69,11 @@ class BrokerEnv:
     async def until_shown(self, line: str) -> str:
         """The page of metrics, once it has the line: what is seen in the database is counted a moment
         later."""
-        give_up = time.monotonic() + DEADLINE_SECONDS
-        while line not in (page := self.fp.metrics.page().body.decode()):
-            assert time.monotonic() < give_up, f"{line} is not on the page: {page}"
-            await asyncio.sleep(0.02)
-        return page
+
+        async def page() -> str:
+            return self.fp.metrics.page().body.decode()
+
+        return await found(f"{line} is on the page", page, lambda seen: line in seen)
 
     async def steps(self, order_id: int) -> list[tuple[str | None, str, str | None]]:
         return [

@@ -22,6 +22,7 @@ from fencepost_orders.testing.broker_faults import BrokerFaults
 from tests.integration.orders.broker_env import MARGIN_SECONDS, floor_with, open_floor
 from tests.integration.orders.env import BROKER, OrdersEnv
 from tests.integration.orders.test_real_brokers import BOTH, Make
+from tests.waiting_for import found
 
 ALWAYS = 100.0
 
@@ -385,10 +386,7 @@ async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Da
         limits = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, open_seconds=0.1)
         async with floor_with(database.url, broker, limits=limits) as floor:
             ids = await floor.place_many(f"k{number}" for number in range(25))
-            give_up = asyncio.get_running_loop().time() + 60
-            while (row := (await floor.orders.brokers())[0])["halted_code"] is None:
-                assert asyncio.get_running_loop().time() < give_up, row
-                await asyncio.sleep(0.02)
+            await found("it is halted", floor.orders.brokers, lambda rows: rows[0]["halted_code"] is not None)
             for order_id in ids:
                 await floor.until_status(order_id, "queued", "dead")
             refused = dialect.refused_orders
@@ -398,9 +396,7 @@ async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Da
             # The dialect refused what the book had taken.
             broker.book.forget_all()
             dialect.expired = False
-            while (row := (await floor.orders.brokers())[0])["answered_at"] is None:
-                assert asyncio.get_running_loop().time() < give_up, row
-                await asyncio.sleep(0.02)
+            await found("it answers", floor.orders.brokers, lambda rows: rows[0]["answered_at"] is not None)
             states = [(await floor.orders.get(order_id=one))["status"] for one in ids]
             assert sorted(states) == ["dead"] + ["queued"] * 24
             assert broker.orders == []

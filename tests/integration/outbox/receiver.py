@@ -24,7 +24,7 @@ class Receiver:
         self.got.append((request.headers["Idempotency-Key"], await request.json()))
         self.traced.append(request.headers.get("traceparent", ""))
         self.authorized.append(request.headers.get("Authorization", ""))
-        await asyncio.sleep(self.seconds)
+        await asyncio.sleep(self.seconds)  # A receiver that is slow.
         status = self.answers.pop(0) if self.answers else 200
         if status == 0:
             assert request.transport is not None

@@ -20,6 +20,7 @@ from fencepost.outbox._webhook import Webhook
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.testing import Signals, at_crash_point
 from tests.integration.outbox.receiver import Receiver, receiving
+from tests.waiting_for import found
 
 QUICK = RelayLimits(batch=10, in_flight_max=20, lease_seconds=0.9, idle_seconds=0.05, keep_seconds=0.2)
 
@@ -41,17 +42,16 @@ async def relaying(
 
 async def settled(fp: Fencepost, count: int) -> list[tuple[Any, ...]]:
     """Wait until so many messages have ended."""
-    async with asyncio.timeout(60):
-        while True:
-            async with fp.transaction() as tx:
-                cursor = await tx.execute(
-                    "select id, state, attempts from fencepost.outbox_messages"
-                    " where settled_at is not null order by id"
-                )
-                rows = await cursor.fetchall()
-            if len(rows) >= count:
-                return rows
-            await asyncio.sleep(0.02)
+
+    async def ended() -> list[tuple[Any, ...]]:
+        async with fp.transaction() as tx:
+            cursor = await tx.execute(
+                "select id, state, attempts from fencepost.outbox_messages"
+                " where settled_at is not null order by id"
+            )
+            return await cursor.fetchall()
+
+    return await found(f"{count} messages have ended", ended, lambda rows: len(rows) >= count)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ async def first_success(streams: Streams) -> Any:
         try:
             return await streams.dispatch("jobs", 1, [2], 1000)
         except RedisConnectionError:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # A caller's own pace; a failover gives no signal.
 
 
 def entry_ids_of(client: Any) -> set[str]:
