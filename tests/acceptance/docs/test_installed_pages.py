@@ -19,7 +19,13 @@ from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAG
 
 DOCS = Path(__file__).parents[3] / "docs"
 PROJECTS = ("fencepost", "fencepost-server", "fencepost-orders", "fencepost-players", "fencepost-nonces")
-PAGES = {**CLIENT_PAGES, **JOB_PAGES, "tutorial/first-flow.md": 6}
+PAGES = {
+    **CLIENT_PAGES,
+    **JOB_PAGES,
+    "tutorial/first-flow.md": 6,
+    "how-to/nonces-reserve.md": 5,
+    "how-to/orders-place.md": 2,
+}
 """With the least number of commands that each runs to its end."""
 TUTORIALS = sorted(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md"))
 CASES = [pytest.param(name, id=name, marks=() if name in TUTORIALS else pytest.mark.full) for name in PAGES]
