@@ -3,6 +3,7 @@ directory, with the servers that the page starts itself."""
 
 import fcntl
 import os
+import subprocess
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 from bench.environments import EmptyEnvironment, build_wheels, pinned
+from bench.install import IMPORT_MS_MAX, MEGABYTES_MAX, PACKAGES_MAX, import_ms
 from fencepost.server_addresses import ServerAddresses, read_note
 from tests.integration.client.page import UP, PageRun, blocks
 from tests.integration.client.test_documented_code import PAGES as CLIENT_PAGES
@@ -116,6 +118,23 @@ def starts_servers(page: Path) -> bool:
         if block.language == "console"
         for command, _ in block.commands()
     )
+
+
+def test_the_library_alone_is_small(wheels: Wheels, tmp_path: Path) -> None:
+    environment = EmptyEnvironment(tmp_path / "env")
+    wheels.install(environment, ["fencepost"])
+
+    assert list(wheels.directory.glob("fencepost-0*-py3-none-any.whl"))
+    assert len(environment.packages) <= PACKAGES_MAX, environment.packages
+    assert environment.megabytes <= MEGABYTES_MAX
+    assert import_ms(environment, "fencepost", 5) <= IMPORT_MS_MAX
+    where = subprocess.check_output(
+        [environment.python, "-c", "import fencepost; print(fencepost.__file__)"],
+        cwd=tmp_path,
+        text=True,
+        env={},
+    )
+    assert where.startswith(str(environment.home)), "nothing of this tree is imported"
 
 
 def test_every_tutorial_starts_from_nothing() -> None:
