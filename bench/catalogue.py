@@ -9,7 +9,19 @@ from typing import cast
 from bench.report import Report
 
 # Each is a module of this package with `def run(*, quick: bool) -> Report`.
-NAMES = ("kernel", "growth", "jobs", "workflows", "players", "orders", "console", "nonces", "flows", "judge")
+NAMES = (
+    "kernel",
+    "growth",
+    "jobs",
+    "workflows",
+    "players",
+    "orders",
+    "console",
+    "nonces",
+    "flows",
+    "judge",
+    "install",
+)
 
 
 def benchmark(name: str) -> Callable[..., Report]:

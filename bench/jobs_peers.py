@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bench.environments import CannotInstall, EmptyEnvironment
 from bench.report import DIRECTORY
 
 Truth = Literal["PostgreSQL", "Redis"]
@@ -81,13 +80,13 @@ class Environment:
         return not self.peer.packages or (self._note.exists() and self._note.read_text() == self._wanted)
 
     def make(self) -> None:
-        """Create it, unless it is ready. uv uses the package index that this machine is configured for."""
+        """Create it, unless it is ready."""
         if self.ready:
             return
-        shutil.rmtree(self._home, ignore_errors=True)
-        uv = find_uv()
-        _install([uv, "venv", "--quiet", "--python", sys.executable, str(self._home)])
-        _install([uv, "pip", "install", "--quiet", "--python", str(self.python), DRIVER, *self.peer.packages])
+        try:
+            EmptyEnvironment(self._home).install([DRIVER, *self.peer.packages], offline_first=False)
+        except CannotInstall as error:
+            raise CannotTakePart(str(error)) from error
         self._note.write_text(self._wanted)
 
     @property
@@ -106,18 +105,3 @@ class Environment:
 def ready_ones(peers: Iterable[Peer]) -> list[Peer]:
     """The peers whose environment exists already."""
     return [peer for peer in peers if Environment(peer).ready]
-
-
-def find_uv() -> str:
-    """On PATH, or beside our own Python, where `make setup` puts it."""
-    found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    if found is None:
-        raise CannotTakePart("uv is missing, which makes the environments: pip install uv")
-    return found
-
-
-def _install(command: list[str]) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if ended.returncode != 0:
-        lines = ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"]
-        raise CannotTakePart(f"cannot be installed: {lines[-1][:200]}")

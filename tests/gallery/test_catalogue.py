@@ -15,7 +15,7 @@ OTHERS = {
     "tests/acceptance/jobs/env.py": "plants for the tests of its folder",
     "tests/gallery/catalogue.py": "the catalogue",
     "tests/gallery/mutants.py": "the bugs of tests/gallery/test_gallery.py",
-    "tests/gallery/planted_fork_server.py": "switches the bugs on in processes",
+    "tests/gallery/planted_processes.py": "switches the bugs on in processes",
     "tests/gallery/test_catalogue.py": "this file",
     "tests/integration/job_features/probes.py": "writes rows for the tests of its folder",
     "tests/integration/job_features/test_direct.py": "plants faults of the database, not bugs",

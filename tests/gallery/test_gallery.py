@@ -6,11 +6,12 @@ import pytest
 
 from fencepost.kernel.migrate import component_folders
 from fencepost_torture._plan import RunPlan
-from fencepost_torture._process_pool import FORK_SERVER
+from fencepost_torture._process_main import prepare
 from fencepost_torture._run import TortureRun
 from fencepost_torture._system_environment import SystemEnvironment
 from tests.gallery.gallery import GALLERY, TorturedBug
 from tests.gallery.mutants import MUTANTS
+from tests.gallery.planted_processes import prepare_planted
 from tests.isolation import gallery as isolation
 from tests.isolation.planted_bug import PlantedBug
 from tests.mutants import grammar
@@ -46,8 +47,8 @@ def rules_broken(bug: TorturedBug, seed: int) -> set[str]:
         lease_seconds=1.0,
         server_settings={"fsync": "off", "full_page_writes": "off"},
         patience_seconds=1.0,
-        fork_server="tests.gallery.planted_fork_server" if bug.mutant else FORK_SERVER,
-        fork_server_arguments=[bug.mutant] if bug.mutant else [],
+        prepare=prepare_planted if bug.mutant else prepare,
+        prepare_arguments=[bug.mutant] if bug.mutant else [],
         before=lambda env: plant(bug, env),
     )
     return {breach.rule for _, breach in TortureRun(plan).run().judgement.breaches}

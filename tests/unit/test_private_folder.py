@@ -20,7 +20,8 @@ PLACE = ServerAddresses("test", "none", "a", "b", "c", None)
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)
-def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+def umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+    assert tmp_path.exists(), "it is made before the umask changes: not every user could write into it"
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
@@ -46,7 +47,9 @@ def test_a_server_s_folders_are_private(tmp_path: Path) -> None:
         home.leave()
 
 
+# The library that writes the objects makes folders by the umask: it must leave their owner its rights.
 @pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], indirect=True, ids=oct)
 def test_the_store_of_the_judge_is_private(tmp_path: Path) -> None:
     place = tmp_path / ".fencepost" / "judge"
     assert Store(place).get(Store(place).put(b"a secret test")) == b"a secret test"

@@ -107,20 +107,36 @@ class ChainFaults:
 
     def _start(self) -> tuple[Child, str]:
         """A node, and the point at which it will be killed; the last ones live on."""
-        settings = {
-            "chains": f"{CHAIN_ID}={self._rpc.url}",
-            "lease_seconds": LEASE_SECONDS,
-            "idle_seconds": 0.5,
-            "confirmations": 3,
-            "stuck_seconds": 80_000.0,
-            "poll_seconds": 0.05,
-            "open_max": 64,
-        }
-        point = self._chance.choice(Transactions.points)
         more = self._kills.total() < self._plan.kills
-        crash = f"{point}:kill@{self._chance.randrange(2, self._plan.hits)}" if more else ""
-        child = Child(run_counter, self._database.url, settings, self._plan.signers, crash=crash)
+        child, point = start_node(
+            self._database.url, self._rpc.url, self._plan, self._chance, more, 3, 80_000.0
+        )
         return self._stack.enter_context(child), point
+
+
+def start_node(
+    database_url: str,
+    rpc_url: str,
+    plan: Plan,
+    chance: random.Random,
+    is_killed: bool,
+    confirmations: int,
+    stuck_seconds: float,
+    planted: bool = False,
+) -> tuple[Child, str]:
+    """A node, and the point at which it is killed, if it is."""
+    settings = {
+        "chains": f"{CHAIN_ID}={rpc_url}",
+        "lease_seconds": LEASE_SECONDS,
+        "idle_seconds": 0.5,
+        "confirmations": confirmations,
+        "stuck_seconds": stuck_seconds,
+        "poll_seconds": 0.05,
+        "open_max": 64,
+    }
+    point = chance.choice(Transactions.points)
+    crash = f"{point}:kill@{chance.randrange(2, plan.hits)}" if is_killed else ""
+    return Child(run_counter, database_url, settings, plan.signers, planted, crash=crash), point
 
 
 def has_ended(child: Child) -> bool:

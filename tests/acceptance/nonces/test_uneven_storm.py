@@ -20,10 +20,16 @@ from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, Clock
 from fencepost_nonces.testing import RpcProxy, Unevenness
 from fencepost_torture.systems._transactions import Transactions
-from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.acceptance.nonces.counter import run_counter
+from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import new_account
-from tests.acceptance.nonces.test_chain_storm import LEASE_SECONDS, Plan, breaches, has_ended, submit
+from tests.acceptance.nonces.test_chain_storm import (
+    LEASE_SECONDS,
+    Plan,
+    breaches,
+    has_ended,
+    start_node,
+    submit,
+)
 
 UNEVEN = Unevenness(stale=0.35, blocks_behind=(16, 20), lost=0.02, null=0.25, limited=0.02)
 # So many looks at the progress for a block, and for a kill.
@@ -99,20 +105,9 @@ class Storm:
 
     def _start(self) -> tuple[Child, str]:
         """A node, and the point at which it will be killed, if it is to be."""
-        settings = {
-            "chains": f"{CHAIN_ID}={self._rpc.url}",
-            "lease_seconds": LEASE_SECONDS,
-            "idle_seconds": 0.5,
-            "confirmations": 12,
-            "stuck_seconds": 4.0,
-            "poll_seconds": 0.05,
-            "open_max": 64,
-        }
-        point = self._chance.choice(Transactions.points)
         more = self._kills.total() < self._plan.kills
-        crash = f"{point}:kill@{self._chance.randrange(2, self._plan.hits)}" if more else ""
-        child = Child(
-            run_counter, self._database.url, settings, self._plan.signers, self._planted, crash=crash
+        child, point = start_node(
+            self._database.url, self._rpc.url, self._plan, self._chance, more, 12, 4.0, self._planted
         )
         return self._stack.enter_context(child), point
 

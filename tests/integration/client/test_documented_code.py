@@ -1,15 +1,13 @@
 """The code of the documentation runs, and prints what the page says."""
 
 import os
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from fencepost.embedded import Database
-from tests.integration.client.page import Block, agrees, blocks
+from tests.integration.client.page import Block, PageRun, agrees
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = {
@@ -28,46 +26,14 @@ PAGES = {
 ENDS_A_BACKEND = "how-to/take-over-a-lease.md"
 
 
-def run_command(command: str, directory: Path, url: str, admin_url: str) -> list[str]:
-    bin_directory = Path(sys.executable).parent
-    environment = os.environ | {
-        "DATABASE_URL": url,
-        "MIGRATION_DATABASE_URL": admin_url,
-        "PATH": f"{bin_directory}:{os.environ['PATH']}",
-    }
-    done = subprocess.run(
-        shlex.split(command),
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout.splitlines()
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_does_what_it_says(name: str, database: Database, session_url: str, tmp_path: Path) -> None:
-    url = session_url if name == ENDS_A_BACKEND else database.url
-    ran = 0
-    for block in blocks(DOCS / name):
-        match block.language:
-            case "python":
-                (tmp_path / block.file_name).write_text(block.body, encoding="utf-8")
-            case "sql":
-                with database.connect_admin() as owner:
-                    owner.execute(block.body.encode())
-            case "console":
-                for command, shown in block.commands():
-                    printed = run_command(command, tmp_path, url, database.admin_url)
-                    assert agrees(printed, shown), f"$ {command}\nprinted {printed}\nshown   {shown}"
-                    ran += 1
-            case other:
-                pytest.fail(f"nobody runs a block of {other}")
-
-    assert ran >= PAGES[name]
+    environment = os.environ | {
+        "DATABASE_URL": session_url if name == ENDS_A_BACKEND else database.url,
+        "MIGRATION_DATABASE_URL": database.admin_url,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    assert PageRun(tmp_path, environment, database.connect_admin).run(DOCS / name) >= PAGES[name]
 
 
 def test_a_page_that_lies_is_found_out() -> None:

@@ -1,12 +1,10 @@
 """`fencepost jobs`, as a person and as a script call it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.kernel import drivers, queue
@@ -19,19 +17,9 @@ Fencepost = Callable[..., Answer]
 
 
 @pytest.fixture
-def fencepost(
-    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Fencepost:
+def fencepost(subcommand: Callable[[str], Fencepost]) -> Fencepost:
     """`fencepost("list", "--json")` is `fencepost jobs list --json`, as the services' role."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", database.url)
-
-    def call(*arguments: str) -> Answer:
-        code = run(["jobs", *arguments])
-        said = capsys.readouterr()
-        return Answer(code, said.out, said.err)
-
-    return call
+    return subcommand("jobs")
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
 """`fencepost orders`, as a person and as a script call it."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
-from fencepost.embedded import Database
 from fencepost_orders import _order_source as order_source
 from fencepost_orders import operator_calls
 from tests.integration.cli.conftest import Answer
@@ -17,19 +14,9 @@ Fencepost = Callable[..., Answer]
 
 
 @pytest.fixture
-def fencepost(
-    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Fencepost:
+def fencepost(subcommand: Callable[[str], Fencepost]) -> Fencepost:
     """`fencepost("list")` is `fencepost orders list`."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", database.url)
-
-    def call(*arguments: str) -> Answer:
-        code = run(["orders", *arguments])
-        said = capsys.readouterr()
-        return Answer(code, said.out, said.err)
-
-    return call
+    return subcommand("orders")
 
 
 def test_a_parked_order_is_listed_shown_with_its_history_and_resolved(

@@ -1,12 +1,10 @@
 """`fencepost workflows`, as a person and as a script call it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencepost.cli._app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from tests.integration.cli.conftest import Answer
@@ -17,19 +15,9 @@ Command = Callable[..., Answer]
 
 
 @pytest.fixture
-def command(
-    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
+def command(subcommand: Callable[[str], Command]) -> Command:
     """`command("list", "--json")` is `fencepost workflows list --json`, as the services' role."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", database.url)
-
-    def call(*arguments: str) -> Answer:
-        code = run(["workflows", *arguments])
-        said = capsys.readouterr()
-        return Answer(code, said.out, said.err)
-
-    return call
+    return subcommand("workflows")
 
 
 @pytest.fixture

@@ -9,21 +9,19 @@ an operator decides, unless `request_valid_seconds` says how long the operator i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
-from fencepost.errors import SettingsError
-from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
-from fencepost.kernel.call import Json, document
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply
+from fencepost.kernel.call import Json
+from fencepost_orders._json_api import JsonApi, network_failed
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
     FoundOrder,
-    LookupFinding,
     LookupScope,
     Meaning,
     OutgoingOrder,
@@ -31,7 +29,7 @@ from fencepost_orders.broker import (
     key_echoed,
     name_given,
 )
-from fencepost_orders.http_rules import by_status, moment, read_finding, variables, verdict
+from fencepost_orders.http_rules import by_status, moment, read_credentials, read_finding, verdict
 
 PAPER_URL = "https://paper-api.alpaca.markets"
 # An order never leaves these; in every other status, including those of a later version, more fills may come.
@@ -51,14 +49,9 @@ class AlpacaBroker:
         request_valid_seconds: float | None = None,
         client: HttpClient | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._client = client or HttpClient()
-        self._headers = {
-            "APCA-API-KEY-ID": key_id,
-            "APCA-API-SECRET-KEY": secret_key,
-            "Content-Type": "application/json",
-        }
-        self._declaration = Declaration(
+        headers = {"APCA-API-KEY-ID": key_id, "APCA-API-SECRET-KEY": secret_key}
+        self._api = JsonApi(base_url, headers, client)
+        self.declaration = Declaration(
             Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
         )
 
@@ -73,24 +66,12 @@ class AlpacaBroker:
     ) -> AlpacaBroker:
         """Read the credentials from APCA_API_KEY_ID and APCA_API_SECRET_KEY, the names that Alpaca's own
         clients use, unless `credentials` names others: `{key_id: …, secret_key: …}`."""
-        environ = os.environ if environ is None else environ
         usual = {"key_id": "APCA_API_KEY_ID", "secret_key": "APCA_API_SECRET_KEY"}
-        names = variables(usual, credentials)
-        missing = [name for name in names if not environ.get(name)]
-        if missing:
-            raise SettingsError(f"Alpaca needs {' and '.join(missing)} in the environment.")
-        key_id, secret_key = (environ[name] for name in names)
+        key_id, secret_key = read_credentials("Alpaca", usual, credentials, environ)
         return cls(key_id, secret_key, base_url=base_url, request_valid_seconds=request_valid_seconds)
 
-    @property
-    def declaration(self) -> Declaration:
-        return self._declaration
-
     async def send_order(self, order: OutgoingOrder) -> Reply:
-        body = document("order", alpaca_order(order)).encode()
-        return await self._client.exchange(
-            Request("POST", f"{self._base_url}/v2/orders", self._headers, body)
-        )
+        return await self._api.post("v2/orders", alpaca_order(order))
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
         """Classify the answer. 422 is a refused order or a used id; 403 is either the keys or the buying
@@ -103,17 +84,15 @@ class AlpacaBroker:
         return by_status(reply, answer)
 
     async def find_order(self, order: OutgoingOrder) -> FoundOrder:
-        url = (
-            f"{self._base_url}/v2/orders:by_client_order_id?client_order_id={quote(order.client_id, safe='')}"
-        )
+        path = f"v2/orders:by_client_order_id?client_order_id={quote(order.client_id, safe='')}"
         try:
-            reply = await self._client.exchange(Request("GET", url, self._headers))
+            reply = await self._api.get(path)
         except (NotSent, MaybeSent) as error:
-            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+            return network_failed(error)
         return read_finding(reply, read_order(reply.json()))
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._api.close()
 
 
 def alpaca_order(order: OutgoingOrder) -> dict[str, Json]:

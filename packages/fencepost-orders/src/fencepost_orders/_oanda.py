@@ -8,7 +8,6 @@ before the first request. A request has no validity of its own: see `request_val
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +15,9 @@ from datetime import timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
-from fencepost.errors import SettingsError
-from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
-from fencepost.kernel.call import Json, document
+from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply
+from fencepost.kernel.call import Json
+from fencepost_orders._json_api import JsonApi, network_failed
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -33,7 +32,7 @@ from fencepost_orders.broker import (
     key_echoed,
     name_given,
 )
-from fencepost_orders.http_rules import by_status, moment, read_finding, variables, verdict
+from fencepost_orders.http_rules import by_status, moment, read_credentials, read_finding, verdict
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
 PAGE = 500
@@ -58,14 +57,9 @@ class OandaBroker:
         request_valid_seconds: float | None = None,
         client: HttpClient | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._client = client or HttpClient()
-        self._headers = {
-            "Authorization": f"Bearer {token}",
-            "Content-Type": "application/json",
-            "Accept-Datetime-Format": "RFC3339",
-        }
-        self._declaration = Declaration(
+        headers = {"Authorization": f"Bearer {token}", "Accept-Datetime-Format": "RFC3339"}
+        self._api = JsonApi(base_url, headers, client)
+        self.declaration = Declaration(
             Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
         )
 
@@ -79,19 +73,11 @@ class OandaBroker:
         environ: Mapping[str, str] | None = None,
     ) -> OandaBroker:
         """Read the token from OANDA_API_TOKEN, unless `credentials` names another: `{token: …}`."""
-        (name,) = variables({"token": "OANDA_API_TOKEN"}, credentials)
-        token = (os.environ if environ is None else environ).get(name)
-        if not token:
-            raise SettingsError(f"OANDA needs {name} in the environment.")
+        (token,) = read_credentials("OANDA", {"token": "OANDA_API_TOKEN"}, credentials, environ)
         return cls(token, base_url=base_url, request_valid_seconds=request_valid_seconds)
 
-    @property
-    def declaration(self) -> Declaration:
-        return self._declaration
-
     async def send_order(self, order: OutgoingOrder) -> Reply:
-        body = document("order", {"order": oanda_order(order)}).encode()
-        return await self._client.exchange(Request("POST", self._url(order, "orders"), self._headers, body))
+        return await self._api.post(_path(order, "orders"), {"order": oanda_order(order)})
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
         answer = _fields(reply.json())
@@ -116,10 +102,10 @@ class OandaBroker:
                 return by_id
             return await self._find_in_list(order)
         except (NotSent, MaybeSent) as error:
-            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+            return network_failed(error)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._api.close()
 
     async def _find_by_own_id(self, order: OutgoingOrder, order_id: str) -> FoundOrder:
         """Find an order in any state by OANDA's own id; its fill is a separate transaction."""
@@ -178,10 +164,11 @@ class OandaBroker:
         )
 
     async def _get(self, order: OutgoingOrder, path: str) -> Reply:
-        return await self._client.exchange(Request("GET", self._url(order, path), self._headers))
+        return await self._api.get(_path(order, path))
 
-    def _url(self, order: OutgoingOrder, path: str) -> str:
-        return f"{self._base_url}/v3/accounts/{quote(order.account, safe='')}/{path}"
+
+def _path(order: OutgoingOrder, path: str) -> str:
+    return f"v3/accounts/{quote(order.account, safe='')}/{path}"
 
 
 def oanda_order(order: OutgoingOrder) -> dict[str, Json]:

@@ -7,7 +7,8 @@ from datetime import timedelta
 from urllib.parse import quote
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
-from fencepost_orders.broker import AnswerVerdict, Code, Declaration, FoundOrder, LookupFinding, OutgoingOrder
+from fencepost_orders._json_api import network_failed
+from fencepost_orders.broker import AnswerVerdict, Declaration, FoundOrder, LookupFinding, OutgoingOrder
 from fencepost_orders.http_rules import (
     HttpBrokerConfig,
     body_of,
@@ -71,7 +72,7 @@ class HttpBroker:
         try:
             reply = await self._client.exchange(request)
         except (NotSent, MaybeSent) as error:
-            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+            return network_failed(error)
         return self.read_finding(reply)
 
     def read_finding(self, reply: Reply) -> FoundOrder:

@@ -176,12 +176,22 @@ def with_secrets(
     return {name: _VARIABLE.sub(read, value) for name, value in headers.items()}
 
 
-def variables(usual: Mapping[str, str], credentials: Mapping[str, str] | None) -> tuple[str, ...]:
-    """The variables that hold an adapter's credentials: the default ones, or those that a broker names."""
+def read_credentials(
+    broker: str,
+    usual: Mapping[str, str],
+    credentials: Mapping[str, str] | None,
+    environ: Mapping[str, str] | None,
+) -> list[str]:
+    """An adapter's credentials, from the default variables or from those that a broker names. Raises
+    SettingsError with the names of the missing ones."""
     named = {**usual, **(credentials or {})}
     if len(named) > len(usual):
         raise SettingsError(f"credentials may have {', '.join(usual)}.")
-    return tuple(named.values())
+    environ = os.environ if environ is None else environ
+    missing = [name for name in named.values() if not environ.get(name)]
+    if missing:
+        raise SettingsError(f"{broker} needs {' and '.join(missing)} in the environment.")
+    return [environ[name] for name in named.values()]
 
 
 def body_of(config: HttpBrokerConfig, document: Mapping[str, Json]) -> dict[str, Json]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost_torture._pace import RunPace
-from fencepost_torture._process_pool import FORK_SERVER
+from fencepost_torture._process_main import prepare
+from fencepost_torture._process_pool import Preparation
 from fencepost_torture._system_environment import LEASE_SECONDS, Account, SystemEnvironment
 from fencepost_torture._tally import Tally
 from fencepost_torture._verdict import Floors
@@ -35,8 +36,9 @@ class RunPlan:
     enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False
     """Ends the faults early, by the faults that hit and by the effects since the first fault, by system:
     neither a goal nor a test lasts longer than it needs."""
-    fork_server: str = FORK_SERVER
-    fork_server_arguments: Sequence[str] = ()
+    prepare: Preparation = prepare
+    """Loads the systems in the process that is forked; tests plant their bugs there."""
+    prepare_arguments: Sequence[str] = ()
     before: Callable[[SystemEnvironment], None] = lambda env: None
     """Called with each system's environment before the first process; tests plant their bugs here."""
     after: Callable[[SystemEnvironment], None] = lambda env: None

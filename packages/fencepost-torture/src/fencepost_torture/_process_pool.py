@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
+import selectors
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,30 +12,30 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from fencepost.embedded._deadline import Deadline
-from fencepost.testing import child_main
-from fencepost_torture._fork_server import TELL_WHERE
+from fencepost.testing._fork_server import ForkedChild, ForkServer
+from fencepost.testing.child_main import ChildTask
+from fencepost_torture._process_main import TELL_WHERE, Slot, prepare, serve
 from fencepost_torture._system_environment import ProcessTask
 
-FORK_SERVER = "fencepost_torture._fork_server"
-READY_SECONDS = 120.0
+Preparation = Callable[..., None]
 QUICK_DEATH_SECONDS = 0.5
 DEATH_SECONDS = 60.0
 TELLING_SECONDS = 1.0
 
-State = Literal["starting", "running", "stopped", "dead"]
+State = Literal["running", "stopped", "dead"]
 
 
 @dataclass
 class SystemProcess:
-    """One process, from its start order to its end."""
+    """One process, from its start to its end."""
 
     number: int
     task: ProcessTask
     started: float = field(default_factory=time.monotonic)
-    state: State = "starting"
+    state: State = "running"
     status: int | None = None
     killed_by_us: bool = False
     resume_at: float | None = None
@@ -60,10 +58,10 @@ class SystemProcess:
 
 
 class ProcessPool:
-    """Starts and signals processes through a fork server, and receives its events.
+    """Starts processes through a fork server, signals them, and hears when they stop and end.
 
     `on_crash` and `on_stall` are called with the crash point when a process died or stopped by its own order.
-    `news` is set at every event of a process.
+    `news` is set when a process has stopped or ended.
     """
 
     def __init__(
@@ -71,11 +69,13 @@ class ProcessPool:
         log: Path,
         systems: Sequence[str],
         *,
-        fork_server: str = FORK_SERVER,
-        arguments: Sequence[str] = (),
+        prepare: Preparation = prepare,
+        prepare_arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is added to the environment variables of every process."""
+        """`prepare` stands at the top level of its file: it is called in the process that is forked, with its
+        arguments and the names of the systems. `environment` is added to the environment variables of every
+        process."""
         self.places: dict[tuple[str, int], SystemProcess] = {}
         self.on_crash: Callable[[SystemProcess, str], None] = lambda process, point: None
         self.on_stall: Callable[[SystemProcess, str], None] = lambda process, point: None
@@ -84,30 +84,25 @@ class ProcessPool:
         self.restarts = 0
         self.is_over = False
         self._numbers = count(1)
-        self._living: dict[int, SystemProcess] = {}
+        self._living: dict[int, _Living] = {}
         self._lock = threading.Lock()
-        self._ready = threading.Event()
         self._log = log.open("ab")
-        task = child_main.ChildTask(os.getpid(), fork_server, None, [*arguments, *systems])
-        self._fork_server = subprocess.Popen(
-            [sys.executable, "-P", child_main.__file__, json.dumps(task._asdict())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "PYTHONUNBUFFERED": "1",
-                **(environment or {}),
-            },
+        self._directory = log.parent
+        self._fork_server = ForkServer(
+            ChildTask.of(prepare, *prepare_arguments, *systems), environment=environment, stderr=self._log
         )
+        self._reports = selectors.DefaultSelector()
+        self._closed, self._closing = os.pipe()
         self._reader = threading.Thread(target=self._read, name="torture-processes", daemon=True)
 
     def __enter__(self) -> Self:
+        self._reports.register(self._closed, selectors.EVENT_READ)
         self._reader.start()
-        if not self._ready.wait(READY_SECONDS) or self._fork_server.poll() is not None:
+        try:
+            self._fork_server.start()
+        except RuntimeError as error:
             self.close()
-            raise RuntimeError(f"The nursery did not start; see {self._log.name}.")
+            raise RuntimeError(f"{error} It is in {self._log.name}.") from error
         return self
 
     def __exit__(
@@ -116,21 +111,28 @@ class ProcessPool:
         self.close()
 
     def close(self) -> None:
-        assert self._fork_server.stdin is not None
-        assert self._fork_server.stdout is not None
-        self._fork_server.stdin.close()
-        self._fork_server.wait()
+        self._fork_server.close()
+        os.close(self._closing)
         self._reader.join()
-        self._fork_server.stdout.close()
+        os.close(self._closed)
+        self._reports.close()
         self._log.close()
 
     def start(self, task: ProcessTask) -> SystemProcess:
         """Start a new process at a free place."""
         process = SystemProcess(next(self._numbers), task)
+        file = self._directory / f"orders-{process.number}"
+        slot = Slot(file)
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - A descriptor is wanted.
+            # What a service prints is in the log.
+            streams = (nothing.fileno(), self._log.fileno(), self._log.fileno())
+            child = self._fork_server.fork(ChildTask.of(serve, asdict(task), str(file)), streams)
+        process.pid = child.pid
+        living = _Living(process, child, slot, file)
         with self._lock:
-            self._living[process.number] = process
+            self._living[process.number] = living
             self.places[task.system, task.place] = process
-        self._say({"do": "start", "number": process.number, "task": asdict(task)})
+        self._reports.register(child, selectors.EVENT_READ, living)
         return process
 
     def kill(self, process: SystemProcess) -> bool:
@@ -208,52 +210,65 @@ class ProcessPool:
 
     def _alive(self) -> list[SystemProcess]:
         with self._lock:
-            return list(self._living.values())
+            return [living.process for living in self._living.values()]
 
     def _await(self, process: SystemProcess, point: str, signum: int, nth: int) -> None:
-        self._say({"do": "await", "number": process.number, "point": point, "signal": signum, "nth": nth})
+        with self._lock:
+            if living := self._living.get(process.number):
+                living.slot.order(f"{point} {signum} {nth}" if point else "")
 
     def _signal(self, process: SystemProcess, signum: signal.Signals) -> None:
-        self._say({"do": "signal", "number": process.number, "signal": int(signum)})
-
-    def _say(self, order: dict[str, Any]) -> None:
-        assert self._fork_server.stdin is not None
         with self._lock:
-            self._fork_server.stdin.write(json.dumps(order).encode() + b"\n")
-            self._fork_server.stdin.flush()
+            if living := self._living.get(process.number):
+                living.child.send_signal(signum)
 
     def _read(self) -> None:
-        assert self._fork_server.stdout is not None
-        for line in self._fork_server.stdout:
-            event = json.loads(line)
-            if event["event"] == "ready":
-                self._ready.set()
-                continue
-            with self._lock:
-                process = self._living[event["number"]]
-            self._hear(process, event["event"], event["status"], event["point"])
-        self._ready.set()
+        while True:
+            for key, _ in self._reports.select():
+                if key.fd == self._closed:
+                    return
+                self._changed(key.data)
 
-    def _hear(self, process: SystemProcess, event: str, status: int, point: str) -> None:
-        match event:
-            case "born":
-                process.pid, process.state = status, "running"
-            case "stopped":
-                process.state = "stopped"
-                if point:
-                    process.ordered_at = None
-                    self.on_stall(process, point)
-                elif process.resume_at is None:
-                    # The event is older than the end of its pause.
-                    self.resume(process)
-            case _:
-                with self._lock:
-                    del self._living[process.number]
-                process.obeyed = bool(point) and status == -signal.SIGKILL and not process.killed_by_us
-                process.status, process.state = status, "dead"
-                process.died.set()
-                if process.obeyed:
-                    self.on_crash(process, point)
-                elif not process.killed_by_us and status != 0:
-                    self.ended_by_themselves += 1
+    def _changed(self, living: _Living) -> None:
+        # Before the change is read: with the last one, the socket is closed.
+        descriptor = living.child.fileno()
+        status = living.child.change()
+        point = living.slot.obeyed()
+        if status is None:
+            self._stopped(living.process, point)
+        else:
+            self._reports.unregister(descriptor)
+            with self._lock:
+                del self._living[living.process.number]
+                living.slot.close()
+            living.file.unlink()
+            self._died(living.process, status, point)
         self.news.set()
+
+    def _stopped(self, process: SystemProcess, point: str) -> None:
+        process.state = "stopped"
+        if point:
+            process.ordered_at = None
+            self.on_stall(process, point)
+        elif process.resume_at is None:
+            # The report is older than the end of its pause.
+            self.resume(process)
+
+    def _died(self, process: SystemProcess, status: int, point: str) -> None:
+        process.obeyed = bool(point) and status == -signal.SIGKILL and not process.killed_by_us
+        process.status, process.state = status, "dead"
+        process.died.set()
+        if process.obeyed:
+            self.on_crash(process, point)
+        elif not process.killed_by_us and status != 0:
+            self.ended_by_themselves += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Living:
+    """A process that has not ended: its fork, and the page for its orders."""
+
+    process: SystemProcess
+    child: ForkedChild
+    slot: Slot
+    file: Path

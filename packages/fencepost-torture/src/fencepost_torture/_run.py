@@ -100,8 +100,8 @@ class TortureRun:
                 ProcessPool(
                     ground.directory / "processes.log",
                     plan.systems,
-                    fork_server=plan.fork_server,
-                    arguments=plan.fork_server_arguments,
+                    prepare=plan.prepare,
+                    prepare_arguments=plan.prepare_arguments,
                     environment=self._clocks(ground, parts),
                 )
             )

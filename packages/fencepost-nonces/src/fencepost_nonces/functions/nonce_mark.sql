@@ -109,6 +109,17 @@ begin
   end if;
 end $$;
 
+-- Mark a nonce that no managed transaction holds.
+create or replace function fencepost._nonce_mark_unmanaged(
+  p_op text, p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text
+) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._nonce_refuse_bound(p_op, p_chain_id, p_signer, p_nonce, p_hold);
+  perform fencepost._nonce_mark(p_op, p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);
+end $$;
+
 -- The nonce was used: CONSUMED, by the transaction of this hash if it is known. Not for managed transactions.
 create or replace function fencepost.nonce_mark_used(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text default null
@@ -116,8 +127,7 @@ create or replace function fencepost.nonce_mark_used(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._nonce_refuse_bound('used', p_chain_id, p_signer, p_nonce, p_hold);
-  perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);
+  perform fencepost._nonce_mark_unmanaged('used', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);
 end $$;
 
 -- The nonce was not used and not signed: RELEASED, a gap that the next reservation takes. Not for managed
@@ -128,8 +138,7 @@ create or replace function fencepost.nonce_mark_recyclable(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._nonce_refuse_bound('recyclable', p_chain_id, p_signer, p_nonce, p_hold);
-  perform fencepost._nonce_mark('recyclable', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
+  perform fencepost._nonce_mark_unmanaged('recyclable', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
 -- Signing is about to begin: from here on the nonce may have been signed, and is never given back. Not for
@@ -140,8 +149,7 @@ create or replace function fencepost.nonce_mark_signing(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._nonce_refuse_bound('signing', p_chain_id, p_signer, p_nonce, p_hold);
-  perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
+  perform fencepost._nonce_mark_unmanaged('signing', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
 -- Fence, mark as signed, and store the bytes. The same hash again changes nothing; another hash is a
@@ -188,8 +196,7 @@ create or replace function fencepost.nonce_mark_broadcast(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._nonce_refuse_bound('broadcast', p_chain_id, p_signer, p_nonce, p_hold);
-  perform fencepost._nonce_mark('broadcast', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
+  perform fencepost._nonce_mark_unmanaged('broadcast', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
 -- Mark many nonces at once, used or recyclable, in order of nonce; returns a result for each. A fence that

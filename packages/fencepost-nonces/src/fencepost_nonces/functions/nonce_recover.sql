@@ -145,8 +145,7 @@ begin
   v_tx := fencepost._nonce_tx_own('vouch', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND,MINED}');
   if v_tx.unproved_since is not null then
     if not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
-      perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'vouch'),
-                                fencepost._nonce_tx_seen(v_tx));
+      perform fencepost._nonce_tx_refuse(v_tx, jsonb_build_object('op', 'vouch'));
     end if;
     perform fencepost._nonce_tx_give_up(v_tx, p_token, null, 'lost: a person vouches that none of its versions was mined. It takes another nonce.');
     perform fencepost._event(fencepost.clock(), 'lease', fencepost._nonce_resource(p_chain_id, p_signer), 'nonce_vouched', p_owner,
@@ -173,8 +172,7 @@ begin
   v_tx := fencepost._nonce_tx_own('close', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND}');
   if (v_tx.in_doubt_since is null and v_tx.unproved_since is null) or exists (
     select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count <= v_tx.nonce) then
-    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'close'),
-                              fencepost._nonce_tx_seen(v_tx));
+    perform fencepost._nonce_tx_refuse(v_tx, jsonb_build_object('op', 'close'));
   end if;
   if v_tx.nonce is not null then
     perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, p_tx_hash);

@@ -23,6 +23,14 @@ as $$
     jsonb_build_object('state', p_tx.state, 'nonce', p_tx.nonce, 'hold', p_tx.hold, 'tx_hash', p_tx.tx_hash) end
 $$;
 
+-- What was asked does not fit the transaction: counted and raised as mismatch.
+create or replace function fencepost._nonce_tx_refuse(p_tx fencepost.nonce_transaction, p_attempted jsonb) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._refuse('mismatch', 'transaction', p_tx.transaction_id::text, p_attempted, fencepost._nonce_tx_seen(p_tx));
+end $$;
+
 -- Back into the queue: every transaction of a former owner that had its nonce and was never signed.
 create or replace function fencepost._nonce_tx_requeue(p_signer_id bigint, p_token bigint, p_now timestamptz) returns void
 language sql volatile
@@ -252,8 +260,7 @@ begin
   select s.purpose into v_purpose from fencepost.nonce_signature s
   where s.signer_id = v_tx.signer_id and s.nonce = v_tx.nonce and s.tx_hash = p_tx_hash;
   if v_purpose is null then
-    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text,
-      jsonb_build_object('op', 'confirm', 'tx_hash', p_tx_hash), fencepost._nonce_tx_seen(v_tx));
+    perform fencepost._nonce_tx_refuse(v_tx, jsonb_build_object('op', 'confirm', 'tx_hash', p_tx_hash));
   end if;
   perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, p_tx_hash);
   update fencepost.nonce_transaction t
@@ -303,8 +310,7 @@ begin
      or exists (select from fencepost.nonce_signature n
                 where n.signer_id = v_tx.signer_id and n.nonce = v_tx.nonce and lower(n.tx_hash) = lower(p_used_by))
      or not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
-    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text,
-                              jsonb_build_object('op', 'lost', 'used_by', p_used_by), fencepost._nonce_tx_seen(v_tx));
+    perform fencepost._nonce_tx_refuse(v_tx, jsonb_build_object('op', 'lost', 'used_by', p_used_by));
   end if;
   perform fencepost._check_text('used_by', p_used_by, 128);
   perform fencepost._check_text('block_hash', p_block_hash, 128);

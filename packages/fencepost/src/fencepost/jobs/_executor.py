@@ -706,8 +706,9 @@ async def _invoke_in_time(
     except TimeoutError as error:
         if not limit.expired():
             raise
-        # Its cause shows where the handler was.
-        raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
+        # What was cancelled shows where the handler was: the cause of the timeout, its context before 3.11.3.
+        cancelled = error.__cause__ or error.__context__
+        raise TimeoutError(f"the handler had not ended after {seconds:g} s") from cancelled
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | _Failure:

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import IO, Any, Self
 
 from fencepost import crashpoints
@@ -212,16 +212,40 @@ class _Fresh(subprocess.Popen[str]):
 
 def _start(
     target: Callable[..., object] | str, task: child_main.ChildTask, environment: Mapping[str, str]
-) -> "ForkedChild | _Fresh":
+) -> ForkedChild | _Fresh:
     """Starts the child: a module runs as a program in a new interpreter, a function in a fork."""
     home = None if isinstance(target, str) else inspect.getmodule(target)
     if home is None or not fork_server.IS_POSSIBLE:
         return _Fresh(task, environment)
-    return _FORK_SERVER.fork(task, environment, home)
+    (their_in, our_in), (our_out, their_out), (our_err, their_err) = (os.pipe() for _ in range(3))
+    theirs = (their_in, their_out, their_err)
+    try:
+        child = _FORK_SERVER.fork(task, theirs, environment=environment, modules=_ours_in(home))
+    finally:
+        for descriptor in theirs:
+            os.close(descriptor)
+    child.stdin = open(our_in, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    child.stdout = open(our_out, encoding="utf-8")  # noqa: PTH123, SIM115
+    child.stderr = open(our_err, encoding="utf-8")  # noqa: PTH123, SIM115
+    return child
 
 
 # One per process: a second one would load the same modules again.
 _FORK_SERVER = ForkServer()
+
+
+def _ours_in(module: ModuleType) -> set[str]:
+    """The Fencepost modules that a module imports names from: loading them has no effects, so once is
+    enough."""
+    names = {
+        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        for value in vars(module).values()
+    }
+    return {
+        name
+        for name in names - {child_main.MODULE}
+        if isinstance(name, str) and name.startswith(("fencepost.", "fencepost_")) and name in sys.modules
+    }
 
 
 def _task(
@@ -231,8 +255,4 @@ def _task(
         return target, child_main.ChildTask(
             os.getpid(), target, None, [str(argument) for argument in arguments]
         )
-    file = inspect.getsourcefile(target)
-    name = target.__qualname__
-    assert file is not None, f"{name} has no source file that a child could load"
-    assert name.isidentifier(), f"{name} must stand at the top of its file, so that a child can find it"
-    return name, child_main.ChildTask(os.getpid(), file, name, list(arguments))
+    return target.__qualname__, child_main.ChildTask.of(target, *arguments)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 PR_SET_PDEATHSIG = 1
+MODULE = "fencepost_child"
 
 
 class ChildTask(NamedTuple):
@@ -27,6 +28,14 @@ class ChildTask(NamedTuple):
     """The file, or the module when there is no function."""
     function: str | None
     arguments: list[Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., object], *arguments: Any) -> "ChildTask":
+        """A function at the top level of its file, with arguments that are JSON."""
+        file, name = inspect.getsourcefile(function), function.__qualname__
+        assert file is not None, f"{name} has no source file that a child could load"
+        assert name.isidentifier(), f"{name} must stand at the top of its file, so that a child can find it"
+        return cls(os.getpid(), file, name, list(arguments))
 
 
 def main() -> None:
@@ -57,7 +66,7 @@ def die_with(parent: int) -> None:
 
 
 def _load(file: str, function: str) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location("fencepost_child", file)
+    spec = importlib.util.spec_from_file_location(MODULE, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

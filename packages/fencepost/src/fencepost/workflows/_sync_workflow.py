@@ -1,4 +1,8 @@
-"""The workflow as a function without an event loop sees it. It runs in a thread of the worker."""
+"""The workflow as a function without an event loop sees it. It runs in a thread of the worker.
+
+It is no second form of the same text: here one step runs at a time, with a commit of its own, and a wait
+parks at once. In an event loop steps overlap, share commits, and a wait parks when all of them have ended.
+"""
 
 from __future__ import annotations
 

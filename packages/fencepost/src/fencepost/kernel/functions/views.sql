@@ -126,7 +126,7 @@ create or replace view fencepost.unserved_work as
       and (m.missing is null or m.missing <> '{}')
     union all
     select 'schedule', s.queue, s.kind, s.name, '{}', 0, null from fencepost.job_schedule s
-    where s.paused_at is null
+    where s.paused_at is null and s.retired_at is null
       and not exists (select 1 from workers k where s.queue = any (k.queues) and k.serves -> 'kinds' ? s.kind)
   ), told as (
     select f.*, case f.reason

@@ -1,0 +1,142 @@
+"""The tutorials and how-tos, exactly as printed, from installed wheels: in an empty environment and an empty
+directory, with the servers that the page starts itself."""
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from bench.environments import EmptyEnvironment, build_wheels, pinned
+from bench.install import IMPORT_MS_MAX, MEGABYTES_MAX, PACKAGES_MAX, import_ms
+from fencepost.server_addresses import ServerAddresses, read_note
+from tests.integration.client.page import UP, PageRun, blocks
+from tests.integration.client.test_documented_code import PAGES as CLIENT_PAGES
+from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAGES
+
+DOCS = Path(__file__).parents[3] / "docs"
+PROJECTS = ("fencepost", "fencepost-server", "fencepost-orders", "fencepost-players", "fencepost-nonces")
+PAGES = {
+    **CLIENT_PAGES,
+    **JOB_PAGES,
+    "tutorial/first-flow.md": 6,
+    "how-to/nonces-reserve.md": 5,
+    "how-to/orders-place.md": 2,
+}
+"""With the least number of commands that each runs to its end."""
+TUTORIALS = sorted(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md"))
+CASES = [pytest.param(name, id=name, marks=() if name in TUTORIALS else pytest.mark.full) for name in PAGES]
+MACHINE = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE")
+
+
+class Wheels(NamedTuple):
+    directory: Path
+    constraints: Path
+    """The versions of the lock file, which uv has in its cache."""
+
+    def install(self, environment: EmptyEnvironment, packages: Iterable[str]) -> None:
+        environment.install(packages, "--find-links", self.directory, "--constraint", self.constraints)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """Built once for all processes of the session."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "wheels"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if len(list(place.glob("*.whl"))) < len(PROJECTS):
+            build_wheels(PROJECTS, place)
+        return Wheels(place, pinned(place))
+
+
+class Newcomer:
+    """A user with an empty environment and an empty directory."""
+
+    def __init__(self, wheels: Wheels, place: Path) -> None:
+        self._wheels = wheels
+        self._environment = EmptyEnvironment(place / "env")
+        self.directory = place / "work"
+        self.directory.mkdir()
+        self.variables = {name: os.environ[name] for name in MACHINE if name in os.environ}
+        self.variables["PATH"] = f"{self._environment.home / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+
+    def install(self, packages: Iterable[str]) -> None:
+        self._wheels.install(self._environment, packages)
+
+    def run(self, page: Path) -> int:
+        return self._page_run().run(page)
+
+    def owner(self) -> "psycopg.Connection[Any]":
+        return psycopg.connect(self.addresses.migration_url, autocommit=True)
+
+    def servers(self) -> AbstractContextManager[None]:
+        """`fencepost up`, for a page that has servers already."""
+        return self._page_run().beside(UP, ["Fencepost is up: …"])
+
+    def _page_run(self) -> PageRun:
+        return PageRun(self.directory, self.variables, self.owner, self.install)
+
+    @property
+    def addresses(self) -> ServerAddresses:
+        addresses = read_note(self.directory / ".fencepost")
+        assert addresses is not None, "no servers run here"
+        return addresses
+
+
+@pytest.fixture
+def newcomer(wheels: Wheels, tmp_path: Path) -> Newcomer:
+    return Newcomer(wheels, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", CASES)
+def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
+    with ExitStack() as stack:
+        if not starts_servers(DOCS / name):
+            newcomer.install(["fencepost[embedded]"])
+            stack.enter_context(newcomer.servers())
+            addresses = newcomer.addresses
+            newcomer.variables |= {
+                "DATABASE_URL": addresses.service_url,
+                "MIGRATION_DATABASE_URL": addresses.migration_url,
+                "REDIS_URL": addresses.redis_url or "",
+            }
+        assert newcomer.run(DOCS / name) >= PAGES[name]
+
+
+def starts_servers(page: Path) -> bool:
+    return any(
+        command.startswith(UP)
+        for block in blocks(page)
+        if block.language == "console"
+        for command, _ in block.commands()
+    )
+
+
+def test_the_library_alone_is_small(wheels: Wheels, tmp_path: Path) -> None:
+    environment = EmptyEnvironment(tmp_path / "env")
+    wheels.install(environment, ["fencepost"])
+
+    assert list(wheels.directory.glob("fencepost-0*-py3-none-any.whl"))
+    assert len(environment.packages) <= PACKAGES_MAX, environment.packages
+    assert environment.megabytes <= MEGABYTES_MAX
+    assert import_ms(environment, "fencepost", 5) <= IMPORT_MS_MAX
+    where = subprocess.check_output(
+        [environment.python, "-c", "import fencepost; print(fencepost.__file__)"],
+        cwd=tmp_path,
+        text=True,
+        env={},
+    )
+    assert where.startswith(str(environment.home)), "nothing of this tree is imported"
+
+
+def test_every_tutorial_starts_from_nothing() -> None:
+    assert set(TUTORIALS) <= set(PAGES)
+    assert all(starts_servers(DOCS / name) for name in TUTORIALS)
