@@ -15,7 +15,7 @@ CONSTANTS
     Nobody,
     AttemptMax,
     EntryMax,
-    ClaimGates,     \* no claim, no execution
+    ClaimDecides,     \* no claim, no execution
     FinishFenced,   \* the finish compares the attempt
     FenceLocks,     \* job_fence keeps the running row until the transaction ends
     AckAfter,       \* acknowledged after the commit
@@ -71,7 +71,7 @@ LoseEntries ==
     /\ entries' = 0
     /\ UNCHANGED <<state, attempt, owner, expired, mine, tx, finishes, stale>>
 
-\* A worker reads an entry and claims. The claim is the gate.
+\* A worker reads an entry and claims. Only a claim that succeeds lets it execute.
 Claim(w) ==
     /\ mine[w] = 0 /\ entries > 0
     /\ IF state = "waiting" /\ attempt < AttemptMax
@@ -82,7 +82,7 @@ Claim(w) ==
             /\ mine' = [mine EXCEPT ![w] = attempt + 1]
             /\ entries' = IF AckAfter THEN entries ELSE entries - 1
             /\ UNCHANGED <<tx, finishes, stale>>
-       ELSE IF ClaimGates
+       ELSE IF ClaimDecides
        THEN \* Refused: the entry is acknowledged with its reason, and nothing runs.
             /\ state # "waiting"
             /\ entries' = entries - 1

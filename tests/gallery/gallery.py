@@ -133,7 +133,7 @@ GALLERY = (
         mutant="reconciler that never recalls",
     ),
     TorturedBug(
-        "a marker that is asked too late",
+        "a key that is asked too late",
         "players",
         ("kill", "crash"),
         ("doubled", "holds what was answered", "one answer"),

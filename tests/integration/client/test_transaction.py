@@ -225,7 +225,7 @@ def test_a_replay_beside_a_claim_is_no_silent_rollback_of_the_claim(
 
     with pytest.raises(RefusedTransaction, match="transaction of its own"):
         claim_both()
-    assert admin.execute("select key from fencepost.markers").fetchall() == [("first",)]
+    assert admin.execute("select key from fencepost.idempotency_keys").fetchall() == [("first",)]
 
 
 def test_a_repeat_without_a_kept_response_is_a_duplicate(facade: Facade) -> None:

@@ -73,7 +73,7 @@ class FlowHarness:
             metrics=FlowMetrics.on(Metrics()),
         )
 
-    def place(self) -> FlowContext:
+    def context(self) -> FlowContext:
         """What a source or a sink is opened with."""
         return FlowContext(
             self.fp, "scene", self.redis_url, 11.05, HURRY.interval_seconds, HURRY.drain_seconds

@@ -70,7 +70,7 @@ async def test_what_waits_in_a_stream_is_counted_also_when_it_was_trimmed_before
         harness.redis.xadd("in", {"data": str(n)})
     harness.redis.xtrim("in", maxlen=20, approximate=False)
     source = RedisStreams("in")
-    place: Any = harness.place()
+    place: Any = harness.context()
     reader = await source.open(place, "in", None)
     chunk = await reader.read(5, 0)
 

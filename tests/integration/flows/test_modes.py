@@ -207,7 +207,7 @@ def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
     assert as_record(stored, CheckpointId("r", 1, 1), 0) == IdempotentRecord("a", {"n": 1})
 
 
-async def test_markers_of_prepared_transactions_do_not_pile_up(harness: FlowHarness) -> None:
+async def test_rows_of_prepared_transactions_do_not_pile_up(harness: FlowHarness) -> None:
     flow = Flow("marked").source(IterableSource(list(range(40))))
     rows = TwoPhasePostgres(harness.database.admin_url, "line", ["value"])
     await harness.run(flow.sink(rows), batch=5, records_max=5)

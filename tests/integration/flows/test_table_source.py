@@ -16,7 +16,7 @@ async def read_all(reader: TableReader, wait_seconds: float = 0) -> list[int]:
 
 
 async def opened(harness: FlowHarness) -> TableReader:
-    return await PostgresTable("arrival").open(harness.place(), "0", None)
+    return await PostgresTable("arrival").open(harness.context(), "0", None)
 
 
 async def test_a_lower_id_that_commits_later_is_waited_for(harness: FlowHarness) -> None:

@@ -109,7 +109,7 @@ async def test_what_is_refused_comes_back_with_its_reason_and_its_program(
     assert "7</textarea>" in custom_run.text
 
 
-async def test_a_trial_shows_its_outcome_with_the_program_still_at_hand(
+async def test_a_custom_run_shows_its_outcome_with_the_program_still_at_hand(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:

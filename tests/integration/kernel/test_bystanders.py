@@ -22,7 +22,7 @@ WHOSE: dict[LiteralString, LiteralString] = {
     **dict.fromkeys(("job_rate", "job_bucket", "job_schedule"), "name"),
     "job_queue": "queue",
     "job_tick": "schedule",
-    "marker": "key",
+    "idempotency_key": "key",
     "sleeper": "topic",
     "outbox_unpromoted": "key",
 }

@@ -51,7 +51,7 @@ def test_who_may_settle_a_message(admin: Caller) -> None:
 
 
 def test_what_a_known_key_answers(admin: Caller) -> None:
-    answer = "select fencepost._marker_answer(%s, %s, %s)"
+    answer = "select fencepost._idempotency_answer(%s, %s, %s)"
     for asked, known, response in product((None, "a", "b"), (None, "a"), (None, "1")):
         same = "duplicate" if response is None else "replay"
         expected = same if asked == known else "mismatch"

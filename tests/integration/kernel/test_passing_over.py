@@ -17,7 +17,7 @@ FIRE = "select from fencepost.schedule_fire('tick', %s, array[%s], %s)"
 BUCKETS = "select fencepost.queue_rate(%s, 1000, 1, 'carol')"
 # What forgets, with how many that is, and the table that it forgets from.
 FORGETTING: dict[Any, tuple[int, Any]] = {
-    "marker_clean('1 hour', %s)": (1, "marker"),
+    "idempotency_clean('1 hour', %s)": (1, "idempotency_key"),
     "outbox_prune('1 hour', %s)": (1, "outbox_settled"),
     "job_prune('1 hour', %s)": (1, "job_finished"),
     "job_prune_excess(1, %s)": (1, "job_finished"),

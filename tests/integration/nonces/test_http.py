@@ -40,7 +40,7 @@ def served(
     database: Database, settings: NoncesSettings, port: int = 0, token: str | None = None
 ) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
-    app = make_app([make_service(fp, settings)], WebSettings(token=token), ground=lambda: fp)
+    app = make_app([make_service(fp, settings)], WebSettings(token=token), opened_first=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=port)
     server.start()
     try:

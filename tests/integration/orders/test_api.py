@@ -50,7 +50,7 @@ def serving(database: Database, broker: HostileBroker, settings: OrdersSettings)
     brokers = {"acme": Broker(adapter_for(broker.url, Promise.NOTHING), BrokerLimits())}
     orders = Orders(fp, brokers, settings, QUICK)
     app = make_app(
-        [HttpService("orders", make_router(orders), orders.running)], WebSettings(), ground=lambda: fp
+        [HttpService("orders", make_router(orders), orders.running)], WebSettings(), opened_first=lambda: fp
     )
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
@@ -85,7 +85,7 @@ def stored(database: Database) -> int:
     with database.connect_admin() as admin:
         row = admin.execute(
             "select (select count(*) from fencepost.orders_order) + (select count(*) from fencepost.outbox)"
-            " + (select count(*) from fencepost.orders_ledger)"
+            " + (select count(*) from fencepost.orders_idempotency_key)"
         ).fetchone()
     assert row is not None
     return int(row[0])

@@ -30,11 +30,11 @@ GROWN = 20_000
 CUSTOM_PLANS = 5
 
 BIG_TABLES = frozenset(
-    {"checkpoint", "event", "lease", "marker", "outbox", "outbox_settled", "refusal"}
+    {"checkpoint", "event", "idempotency_key", "lease", "outbox", "outbox_settled", "refusal"}
     | {"job", "job_finished", "job_running", "job_unique", "job_waiting"}
     | {"job_batch", "job_batch_member", "job_batch_part", "job_bucket", "job_tick"}
     | {"workflow_event", "workflow_result", "workflow_step", "workflow_undo", "workflow_wait"}
-    | {f"marker_ring_{slot}" for slot in range(8)}
+    | {f"idempotency_ring_{slot}" for slot in range(8)}
 )
 POPULATION = Path(__file__).with_name("population.sql")
 

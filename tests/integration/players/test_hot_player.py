@@ -213,12 +213,12 @@ async def test_an_id_that_is_used_again_after_the_retention_has_new_dice(
         await players.run(many, request_id="r1")
     first = await players.run(many, request_id="r1")
     with closing(Caller(database.admin_url)) as admin:
-        assert admin.value("select count(*) from fencepost.mutation_dice") == 1
-        admin.execute("update fencepost.mutation_dice set expires_at = now()")
-        admin.execute("delete from fencepost.marker where key = 'r1'")
+        assert admin.value("select count(*) from fencepost.mutation_seed") == 1
+        admin.execute("update fencepost.mutation_seed set expires_at = now()")
+        admin.execute("delete from fencepost.idempotency_key where key = 'r1'")
         second = await players.run(many, request_id="r1")
         assert second.response["granted"] != first.response["granted"]
-        assert admin.value("select fencepost.mutation_dice_clean(10)") == 1
+        assert admin.value("select fencepost.mutation_seed_clean(10)") == 1
 
 
 async def test_nothing_is_recorded_for_what_leaves_nothing_to_chance(
@@ -228,7 +228,7 @@ async def test_nothing_is_recorded_for_what_leaves_nothing_to_chance(
     with at_crash_point("mutations.before_execute", fail), pytest.raises(Aborted):
         await players.run(gold(), request_id="r1")
     with closing(Caller(database.admin_url)) as admin:
-        assert admin.value("select count(*) from fencepost.mutation_dice") == 0
+        assert admin.value("select count(*) from fencepost.mutation_seed") == 0
 
 
 async def test_a_held_hot_player_holds_up_nobody_else(players: Players, database: Database) -> None:
@@ -248,7 +248,7 @@ async def test_a_held_hot_player_holds_up_nobody_else(players: Players, database
     assert await balances(players, "ann") == {"gold": 6}
 
 
-async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
+async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_key(
     players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await enrol(players, "ann")
@@ -278,8 +278,8 @@ async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
             monkeypatch.setattr(PlayerStore, "execute", execute)
             with at_crash_point("mutations.before_execute", overtake):
                 answer = await behind.run(CAVE, request_id="r1")
-            assert executed == [1], "its marker told that it had committed"
-    assert answer.layer == "marker"
+            assert executed == [1], "its key told that it had committed"
+    assert answer.layer == "repeat"
     assert answer.response["clears"] == 2
     assert (await players.player("ann")).state["clears"] == {"cave": 2}
 

@@ -143,7 +143,7 @@ def test_a_writer_without_the_lock_is_caught(admin: Caller, database: Database) 
     assert not _waits(cheat, admin, database)
 
 
-def test_nothing_is_distributed_without_its_marker_or_without_the_lock(
+def test_nothing_is_distributed_without_its_key_or_without_the_lock(
     admin: Caller, database: Database
 ) -> None:
     give = "select fencepost.player_distribute('ann', %s, 'k', 'quest', '{}')"

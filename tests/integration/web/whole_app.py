@@ -71,7 +71,7 @@ def whole_app(database: Database, folder: Path) -> Generator[WholeApp]:
         make_players(fp),
         make_console(fp, database.viewer_url, loopback=True, settings=ConsoleSettings()),
     ]
-    app = make_app(parts, WebSettings(token=SERVER_TOKEN), ground=lambda: fp)
+    app = make_app(parts, WebSettings(token=SERVER_TOKEN), opened_first=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
     try:

@@ -80,7 +80,7 @@ class Zombie:
         settings = Settings(listen_database_url=self._database.server.url(self._database.name, SERVICE))
         async with Fencepost(self._database.url, settings=settings) as fp:
             fulfil = declare(fp)
-            # Nothing tells it that its lease is over: only the database refuses it. It leaves the child to its
+            # Nothing tells it that its lease is over: only the database refuses it. The child is left to its
             # successor: a claim that was under way when the clock moved would hold the child for a new lease.
             worker = fp.jobs.worker(
                 quick(reclaim_interval_seconds=60, lease_seconds=90, heartbeat_seconds=30),

@@ -178,8 +178,8 @@ def test_without_a_group_that_counts_nobody_comes_in_unless_there_is_a_role_for_
     of_him = {"sub": "1", "email": "ada@house.example", "groups": said}
     with pytest.raises(IdentityRefused, match="groups"):
         person_of(of_him, SETTINGS)
-    open_house = replace(SETTINGS, else_role=Role.VIEWER)
-    assert person_of(of_him, open_house).role is Role.VIEWER
+    open_provider = replace(SETTINGS, else_role=Role.VIEWER)
+    assert person_of(of_him, open_provider).role is Role.VIEWER
 
 
 def test_a_person_without_a_name_is_nobody() -> None:

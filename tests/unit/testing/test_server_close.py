@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 from fencepost.testing import Proxy
-from fencepost.testing.server_close import close_door
+from fencepost.testing.server_close import stop_listening
 from fencepost_orders.broker import Promise
 from fencepost_orders.testing.broker import HostileBroker
 
@@ -28,7 +28,7 @@ async def test_who_was_accepted_in_the_turn_of_the_closing_reaches_the_server() 
         await asyncio.sleep(0)
         assert accepted == []
 
-        await close_door(server)
+        await stop_listening(server)
 
         assert len(accepted) == 3
         for writer in accepted:
@@ -40,7 +40,7 @@ async def test_nobody_comes_in_afterwards() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     address = server.sockets[0].getsockname()
 
-    await close_door(server)
+    await stop_listening(server)
 
     with socket.socket() as late:
         assert late.connect_ex(address) != 0

@@ -33,7 +33,7 @@ from fencepost_judge._compiling import entry_of
 from fencepost_judge._custom_run_executor import FAILED
 from fencepost_judge._custom_runs import CustomRuns
 from fencepost_judge._direct_path import DirectPath, DirectPathSettings
-from fencepost_judge._discovery import JudgePresence, ListedWorker, Load, card_of
+from fencepost_judge._discovery import JudgePresence, ListedWorker, Load, worker_info
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost_judge._language import read_specs
@@ -334,7 +334,7 @@ class Judging:
 
     @asynccontextmanager
     async def _listed(self, owner: str, judge: Judge, report: Report) -> AsyncGenerator[None]:
-        card = card_of(
+        card = worker_info(
             owner,
             {name: language.version for name, language in judge.languages.items()},
             slots=self.settings.slots,

@@ -131,7 +131,7 @@ def resolve(
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
-    who = job_commands.somebody(actor)
+    who = job_commands.actor_name(actor)
     result = operator_calls.result_by_hand(who, broker_order_id) if outcome == "sent" else None
     with job_commands.acting() as connection:
         run(connection, operator_calls.resolve(order_id, expected, outcome, who, reason, result=result))
@@ -162,7 +162,7 @@ def resend(
     key_of = OrdersSettings.load().key_of()
     with job_commands.acting() as connection:
         old = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
-        call = operator_calls.resend_of(old, expected, key_of, job_commands.somebody(actor), reason)
+        call = operator_calls.resend_of(old, expected, key_of, job_commands.actor_name(actor), reason)
         new_id = run(connection, call)
     told = {"id": order_id, "resent_as": new_id}
     _tell(told, f"order {order_id}: resent as {new_id}", json_output=json_output)
@@ -178,7 +178,7 @@ def cancel(
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
     with job_commands.acting() as connection:
-        run(connection, operator_calls.cancel(order_id, job_commands.somebody(actor), reason))
+        run(connection, operator_calls.cancel(order_id, job_commands.actor_name(actor), reason))
     _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
 
 
@@ -214,7 +214,7 @@ def halt(
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
     with job_commands.acting() as connection, _not_found():
-        run(connection, operator_calls.halt(broker, account, job_commands.somebody(actor), reason))
+        run(connection, operator_calls.halt(broker, account, job_commands.actor_name(actor), reason))
     _tell_switch(broker, account, is_halted=True, json_output=json_output)
 
 
@@ -236,7 +236,7 @@ def resume(
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
     with job_commands.acting() as connection, _not_found():
-        run(connection, operator_calls.resume(broker, account, job_commands.somebody(actor), reason))
+        run(connection, operator_calls.resume(broker, account, job_commands.actor_name(actor), reason))
     _tell_switch(broker, account, is_halted=False, json_output=json_output)
 
 

@@ -318,7 +318,7 @@ def _duplicate(
     # An error that repeats our key shows no order: that needs the broker's own id.
     if shown is not None and shown.client_id == taken.idempotency_key and shown.broker_order_id:
         return _accepted(taken, shown, Code.CONFLICT_PROCESSED, verdict.detail)
-    if declared.sight is LookupScope.NONE and _repeats_what_was_lost(taken, declared, policy):
+    if declared.lookup is LookupScope.NONE and _repeats_what_was_lost(taken, declared, policy):
         known = BrokerOrder(taken.idempotency_key, None, "duplicate")
         return _accepted(taken, known, Code.CONFLICT_PROCESSED, verdict.detail)
     return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), health="ok")

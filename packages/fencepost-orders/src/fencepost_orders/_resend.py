@@ -100,7 +100,7 @@ def may_repeat(
 
 
 def _by_absence(declared: Declaration, facts: Facts, margin_seconds: float) -> Next:
-    if declared.sight is not LookupScope.ALL:
+    if declared.lookup is not LookupScope.ALL:
         return Next(Decision.PARK, why="the broker cannot say that it does not have the order")
     if declared.request_valid_seconds is None:
         if facts.finding is LookupFinding.NO_ANSWER:
@@ -144,7 +144,7 @@ def keep_asking(
     """Query again instead of parking, until `ask_seconds` have passed since the outcome became unknown; each
     wait is as long as all before it. A broker that cannot be queried is not queried."""
     left_seconds = ask_seconds - asking_seconds
-    if step.decision is not Decision.PARK or declared.sight is LookupScope.NONE or left_seconds <= 0:
+    if step.decision is not Decision.PARK or declared.lookup is LookupScope.NONE or left_seconds <= 0:
         return step
     wait_seconds = max(first_seconds, min(asking_seconds, left_seconds))
     return Next(Decision.ASK, wait_seconds=wait_seconds, why=step.why)

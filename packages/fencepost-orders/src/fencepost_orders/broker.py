@@ -64,7 +64,7 @@ class Declaration:
     """
 
     promise: Promise
-    sight: LookupScope = LookupScope.ALL
+    lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
 

@@ -99,7 +99,7 @@ class HttpBrokerConfig(BaseModel):
     """An answer with one of these describes no order, unless another set has the status too."""
     rules: tuple[Rule, ...] = ()
     promise: Promise
-    sight: LookupScope = LookupScope.ALL
+    lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
     connect_seconds: Annotated[float, Field(gt=0, le=300)] = 5.0
@@ -153,8 +153,8 @@ class HttpBrokerConfig(BaseModel):
 
     @property
     def declaration(self) -> Declaration:
-        sight = LookupScope.NONE if self.find_path is None else self.sight
-        return Declaration(self.promise, sight, self.window_seconds, self.request_valid_seconds)
+        lookup = LookupScope.NONE if self.find_path is None else self.lookup
+        return Declaration(self.promise, lookup, self.window_seconds, self.request_valid_seconds)
 
 
 def with_secrets(

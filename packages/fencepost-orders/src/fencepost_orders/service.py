@@ -289,4 +289,4 @@ class Orders:
 
 
 def _can_ask(broker: Broker) -> bool:
-    return broker.adapter.declaration.sight is not LookupScope.NONE
+    return broker.adapter.declaration.lookup is not LookupScope.NONE

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.job_commands import acting, somebody
+from fencepost.cli.job_commands import acting, actor_name
 from fencepost.client import Fencepost
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
@@ -21,7 +21,7 @@ from fencepost.strict_yaml import Budget, load_yaml
 from fencepost_players import _queries as queries
 from fencepost_players._player_store import SERVICE
 from fencepost_players.catalog import DEFINITIONS, Weighted
-from fencepost_players.mutations import _request_id_policy as kernel_gate
+from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations.errors import NoSuchThing
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.requests import CreatePlayer, GrantItems, PlayerRequest
@@ -115,13 +115,13 @@ def grant(
 
 
 def gate(phase: int | None, actor: str | None) -> Facts:
-    window_seconds = MutationSettings.load().gate_window_seconds
+    window_seconds = MutationSettings.load().unkeyed_window_seconds
     with acting() as connection:
         if phase is not None:
-            call = kernel_gate.set_phase(SERVICE, phase, window_seconds, actor=somebody(actor))
+            call = request_id_policy.set_phase(SERVICE, phase, window_seconds, actor=actor_name(actor))
             run(connection, call)
-        rates = run(connection, kernel_gate.rate(SERVICE, window_seconds))
-        present = run(connection, kernel_gate.phase(SERVICE))
+        rates = run(connection, request_id_policy.rate(SERVICE, window_seconds))
+        present = run(connection, request_id_policy.phase(SERVICE))
     return {
         "phase": present,
         "window_seconds": window_seconds,
@@ -139,7 +139,7 @@ def line(facts: Mapping[str, Any]) -> str:
 
 def _perform(request: PlayerRequest, request_id: str, actor: str | None) -> Any:
     async def act(players: Players) -> Any:
-        return (await players.run(request, request_id=request_id, actor=somebody(actor))).response
+        return (await players.run(request, request_id=request_id, actor=actor_name(actor))).response
 
     return asyncio.run(_with_players(act))
 

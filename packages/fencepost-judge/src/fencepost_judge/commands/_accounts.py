@@ -51,14 +51,14 @@ def set_user(
     name: Name, role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "contestant"
 ) -> None:
     """Create a user, or change a user's role. As soon as one user exists, every request needs a token."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS, JudgeRole  # noqa: PLC0415
 
     with acting() as connection:
         run(
             connection,
-            ACCOUNTS.set_user(name, JudgeRole.named(role), None, somebody(None), by_service=False),
+            ACCOUNTS.set_user(name, JudgeRole.named(role), None, actor_name(None), by_service=False),
         )
     answer(f"{name} is {role}.")
 
@@ -79,14 +79,14 @@ def set_password(
       fencepost judge users password ada
       pass show ada | fencepost judge users password ada --password-stdin
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
     from fencepost_server.accounts.passwords import Passwords  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection, known(f"There is no user {name}."):
-        run(connection, ACCOUNTS.set_password(name, hashed, somebody(None), by_service=False))
+        run(connection, ACCOUNTS.set_password(name, hashed, actor_name(None), by_service=False))
     answer(f"{name} has a new password.")
 
 
@@ -112,12 +112,12 @@ def lock(name: Name) -> None:
 
     Exits with 4 when there is no such user.
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no user {name}."):
-        run(connection, ACCOUNTS.disable_user(name, somebody(None)))
+        run(connection, ACCOUNTS.disable_user(name, actor_name(None)))
     answer(f"{name} is locked out.")
 
 
@@ -132,7 +132,7 @@ def make_token(
 
     Exits with 4 when there is no such user.
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
     from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415
@@ -140,7 +140,7 @@ def make_token(
     token = ACCOUNTS.token_prefix + new_secret()
     lifetime_seconds = days * DAY_SECONDS
     made = ACCOUNTS.make_token(
-        token, name, label, None, lifetime_seconds=lifetime_seconds, actor=somebody(None)
+        token, name, label, None, lifetime_seconds=lifetime_seconds, actor=actor_name(None)
     )
     with acting() as connection, known(f"There is no user {name} who may come in."):
         token_id = run(connection, made)
@@ -171,21 +171,21 @@ def list_tokens(name: Name, json_output: JsonOption = False) -> None:
 @tokens_app.command("revoke")
 def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None:
     """Revoke a token. Exits with 4 when there is no token with this id."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no token {token_id}."):
-        run(connection, ACCOUNTS.revoke_token(token_id, somebody(None)))
+        run(connection, ACCOUNTS.revoke_token(token_id, actor_name(None)))
     answer(f"Token {token_id} is revoked.")
 
 
-def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
+def announce(addresses: ServerAddresses, *, to_person: bool) -> dict[str, str]:
     """The address of the judge's pages, as `fencepost up` prints it."""
     del to_person  # The address is not secret.
     from fencepost_judge._access import PAGES_ROOT  # noqa: PLC0415
 
-    return {"The judge": f"{place.endpoint_url or ''}{PAGES_ROOT}"}
+    return {"The judge": f"{addresses.endpoint_url or ''}{PAGES_ROOT}"}
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def _language(program: Path, name: str | None) -> LanguageSpec:
 async def _try(spec: LanguageSpec, source: str, given: str | None, within: float) -> dict[str, Any]:
     import asyncio  # noqa: PLC0415
 
-    from fencepost.cli.job_commands import somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import actor_name  # noqa: PLC0415
     from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge._service import Judging  # noqa: PLC0415
     from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
@@ -64,7 +64,7 @@ async def _try(spec: LanguageSpec, source: str, given: str | None, within: float
         judging = Judging(fp, JudgeSettings.load())
         judging.check_program(spec.name, {spec.source: source})
         job_id = await judging.custom_runs.submit(
-            spec.name, {spec.source: source}, given, author=somebody(None)
+            spec.name, {spec.source: source}, given, author=actor_name(None)
         )
         try:
             async with asyncio.timeout(within):

@@ -108,37 +108,37 @@ def apply(generation: GenerationArgument) -> None:
 
     Exits with 1 when a result is missing or a later generation is applied already; with 4 when there is none.
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _rejudging as rejudging  # noqa: PLC0415
     from fencepost_judge.commands._accounts import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no generation {generation}."):
-        count = run(connection, rejudging.apply(generation, somebody(None)))
+        count = run(connection, rejudging.apply(generation, actor_name(None)))
     answer(f"Generation {generation} stands: {count} results.")
 
 
 @app.command()
 def drop(generation: GenerationArgument) -> None:
     """Drop a generation; the valid results do not change. Exits with 4 when there is none."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _rejudging as rejudging  # noqa: PLC0415
     from fencepost_judge.commands._accounts import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no generation {generation}."):
-        run(connection, rejudging.drop(generation, somebody(None)))
+        run(connection, rejudging.drop(generation, actor_name(None)))
     answer(f"Generation {generation} is dropped.")
 
 
 async def _start(chosen: Filter, reason: str) -> Opened:
-    from fencepost.cli.job_commands import somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import actor_name  # noqa: PLC0415
     from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge._service import Judging  # noqa: PLC0415
     from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
 
     async with Fencepost.from_env() as fp:
-        return await Judging(fp, JudgeSettings.load()).rejudge(chosen, reason=reason, actor=somebody(None))
+        return await Judging(fp, JudgeSettings.load()).rejudge(chosen, reason=reason, actor=actor_name(None))
 
 
 def _line(one: Change) -> str:

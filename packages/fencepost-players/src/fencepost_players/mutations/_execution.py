@@ -134,10 +134,10 @@ class BatchExecutor(Generic[P]):
     """The batches of one node."""
 
     def __init__(
-        self, database: CallRunner, ledger: CarriesMany, *, places: int, crossings: int = CROSSINGS
+        self, database: CallRunner, store: CarriesMany, *, places: int, crossings: int = CROSSINGS
     ) -> None:
         self._database = database
-        self._ledger = ledger
+        self._store = store
         self._coalescer: Coalescer[Pending[P], Executed | None] = Coalescer(
             self._execute, _ScopeLine[P](places), at_once=crossings, name="fencepost-mutations-batch"
         )
@@ -149,7 +149,7 @@ class BatchExecutor(Generic[P]):
     async def _execute(self, batch: Sequence[Pending[P]]) -> Sequence[Executed | None]:
         is_one_scope = len({pending.context.scope for pending in batch}) == 1
         try:
-            call = self._ledger.execute_many(batch, waits=is_one_scope and len(batch) > 1)
+            call = self._store.execute_many(batch, waits=is_one_scope and len(batch) > 1)
             return await self._database.run(call)
         except IndeterminateCommit:
             raise
@@ -222,7 +222,7 @@ class Execution(Generic[P]):
     """The attempts of one plan. Each is one transaction, or one savepoint of the caller's transaction."""
 
     sender: CallRunner
-    ledger: MutationStore[Any, P]
+    store: MutationStore[Any, P]
     context: RequestContext
     planned: Planned[P] | None
     """None: the plan is made on the locked rows."""
@@ -268,7 +268,7 @@ class Execution(Generic[P]):
             carried = await batch_executor.carry(Pending(self.context, self.planned, version, self.keep))
             if carried is not None:
                 return carried
-        attempt = self.sender.run(self.ledger.execute(self.context, self.planned, version, keep=self.keep))
+        attempt = self.sender.run(self.store.execute(self.context, self.planned, version, keep=self.keep))
         return await (self.outwait(attempt, self.planned) if self.outwait else attempt)
 
     async def _try(self, version: int | None) -> Executed | _Again:
@@ -337,7 +337,7 @@ class HeldExecution(Execution[P]):
             if seen.outcome != "open":
                 return Executed(seen.outcome, seen.response, seen.body)
             planned = self.plan(seen.snapshot)
-            return await sender.run(self.ledger.execute(self.context, planned, seen.version, keep=self.keep))
+            return await sender.run(self.store.execute(self.context, planned, seen.version, keep=self.keep))
 
 
 def explained(error: Exception) -> MutationError:

@@ -27,7 +27,7 @@ class PasswordVerdict:
 class Passwords:
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._turns = asyncio.Semaphore(AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     @cached_property
     def _nobody(self) -> str:
@@ -45,7 +45,7 @@ class Passwords:
 
     async def judge(self, password: str, kept: str | None) -> PasswordVerdict:
         """Whether the password matches the hash. Without a hash: no, after the same time."""
-        async with self._turns:
+        async with self._slots:
             return await asyncio.to_thread(self._judge, password[: LENGTH_MAX + 1], kept)
 
     def _judge(self, password: str, kept: str | None) -> PasswordVerdict:

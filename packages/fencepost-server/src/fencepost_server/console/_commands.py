@@ -48,7 +48,7 @@ def link(
     from fencepost.server_addresses import of_this_directory  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415 - Load psycopg, which --help need not.
 
-    made = _ticket(of_this_directory(Settings.load()), name, role)
+    made = _login_link(of_this_directory(Settings.load()), name, role)
     if json_output:
         answer_json({"name": name, "link": made})
     else:
@@ -70,14 +70,14 @@ def user(
       fencepost console user ada --role admin
       pass show ada | fencepost console user ada --role operator --password-stdin
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - As above.
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.accounts.passwords import Passwords  # noqa: PLC0415
     from fencepost_server.console._role import ACCOUNTS, Role  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection:
-        run(connection, ACCOUNTS.set_user(name, Role.named(role), hashed, somebody(None), by_service=False))
+        run(connection, ACCOUNTS.set_user(name, Role.named(role), hashed, actor_name(None), by_service=False))
     answer(f"{name} is {role}.")
 
 
@@ -114,14 +114,14 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     Ends with 4 when there is no such user.
     """
     from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415 - As above.
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.errors import NotFound  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.console._role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection:
         try:
-            run(connection, ACCOUNTS.disable_user(name, somebody(None)))
+            run(connection, ACCOUNTS.disable_user(name, actor_name(None)))
         except NotFound:
             raise UserError(f"There is no user {name}.", ExitCode.NOT_FOUND) from None
     answer(f"{name} is locked out.")
@@ -134,13 +134,13 @@ def announce(context: ServerAddresses, *, to_person: bool) -> dict[str, str]:
     if not to_person:
         return {}
     try:
-        return {"Log in, once": _ticket(context, LOCAL_NAME, "admin")}
+        return {"Log in, once": _login_link(context, LOCAL_NAME, "admin")}
     except InvalidInput as error:
         # Another service has an account of this name: it does not become the console's administrator.
         return {"Log in": f"{context.endpoint_url or ''}/console. There is no link: {error}"}
 
 
-def _ticket(context: ServerAddresses, name: str, role: str) -> str:
+def _login_link(context: ServerAddresses, name: str, role: str) -> str:
     from fencepost.cli.database_reader import reading  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost_server.web._connections import ConnectionTable, Ending, source_of
 
 _log = get_logger(__name__)
@@ -64,7 +64,7 @@ class BoundedListener(socket.socket):
         super().__init__(family, socket.SOCK_STREAM)
         self._table = table
         self._count = count
-        self._floods = FloodGate(burst=1)
+        self._log_limiter = LogLimiter(burst=1)
         # Closed when the process has no descriptor left, so that one connection can be accepted and closed.
         self._spare: int | None = _spare_descriptor()
         self._failed = False
@@ -139,7 +139,7 @@ class BoundedListener(socket.socket):
 
     def _report(self, ending: Ending) -> None:
         self._count(ending)
-        self._floods.log(
+        self._log_limiter.log(
             _log.warning,
             "http_connections_refused",
             kind=ending,

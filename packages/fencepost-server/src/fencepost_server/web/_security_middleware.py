@@ -81,7 +81,8 @@ class SecurityRules:
     def _lets_in(self, path: str, headers: Mapping[str, str]) -> bool:
         """By the token, or because a service authenticates there itself: `/api` and below it, not `/apis`."""
         own = any(
-            path == door or (door != "/" and path.startswith(f"{door}/")) for door in self.own_auth_paths
+            path == prefix or (prefix != "/" and path.startswith(f"{prefix}/"))
+            for prefix in self.own_auth_paths
         )
         return own or self.trusts(headers)
 

@@ -54,7 +54,7 @@ RECOVERY = tuple(
     f"flows.recover.{where}"
     for where in ("before_abort", "before_finish", "between_finishes", "after_finish")
 )
-MOODS = ("preparing", "finishing")
+FAULTS = ("preparing", "finishing")
 Found = Sequence[tuple[int, str]]
 """The content of a sink, in its order: which record came in, and what came out."""
 
@@ -165,7 +165,7 @@ class SinkFaults:
     """
 
     def __init__(self, boot: int) -> None:
-        first, second = MOODS if boot % 2 else reversed(MOODS)
+        first, second = FAULTS if boot % 2 else reversed(FAULTS)
         self._coming = deque((None, first, None, second))
         self._now: str | None = None
 

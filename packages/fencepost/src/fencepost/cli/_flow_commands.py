@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.job_commands import acting, looking, somebody
+from fencepost.cli.job_commands import acting, actor_name, looking
 from fencepost.cli.terminal import answer, answer_json, answer_rich
 from fencepost.flows import _dead_letters as dead_letters
 from fencepost.flows import _flow_store as flow_store
@@ -122,7 +122,7 @@ def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:
 def replay(name: str, step: str, ids: Sequence[int], *, everything: bool, limit: int) -> None:
     wanted = _wanted(ids, everything=everything)
     with acting() as connection:
-        count = run(connection, dead_letters.replay(name, step, ids=wanted, limit=limit, by=somebody(None)))
+        count = run(connection, dead_letters.replay(name, step, ids=wanted, limit=limit, by=actor_name(None)))
     answer(f"{count} dead letters go back to {step} of {name}.")
 
 

@@ -123,7 +123,7 @@ def cancel(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fa
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
     with job_commands.acting() as connection:
-        act = job_commands.cancel(connection, job_commands.somebody(actor))
+        act = job_commands.cancel(connection, job_commands.actor_name(actor))
         job_commands.for_each("job", job_ids, act, as_json=json_output)
 
 
@@ -140,7 +140,7 @@ def retry(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fal
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
     with job_commands.acting() as connection:
-        act = job_commands.retry(connection, job_commands.somebody(actor))
+        act = job_commands.retry(connection, job_commands.actor_name(actor))
         job_commands.for_each("job", job_ids, act, as_json=json_output)
 
 
@@ -289,7 +289,7 @@ def schedules(
 
     if pause or resume:
         with job_commands.acting() as connection:
-            name = job_commands.somebody(actor)
+            name = job_commands.actor_name(actor)
             changes = {thing: job_commands.pause_schedules(connection, name) for thing in pause or ()}
             changes |= {thing: job_commands.resume_schedules(connection, name) for thing in resume or ()}
             job_commands.for_each("schedule", changes, lambda it: changes[it](it), as_json=json_output)
@@ -310,7 +310,7 @@ def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
     with job_commands.acting() as connection:
-        name, change = job_commands.somebody(actor), queue.resume if resume else queue.pause
+        name, change = job_commands.actor_name(actor), queue.resume if resume else queue.pause
 
         def act(queue_name: str) -> str:
             run(connection, change(queue_name, name))

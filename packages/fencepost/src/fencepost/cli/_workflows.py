@@ -96,7 +96,7 @@ def cancel(workflow_ids: Ids, actor: ActorOption = None, json_output: JsonOption
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
     with job_commands.acting() as connection:
-        act = job_commands.cancel(connection, job_commands.somebody(actor))
+        act = job_commands.cancel(connection, job_commands.actor_name(actor))
         job_commands.for_each("workflow", workflow_ids, act, as_json=json_output)
 
 
@@ -122,7 +122,7 @@ def retry_from(
     with job_commands.acting() as connection:
 
         def act(job_id: int) -> str:
-            run(connection, workflow.retry_from(job_id, step, job_commands.somebody(actor)))
+            run(connection, workflow.retry_from(job_id, step, job_commands.actor_name(actor)))
             return f"runs again from {step}"
 
         job_commands.for_each("workflow", [workflow_id], act, as_json=json_output)
@@ -156,7 +156,7 @@ def emit(
     except ValueError as error:
         raise UserError(f"--payload is no JSON document: {error}") from None
     with job_commands.acting() as connection:
-        call = kernel_event.emit(event, content, actor=job_commands.somebody(actor))
+        call = kernel_event.emit(event, content, actor=job_commands.actor_name(actor))
         first = run(connection, call)
     if json_output:
         answer_json({"event": event, "emitted": first})

@@ -33,8 +33,10 @@ T = TypeVar("T")
 def looking() -> Generator[Reader]:
     """A connection with the viewer's role, which may read."""
     settings = Settings.load()
-    place = server_addresses.of_this_directory(settings)
-    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+    addresses = server_addresses.of_this_directory(settings)
+    with reading(
+        addresses.viewer_url, seconds=settings.connect_seconds, remedy=addresses.remedy
+    ) as connection:
         yield connection
 
 
@@ -42,12 +44,14 @@ def looking() -> Generator[Reader]:
 def acting() -> Generator[Reader]:
     """A connection with the services' role, which may call the functions."""
     settings = Settings.load()
-    place = server_addresses.of_this_directory(settings)
-    with reading(place.service_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+    addresses = server_addresses.of_this_directory(settings)
+    with reading(
+        addresses.service_url, seconds=settings.connect_seconds, remedy=addresses.remedy
+    ) as connection:
         yield connection
 
 
-def somebody(actor: str | None) -> str:
+def actor_name(actor: str | None) -> str:
     """The actor that the history records: the given one, or the login and host."""
     try:
         return actor or f"{getpass.getuser()}@{socket.gethostname()}"

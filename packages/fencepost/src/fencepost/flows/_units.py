@@ -73,7 +73,7 @@ def shape(program: FlowPlan) -> Json:
     sender reads."""
     units = "groups" if program.groups is not None else "all" if program.is_one else "parts"
     senders = {s.name: reads_of(s.node.source, s.partition) for s in senders_of(program)}
-    return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.entrances()}
+    return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.inputs()}
 
 
 def plan(program: FlowPlan) -> Json:

@@ -119,7 +119,7 @@ class FlowWorker:
         self._beside = beside
         self._units = {unit.resource: unit for unit in units.divide(self.program)}
         self._metrics = metrics or FlowMetrics.on(fp.metrics)
-        self._place = FlowContext(
+        self._context = FlowContext(
             fp,
             flow.name,
             redis_url,
@@ -163,7 +163,7 @@ class FlowWorker:
             await self._run(stop or asyncio.Event(), until_done=until_done)
 
     async def _run(self, stop: asyncio.Event, *, until_done: bool) -> None:
-        self._place = replace(self._place, bounded=until_done)
+        self._context = replace(self._context, bounded=until_done)
         try:
             await self._open()
         except BaseException:
@@ -194,7 +194,7 @@ class FlowWorker:
             await self._open_exchange(self.program.groups)
         await self._check_pool()
         for sink in self.program.sinks:
-            await sink.open(self._place)
+            await sink.open(self._context)
             if isinstance(sink, TwoPhaseCommitSink):
                 await sink.rehearse(f"flow:{self.program.flow.name}")
         await self._register()
@@ -216,7 +216,7 @@ class FlowWorker:
     async def _open_exchange(self, groups: int) -> None:
         connections = self.settings.redis_connections
         exchange = f"The exchange of {self.program.flow.name}"
-        self._redis = connect_bytes(self._place.redis_url, exchange, connections_max=connections)
+        self._redis = connect_bytes(self._context.redis_url, exchange, connections_max=connections)
         self._reads = SharedReads(self._redis, groups, connections // 2)
         await check_room(self._redis, connections, "FLOW_REDIS_CONNECTIONS")
 
@@ -429,7 +429,7 @@ class FlowWorker:
                 self.program,
                 unit.senders[0],
                 post.lease,
-                replace(self._place, lease=post.lease),
+                replace(self._context, lease=post.lease),
                 self._redis,
                 self.settings,
                 self._metrics,
@@ -461,8 +461,8 @@ class FlowWorker:
             )
             flow_input.open(frontier)
         else:
-            place = replace(self._place, lease=post.lease)
-            flow_input = SourceInput(self.program, unit.senders, place)
+            context = replace(self._context, lease=post.lease)
+            flow_input = SourceInput(self.program, unit.senders, context)
             await flow_input.open(frontier)
         try:
             post.work = task = Task(

@@ -37,7 +37,7 @@ from fencepost.jobs.retry_policy import ACKNOWLEDGED, INVALID_FIELD, MISSING_FIE
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import _poison_entries as kernel_stream
 from fencepost.kernel import job as kernel_job
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost.redis_streams.stream import FIELDS, StreamEntry, Streams, is_missing_group
 from fencepost.redis_streams.stream_names import PRIORITIES
 from fencepost.signals import announce
@@ -95,7 +95,7 @@ class Fetcher:
         self._redis = redis
         self._metrics = metrics
         self._settings = settings
-        self._gate = FloodGate()
+        self._log_limiter = LogLimiter()
         self._stopping = asyncio.Event()
         self._called = asyncio.Event()
         self._accepting: asyncio.Task[Fetched | None] | None = None
@@ -248,7 +248,7 @@ class Fetcher:
         """For a kind without a handler: another worker may have one, so the job goes back, with a longer
         delay each time."""
         running = active.running
-        self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
+        self._log_limiter.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
         self._release(active, UNKNOWN_KINDS.seconds(running.attempt))
 
     def _release(self, active: HeldJob, delay_seconds: float = 0) -> None:

@@ -13,7 +13,7 @@ from fencepost.jobs._handler import Handler, Handlers
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.kernel.call import CallRunner
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost.signals import announce
 from fencepost.tracing import TRACE_HEADERS
 
@@ -99,7 +99,7 @@ class Scheduler:
 
     def __init__(self, database: CallRunner) -> None:
         self._database = database
-        self._gate = FloodGate()
+        self._log_limiter = LogLimiter()
 
     async def tick(self) -> float:
         """Fire what is due; returns the time until the next tick."""
@@ -124,7 +124,7 @@ class Scheduler:
             crash_point("jobs.schedule.after_fire")
         except FencepostError as error:
             # A full queue, or an expression of newer code: it must not delay the others.
-            self._gate.log(
+            self._log_limiter.log(
                 _log.warning,
                 "schedule_not_fired",
                 kind=due.name,

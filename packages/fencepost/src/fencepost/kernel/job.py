@@ -53,7 +53,7 @@ class Dispatchable:
 
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class Dispatched:
     """A dispatched job and where its entry lies."""
 
     job_id: int
@@ -240,12 +240,12 @@ def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) ->
     )
 
 
-def driven(
-    queue: str, priority: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
-) -> Call[list[Driven]]:
+def dispatched_page(
+    queue: str, priority: int, *, age_seconds: float, after: Dispatched | None = None, limit: int = 1000
+) -> Call[list[Dispatched]]:
     """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
     return Call(
-        "select job_id, dispatched_at, entry_id, incarnation from fencepost.job_driven"
+        "select job_id, dispatched_at, entry_id, incarnation from fencepost.job_dispatched_page"
         "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
         (
             text("queue", queue),
@@ -255,7 +255,7 @@ def driven(
             after and after.job_id,
             limit,
         ),
-        each(Driven),
+        each(Dispatched),
     )
 
 

@@ -324,7 +324,7 @@ def _try(connection: psycopg.Connection, statement: LiteralString) -> None:
 def _migrate_in(connection: psycopg.Connection, wanted: tuple[Component, ...]) -> Migrated:
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
-        _make_ground(connection)
+        _make_foundation(connection)
         applied = [title for component in wanted for title in _bring(connection, component)]
         for grants in dict.fromkeys(component.grants for component in wanted):
             _run_file(connection, "grants.sql", grants)
@@ -349,7 +349,7 @@ def _bring(connection: psycopg.Connection, component: Component) -> list[str]:
     return [component.title(step) for step in missing]
 
 
-def _make_ground(connection: psycopg.Connection) -> None:
+def _make_foundation(connection: psycopg.Connection) -> None:
     """Make the schema, its owner, and the table of migrations; then act as the owner, which cannot log in."""
     database = connection.info.dbname
     may_create = "select has_database_privilege('fencepost_owner', current_database(), 'create')"

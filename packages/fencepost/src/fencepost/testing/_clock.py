@@ -14,7 +14,8 @@ _WORK: LiteralString = """
     select noun from (values
       ('jobs', exists (select from fencepost.job)),
       ('leases', exists (select from fencepost.lease)),
-      ('markers', exists (select from fencepost.marker) or exists (select from fencepost.marker_ring)),
+      ('idempotency keys', exists (select from fencepost.idempotency_key)
+        or exists (select from fencepost.idempotency_ring)),
       ('messages', exists (select from fencepost.outbox) or exists (select from fencepost.outbox_settled)),
       ('checkpoints', exists (select from fencepost.checkpoint))
     ) found (noun, there) where there

@@ -1,7 +1,7 @@
 // A text area that indents like an editor, with its colours drawn behind it. The text area stays the one that is sent,
 // read out and searched; without scripts it is all there is.
 import { colour } from "./colours.js";
-import { tryOut } from "./trial.js";
+import { tryOut } from "./custom_run.js";
 
 const OPENS = /[{([:]\s*$/;
 

@@ -171,7 +171,7 @@ ssize_t wire_receive(int socket, void *data, size_t size, int *fds, int *fd_coun
 void wire_fail(int socket, const char *what, int error);
 uint64_t now_ns(void);
 
-/* ---- words.c: beside what a C library has under the same names (ground.c) */
+/* ---- words.c: beside what a C library has under the same names (freestanding.c) */
 /* After blanks; false, and nothing is taken, when there is none or it is too large. */
 bool take_number(const char **at, uint64_t *number);
 /* Cut to its room, or thrown away without any; false when there is none. */

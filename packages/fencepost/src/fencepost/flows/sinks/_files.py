@@ -51,7 +51,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
     def write_file(self, path: Path, values: Sequence[Any]) -> None:
         """Write the result of `convert`."""
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         staging = self._directory / STAGING
         try:
             staging.mkdir(parents=True, exist_ok=True)
@@ -172,9 +172,9 @@ class ParquetFiles(StagedFiles):
         self._schema = schema
         self._compression = compression
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         arrow_library("pyarrow.parquet")
-        await super().open(place)
+        await super().open(context)
 
     def convert(self, values: Sequence[Any]) -> Sequence[Any]:
         rows = [dict(self._row(value)) for value in values]
