@@ -142,7 +142,7 @@ async def test_a_nonce_that_nobody_asked_for_is_seen(env: SystemEnvironment, non
     )
 
     # His whose it was is without one, and was told that it is his.
-    assert rules(nonces, env) == {"out of nowhere", "lost", "doubled"}
+    assert rules(nonces, env) == {"unrequested", "lost", "doubled"}
 
 
 async def test_blocks_that_the_database_has_forgotten_are_lost(
@@ -233,7 +233,7 @@ RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     ),
     "a record came out and never came in": (
         "insert into effect (value, arrival) values ('k1-73', 501)",
-        {"out of nowhere"},
+        {"unrequested"},
     ),
     "a record was counted with a state of before": (
         "update effect set value = 'k5-35' where arrival = 250",

@@ -107,7 +107,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
         "insert into finishing select * from finishing where job_id = 1",
         {"doubled"},
     ),
-    "a job has no submission": ("insert into job_made values (999)", {"out of nowhere"}),
+    "a job has no submission": ("insert into job_made values (999)", {"unrequested"}),
     "a submission has no job": ("delete from job_made where job_id = 1", {"lost"}),
     "a key has two submissions": (
         """insert into fencepost.judge_submission select (jsonb_populate_record(s, '{"job_id": 999}')).*
@@ -120,7 +120,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
                 d as (delete from fencepost.judge_rejudged where submission_id in (select job_id from s)),
                 r as (delete from fencepost.judge_result where job_id in (select job_id from s))
            delete from fencepost.judge_submission where job_id in (select job_id from s)""",
-        {"lost", "as was told", "all or none", "out of nowhere"},
+        {"lost", "as was told", "all or none", "unrequested"},
     ),
     "a submission is to another problem": (
         "update fencepost.judge_submission set slug = 'exam-2' where author = 'exam-1/right'",
@@ -128,11 +128,11 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     ),
     "a rejudging is half there": (
         "delete from fencepost.judge_rejudged where generation = 1 and verdict = 'CE'",
-        {"all or none", "out of nowhere"},
+        {"all or none", "unrequested"},
     ),
     "a rejudging is there without its submissions": (
         "delete from fencepost.judge_rejudged where generation = 1",
-        {"all or none", "out of nowhere"},
+        {"all or none", "unrequested"},
     ),
     "an order has two rejudgings": (
         """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
@@ -142,12 +142,12 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     "a rejudging is lost": (
         """with d as (delete from fencepost.judge_rejudged where generation = 1)
            delete from fencepost.judge_rejudging where generation = 1""",
-        {"lost", "out of nowhere"},
+        {"lost", "unrequested"},
     ),
     "nobody ordered a rejudging": (
         """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
            values ('{}', 'nobody', now(), 'nobody')""",
-        {"out of nowhere"},
+        {"unrequested"},
     ),
     "an import has two versions": (
         """insert into fencepost.judge_problem select (jsonb_populate_record(p, '{"version": 2}')).*

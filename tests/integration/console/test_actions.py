@@ -37,7 +37,7 @@ def test_a_refused_action_says_why_and_is_written_down(env: ConsoleEnv) -> None:
         assert refused.status_code == 409
         assert "already_finished" in refused.text
         assert client.post(f"/api/jobs/{crowd.finished}/cancel").json()["code"] == "already_finished"
-        audit_entries = client.get("/api/audit", params={"actor": "admin"}).json()["deeds"]
+        audit_entries = client.get("/api/audit", params={"actor": "admin"}).json()["entries"]
         assert (audit_entries[0]["action"], audit_entries[0]["outcome"], audit_entries[0]["subject"]) == (
             "job.cancel",
             "refused: already_finished",

@@ -26,7 +26,7 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(env: Consol
         "unknown in orders:acme": (1, f"/console/orders/{city.orders['unknown']}"),
         f"failing tasks of the flow {city.flow}": (1, "ConnectionError: the sink is away"),
         f"dead letters of the flow {city.flow}": (1, "ValueError: no number"),
-        "signers wait for a recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
+        "signers waiting for recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
         "transactions in doubt": (1, "In doubt"),
         "broker halted: acme": (1, "the market is shut"),
     }

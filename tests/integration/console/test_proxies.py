@@ -90,5 +90,5 @@ def test_the_audit_has_the_client_and_not_what_it_invents(named: ConsoleEnv) -> 
             f"{named.url}/api/audit",
             headers={"authorization": f"Bearer {named.token(Role.ADMIN)}", "x-forwarded-for": "203.0.113.9"},
         )
-    used = [line for line in audit.json()["deeds"] if line["action"] == "link.use"]
+    used = [line for line in audit.json()["entries"] if line["action"] == "link.use"]
     assert {line["address"] for line in used} == {"203.0.113.9"}

@@ -71,7 +71,7 @@ def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(env: C
     with env.stranger() as client:
         answer = client.get(go(client, FAKE))
         assert answer.status_code == 403
-        assert "Somebody else has this name" in answer.text
+        assert "Another account has this name" in answer.text
         assert client.get("/console").status_code == 303
 
 

@@ -151,7 +151,7 @@ def test_retry_hurries_what_waits_and_revives_what_is_dead(
     assert told.code == ExitCode.PROBLEM
     assert told.out.splitlines()[:2] == [
         f"job {delayed}: is due now",
-        f"job {dead}: runs again, its tries from the beginning",
+        f"job {dead}: runs again, with all its tries",
     ]
     assert probes.value("select count(*) from fencepost.job_waiting where run_at <= now()") == 2
 

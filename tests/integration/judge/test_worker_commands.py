@@ -32,7 +32,7 @@ async def test_a_jury_sees_who_judges_and_a_contestant_does_not(database: Databa
 
 
 def test_workers_are_told_to_a_person_and_to_a_program(judge: Command, database: Database) -> None:
-    nobody = judge("workers")
+    none = judge("workers")
     with database.connect() as connection:
         for owner in ("a", "b"):
             info = replace(WORKER, owner=owner)
@@ -43,7 +43,7 @@ def test_workers_are_told_to_a_person_and_to_a_program(judge: Command, database:
         connection.execute("select fencepost.judge_worker_leave(2, 1, 'b')")
     alive, everybody = judge("workers"), json.loads(judge("workers", "--all", "--json")[1])
 
-    assert nobody == (0, "Nobody judges.")
+    assert none == (0, "No workers are registered.")
     assert alive == (0, "alive  a  0 of 4 boxes, 0 in hand, load 0.0  box  c, python")
     assert [(one["owner"], one["state"]) for one in everybody] == [("a", "alive"), ("b", "left")]
 

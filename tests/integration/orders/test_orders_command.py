@@ -160,7 +160,7 @@ def test_refused_credentials_are_shown_with_whether_the_broker_answers(
         health="unauthorized",
     )
     assert "HALTED by fencepost: UNAUTHORIZED" in fencepost("brokers").out
-    assert "has not answered a question since" in fencepost("brokers").out
+    assert "has not answered a query since" in fencepost("brokers").out
     market.run(order_source.settle_probe("acme", "ok"))
     assert "answers questions since" in fencepost("brokers").out
     assert 'last_answer:      401: {"message": "expired"}' in fencepost("show", str(order_id)).out

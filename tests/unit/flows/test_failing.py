@@ -59,4 +59,4 @@ def test_what_says_its_remedy_itself_gets_no_second_one() -> None:
 def test_of_what_nobody_knows_nothing_is_told() -> None:
     assert told(RuntimeError("why")) == {}
     blame(error := RuntimeError("why"), step="sum-1", at=0)
-    assert "Mend the function of sum-1" in told(error)["remedy"]
+    assert "Fix the function of sum-1" in told(error)["remedy"]

@@ -37,7 +37,7 @@ def test_whoever_wants_less_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_broken_promise_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, Breach("lost", "a", "was asked for and never took effect"))
+    answering(monkeypatch, Breach("lost", "a", "was requested and never took effect"))
 
     with pytest.raises(HistoryBroken, match="shop: lost: a was asked for"):
         torment("leases", seconds=10)

@@ -63,7 +63,7 @@ class Authentication:
         if visitor is None:
             raise HTTPException(
                 401,
-                "Send a token of the judge: `Authorization: Bearer fpj_…`.",
+                "Send a judge token: `Authorization: Bearer fpj_…`.",
                 {"WWW-Authenticate": "Bearer"},
             )
         return self.admit(request, visitor, access)
@@ -106,8 +106,8 @@ def told_to(visitor: JudgeVisitor | None, error: FencepostError) -> FencepostErr
         return error
     _log.error("judge_unavailable", error=str(error), kind=type(error).__name__)
     if isinstance(error, IndeterminateCommit):
-        return IndeterminateCommit("The connection broke: it may have happened. Look before you repeat it.")
-    return ServerUnavailable("The judge cannot reach what it needs just now. Try again in a minute.")
+        return IndeterminateCommit("The connection broke, and the request may have taken effect. Check before you repeat it.")
+    return ServerUnavailable("The judge cannot reach its database or storage right now. Try again in a minute.")
 
 
 @contextmanager

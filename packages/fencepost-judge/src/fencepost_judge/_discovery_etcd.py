@@ -101,7 +101,7 @@ class EtcdDirectory:
         return workers_in(found)
 
     async def _write(self, registration: Registration, load: Load) -> None:
-        assert self._info is not None, "who beats has entered"
+        assert self._info is not None, "a worker reports only after it has registered"
         now = datetime.now(UTC)
         value = {
             **asdict(self._info),
@@ -139,7 +139,7 @@ class EtcdDirectory:
         reply = await self._send("/v3/auth/authenticate", body)
         answer = _document(reply)
         if reply.status != 200 or answer is None or not isinstance(answer.get("token"), str):
-            raise ServerUnavailable(f"etcd does not let {self._address.user} in: status {reply.status}.")
+            raise ServerUnavailable(f"etcd refuses the login of {self._address.user}: status {reply.status}.")
         self._pass = str(answer["token"])
 
     async def _send(self, path: str, body: Mapping[str, Any]) -> Reply:
@@ -183,7 +183,7 @@ def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
     omits 0."""
     given = cast("dict[str, Any]", answer).get(name, left_out) if isinstance(answer, dict) else None
     if not _WHOLE.fullmatch(str(given)):
-        raise ServerUnavailable(f"etcd answers with something else than a lease: it does not say its {name}.")
+        raise ServerUnavailable(f"etcd's answer is not a lease: it has no {name}.")
     return int(str(given))
 
 

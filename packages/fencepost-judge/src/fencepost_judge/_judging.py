@@ -263,7 +263,7 @@ class Judge:
     def _language(self, name: str) -> Language:
         if name not in self.languages:
             raise InvalidInput(
-                f"{name!r} is not offered here. There is: {', '.join(self.languages)}.", field="language"
+                f"{name!r} is not available here. Available: {', '.join(self.languages)}.", field="language"
             )
         return self.languages[name]
 
@@ -291,7 +291,7 @@ class Judge:
     def _language_of(self, spec: ProgramSpec) -> Language:
         language = self._scripts if spec.language == SCRIPT else self.languages.get(spec.language)
         if language is None:
-            raise JudgeFault(f"validator: {spec.language} is not offered here")
+            raise JudgeFault(f"validator: {spec.language} is not available here")
         return language
 
     async def _contents(self, files: Mapping[str, str]) -> dict[str, bytes]:
@@ -380,7 +380,7 @@ class Judge:
         several = (run.validator, *run.more)
         asked = [one for one in several if case.validator in (None, one.name)]
         if not asked:
-            raise JudgeFault(f"validator: {case.name} asks for {case.validator}, which there is not")
+            raise JudgeFault(f"validator: {case.name} asks for {case.validator}, which does not exist")
         first = await self._check(run, asked[0], case, given, output, room)
         for number, validator in enumerate(asked[1:]):
             if first.verdict != "AC":

@@ -193,7 +193,7 @@ class Judging:
                 raise NotFound("No submission fits.", noun="submission", subject="rejudge")
             if len(found) > REJUDGE_MAX:
                 raise InvalidInput(
-                    f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
+                    f"More than {REJUDGE_MAX} submissions match; select fewer.", field="filter"
                 )
             jobs = await self._job.options(priority="low").submit_many(tx, [{} for _ in found])
             job_ids = [one.job_id for one in jobs]
@@ -370,7 +370,7 @@ class Judging:
                 await presence.leave()
 
     def _sitting(self) -> Judge:
-        assert self._judge is not None, "only a judge that sits takes jobs"
+        assert self._judge is not None, "only a started judge takes jobs"
         return self._judge
 
     async def _run(self, job: Job) -> None:

@@ -70,7 +70,7 @@ class Declaration:
 
     def __post_init__(self) -> None:
         if self.promise is Promise.WINDOW and self.window_seconds <= 0:
-            raise ValueError("a promise for a window says how long: window_seconds must be more than 0")
+            raise ValueError("a promise for a window needs its length: window_seconds must be more than 0")
         if self.request_valid_seconds is not None and self.request_valid_seconds <= 0:
             raise ValueError("request_valid_seconds must be more than 0, or None")
 

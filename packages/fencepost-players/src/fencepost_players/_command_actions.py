@@ -92,7 +92,7 @@ def catalog_calls(document: Mapping[str, Any]) -> Iterable[Call[None]]:
                     kind, name, _checked(f"{section}.{name}", DEFINITIONS[kind], facts or {})
                 )
         else:
-            raise UserError(f"{section}: unknown section; there is seasons, and a section for each kind.")
+            raise UserError(f"{section}: unknown section; allowed: seasons, and one section per kind.")
 
 
 def create(player_id: str, actor: str | None) -> Any:
@@ -178,7 +178,7 @@ def _seasons(pools: Mapping[str, Any]) -> Iterable[Call[None]]:
 def _named(place: str, things: object) -> dict[str, Any]:
     """A section, as a mapping by name."""
     if not isinstance(things, dict):
-        raise UserError(f"{place} must hold names, each with what it is.")
+        raise UserError(f"{place} must be a mapping of names to definitions.")
     return {str(name): thing for name, thing in cast("dict[object, Any]", things).items()}
 
 

@@ -107,7 +107,7 @@ class ProcessPool:
         self._reader.start()
         if not self._ready.wait(READY_SECONDS) or self._fork_server.poll() is not None:
             self.close()
-            raise RuntimeError(f"The nursery did not start; see {self._log.name}.")
+            raise RuntimeError(f"The fork server did not start; see {self._log.name}.")
         return self
 
     def __exit__(

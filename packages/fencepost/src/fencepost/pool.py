@@ -33,7 +33,7 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
     @classmethod
     def by(cls, stats: Mapping[str, int], settings: Settings) -> Self:
         return cls(
-            f"No connection came free within {settings.pool_wait_seconds:g} s: "
+            f"No connection became free within {settings.pool_wait_seconds:g} s: "
             f"{stats.get('pool_size', 0)} of at most {settings.pool_max} are open, "
             f"{stats.get('pool_available', 0)} of them idle. Make transactions shorter, "
             "raise DATABASE_POOL_MAX, or check that the server answers."

@@ -45,7 +45,7 @@ class RetentionMetrics(MetricSet):
 
     idempotency_lag = gauge(
         "fencepost_idempotency_lag_seconds",
-        "By how much the oldest idempotency key has outlived its retention.",
+        "Time by which the oldest idempotency key has exceeded its retention.",
     )
     keys_deleted = counter("fencepost_idempotency_keys_deleted", "Idempotency keys that were deleted.")
     loop_errors = counter(

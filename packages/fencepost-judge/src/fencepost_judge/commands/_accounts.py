@@ -22,12 +22,12 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 users_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Who may use the judge.
+    help="""Users, passwords and tokens of the judge.
 
     \b
     Examples:
       fencepost judge users set ada --role jury
-      fencepost judge users password ada        asks for it; then she can log in to the pages
+      fencepost judge users password ada        prompts for it; ada can then log in
       fencepost judge users list
       fencepost judge users lock ada
     """,
@@ -35,7 +35,7 @@ users_app = typer.Typer(
 tokens_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""What users of the judge show.
+    help="""API tokens of the judge's users.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ tokens_app = typer.Typer(
 
 @users_app.command("set")
 def set_user(
-    name: Name, role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "contestant"
+    name: Name, role: Annotated[RoleWord, typer.Option("--role", help="The user's role.")] = "contestant"
 ) -> None:
     """Create a user, or change a user's role. As soon as one user exists, every request needs a token."""
     from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - Not needed by --help.
@@ -124,8 +124,8 @@ def lock(name: Name) -> None:
 @tokens_app.command("make")
 def make_token(
     name: Name,
-    label: Annotated[str, typer.Option("--label", help="What it is for.")] = "command line",
-    days: Annotated[int, typer.Option("--days", min=1, max=TOKEN_DAYS_MAX, help="How long it lives.")] = 90,
+    label: Annotated[str, typer.Option("--label", help="A label for it.")] = "command line",
+    days: Annotated[int, typer.Option("--days", min=1, max=TOKEN_DAYS_MAX, help="Its lifetime.")] = 90,
     json_output: JsonOption = False,
 ) -> None:
     """Create a token and show it, once: only its digest is stored.
@@ -142,7 +142,7 @@ def make_token(
     made = ACCOUNTS.make_token(
         token, name, label, None, lifetime_seconds=lifetime_seconds, actor=actor_name(None)
     )
-    with acting() as connection, known(f"There is no user {name} who may come in."):
+    with acting() as connection, known(f"There is no active user {name}."):
         token_id = run(connection, made)
     if json_output:
         answer_json({"token_id": token_id, "token": token})

@@ -34,7 +34,7 @@ app = typer.Typer(
 @app.command("list")
 def list_clarifications(
     slug: SlugArgument,
-    unanswered: Annotated[bool, typer.Option("--open", help="Only what has no answer yet.")] = False,
+    unanswered: Annotated[bool, typer.Option("--open", help="Only questions without an answer.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """List questions, answers and announcements, in order. Exits with 4 when there is no such contest."""

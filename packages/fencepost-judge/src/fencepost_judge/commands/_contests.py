@@ -134,7 +134,7 @@ def show_scoreboard(
 
 @app.command()
 def unfreeze(slug: SlugArgument) -> None:
-    """Lift the freeze, when the contest is over: everybody sees the hidden results."""
+    """Lift the freeze when the contest is over: the hidden results become visible to all."""
     from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415

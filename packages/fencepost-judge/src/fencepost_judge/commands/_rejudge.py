@@ -32,12 +32,12 @@ app = typer.Typer(
 
 @app.command()
 def start(
-    reason: Annotated[str, typer.Option("--reason", help="Why; the history keeps it.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for the history.")],
     submission: Annotated[list[int] | None, typer.Option("--submission", help="One, or several.")] = None,
-    problem: Annotated[str | None, typer.Option("--problem", help="All of this problem.")] = None,
-    author: Annotated[str | None, typer.Option("--author", help="All of this author.")] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="All submissions to this problem.")] = None,
+    author: Annotated[str | None, typer.Option("--author", help="All submissions of this author.")] = None,
     language: Annotated[str | None, typer.Option("--language", help="Only this language.")] = None,
-    verdict: Annotated[str | None, typer.Option("--verdict", help="Only this standing verdict.")] = None,
+    verdict: Annotated[str | None, typer.Option("--verdict", help="Only submissions with this verdict.")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Judge submissions again with the newest version of each problem, after all waiting submissions.
@@ -79,7 +79,7 @@ def list_generations(json_output: JsonOption = False) -> None:
 @app.command()
 def show(
     generation: GenerationArgument,
-    everything: Annotated[bool, typer.Option("--all", help="Also what stays as it is.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include results that stay the same.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Show what a generation changes: each submission, before and after. Exits with 4 when there is none."""

@@ -52,6 +52,6 @@ def make_pages(
     for module in (login, accounts):
         module.add(router, passwords)
     assert authentication.lines_of(router.router) == set(PAGES) | OPEN_PAGES, (
-        "a line of the table has no page"
+        "an access rule has no page"
     )
     return router.router

@@ -183,7 +183,7 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
     except Exception:
         # Whatever the decoder raises for untrusted bytes, they are not what was requested.
         raise SigningFailed(
-            "The remote signer answered with something that is no signed transaction."
+            "The remote signer's answer is not a signed transaction."
         ) from None
     wrong = [
         name

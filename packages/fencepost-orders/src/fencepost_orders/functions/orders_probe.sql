@@ -43,7 +43,7 @@ as $$
          or (p_broker.halted_code is not null and coalesce(p_broker.probe_at <= p_now, true)))
 $$;
 
--- What the answer says about the broker: ok closes the breaker, and tells an operator who would resume it that it answers.
+-- What the answer says about the broker: ok closes the breaker, and shows an operator that the broker answers and can be resumed.
 create or replace function fencepost.orders_probe_tell(p_broker text, p_health text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -97,7 +97,7 @@ async def _acquire(turn: asyncio.Lock) -> None:
             await turn.acquire()
     except TimeoutError:
         raise Aborted(
-            "Others have waited for the same rows all the time. Nothing was written; send it again.",
+            "Other requests kept the same rows busy. Nothing was written; send it again.",
             reason="contention",
             retry_seconds=WAIT_SECONDS_MAX / 3,
         ) from None
@@ -244,7 +244,7 @@ class Execution(Generic[P]):
             answer = await self._try(again.version)
             if isinstance(answer, Executed) and answer.outcome == "stale":
                 raise StalePlan.by(
-                    "What the plan rests on has changed; send it again.", answer.response or {}
+                    "The data that the plan was based on has changed; send it again.", answer.response or {}
                 )
             if isinstance(answer, Executed) and not (
                 answer.outcome == "in_flight" and again.reason == "lost"
@@ -277,7 +277,7 @@ class Execution(Generic[P]):
         except IndeterminateCommit as error:
             if self.context.key is None:
                 raise Unavailable(
-                    "The database's answer was lost, and without a request id nobody can tell whether it "
+                    "The database's answer was lost, and without a request id it is unknown whether it "
                     "happened: read the state before you repeat it.",
                     reason="indeterminate",
                 ) from error
@@ -363,7 +363,7 @@ def _refused(error: InvalidInput | TooOld | NotFound) -> MutationError:
             return InvalidArgument(str(error), argument=error.field)
         case TooOld():
             return IdTooOld(
-                "The request id is older than ids are kept, or comes from the future: nobody can tell "
+                "The request id is older than ids are kept, or lies in the future: it is unknown "
                 "whether the request took effect. Read the present state; a new request needs a new id.",
                 reason="too_old",
                 argument="request_id",

@@ -164,7 +164,7 @@ class Codec:
         try:
             encoded.ParseFromString(body)
         except self._error:
-            raise InvalidArgument(f"The body is no {name} in protobuf.", argument="body") from None
+            raise InvalidArgument(f"The body is not a {name} in protobuf.", argument="body") from None
         return self._read(encoded, self._service.messages[name])
 
     def encode(self, response: Mapping[str, Any]) -> bytes:

@@ -215,7 +215,7 @@ class Pipeline(Generic[S, P]):
         if seen.outcome != "open":
             return _answer(_known(seen))
         raise Aborted(
-            "The request is under way; send it again shortly.",
+            "The request is in progress; send it again shortly.",
             reason="pending",
             # An announcement may last longer than the work takes: a node that died leaves one.
             retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(context.method)),
@@ -426,7 +426,7 @@ def _answer(executed: Executed) -> MutationAnswer:
                 argument="request_id",
             )
         case "in_flight":
-            raise Aborted("The request is under way; send it again shortly.", reason="in_flight")
+            raise Aborted("The request is in progress; send it again shortly.", reason="in_flight")
         case other:
             raise Internal(f"The database answered {other!r}.")
 
@@ -439,7 +439,7 @@ def _digest(method: str, request: BaseModel) -> str:
     try:
         return idempotency.digest(method, request.model_dump(mode="json"))
     except ValueError:
-        raise InvalidArgument("The request holds what JSON cannot say.", argument="body") from None
+        raise InvalidArgument("The request contains a value that JSON cannot express.", argument="body") from None
 
 
 def _check_key(request_id: str) -> None:
@@ -449,7 +449,7 @@ def _check_key(request_id: str) -> None:
         or not request_id.isprintable()
     ):
         raise InvalidArgument(
-            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes, and not be blank.",
+            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes and must not be blank.",
             argument="request_id",
         )
 

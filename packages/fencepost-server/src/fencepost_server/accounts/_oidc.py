@@ -31,7 +31,7 @@ from fencepost_server.web.forms import readable
 ANSWER_SECONDS = 10.0
 ANSWER_BYTES_MAX = 1 << 20
 KNOWN_SECONDS = 3600.0
-# Asymmetric signatures only: others who know a shared secret could make a symmetric one.
+# Asymmetric signatures only: every party that knows a shared secret could make a symmetric one.
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
     *("EdDSA", "Ed25519"),
@@ -108,7 +108,7 @@ class OidcProvider(Generic[R]):
         return f"{endpoints['authorization_endpoint']}?{urlencode(question)}"
 
     async def person(self, code: str, begun: LoginState) -> Person[R]:
-        """The person for whom the code was issued; IdentityRefused says why there is none."""
+        """The person that the code was issued for; IdentityRefused says why there is none."""
         async with _session() as session:
             endpoints = await self._find(session)
             token = await self._redeem(session, endpoints["token_endpoint"], code, begun)
@@ -145,7 +145,7 @@ def endpoints_of(said: Mapping[str, Any], issuer: str) -> Mapping[str, str]:
         raise IdentityRefused(f"{issuer} calls itself {_shown(said.get('issuer'))!r}.")
     for name in ENDPOINTS:
         if not _is_address(said.get(name)):
-            raise IdentityRefused(f"{issuer} does not say its {name}.")
+            raise IdentityRefused(f"The configuration of {issuer} has no {name}.")
     return {name: str(said[name]) for name in ENDPOINTS}
 
 

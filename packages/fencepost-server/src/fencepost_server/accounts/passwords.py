@@ -32,7 +32,7 @@ class Passwords:
     @cached_property
     def _nobody(self) -> str:
         """A hash that no password matches, so that the answer takes as long for an unknown name."""
-        return self._hasher.hash("nobody has this name")
+        return self._hasher.hash("no account has this name")
 
     def hashed(self, password: str) -> str:
         """Hash a password; raises InvalidInput for one that is too short."""

@@ -1,4 +1,4 @@
-"""`fencepost console`: who may use the console, and a link that lets one in."""
+"""`fencepost console`: the users of the console, and one-time login links."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LIST_MAX = 100_000
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Who may use the console.
+    help="""Users and login links of the console.
 
     \b
     Examples:
-      fencepost console link                      a link that lets you in once
-      fencepost console user ada --role admin     asks for her password
+      fencepost console link                      a one-time login link
+      fencepost console user ada --role admin     prompts for the password
       fencepost console users
       fencepost console lock ada
     """,
@@ -34,8 +34,8 @@ app = typer.Typer(
 
 @app.command()
 def link(
-    name: Annotated[str, typer.Option("--name", help="As whom.")] = LOCAL_NAME,
-    role: Annotated[RoleWord, typer.Option("--role", help="For a name that is new.")] = "admin",
+    name: Annotated[str, typer.Option("--name", help="The user to log in.")] = LOCAL_NAME,
+    role: Annotated[RoleWord, typer.Option("--role", help="The role, if the user is new.")] = "admin",
     json_output: JsonOption = False,
 ) -> None:
     """Print a link that lets its bearer into the console once, within an hour.
@@ -58,7 +58,7 @@ def link(
 @app.command()
 def user(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "viewer",
+    role: Annotated[RoleWord, typer.Option("--role", help="The user's role.")] = "viewer",
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")
     ] = False,
@@ -83,7 +83,7 @@ def user(
 
 @app.command()
 def users(json_output: JsonOption = False) -> None:
-    """Everybody who may come in.
+    """List the users of the console.
 
     \b
     Examples:
@@ -128,7 +128,7 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
 
 
 def announce(context: ServerAddresses, *, to_person: bool) -> dict[str, str]:
-    """A link that logs the person in once who has just started everything."""
+    """A one-time login link for the person that started the system."""
     from fencepost.errors import InvalidInput  # noqa: PLC0415
 
     if not to_person:

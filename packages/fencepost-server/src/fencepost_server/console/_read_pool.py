@@ -78,7 +78,7 @@ class ReadPool:
             if ours is not None:
                 raise ours from None
             if isinstance(error, psycopg.OperationalError):
-                raise ServerUnavailable("PostgreSQL went away while this was read.") from None
+                raise ServerUnavailable("The connection to PostgreSQL was lost while this was read.") from None
             raise
 
     async def row(self, query: LiteralString, *arguments: Any) -> Row | None:

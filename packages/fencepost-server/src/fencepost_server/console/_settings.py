@@ -95,7 +95,7 @@ class ConsoleSettings(LayeredSettings):
             )
         if not self.oidc_roles and self.oidc_else_role is None:
             raise ValueError(
-                "CONSOLE_OIDC_ISSUER lets nobody in without CONSOLE_OIDC_ROLES (group=role,...) or"
+                "CONSOLE_OIDC_ISSUER admits no user without CONSOLE_OIDC_ROLES (group=role,...) or"
                 " CONSOLE_OIDC_ELSE_ROLE."
             )
         return self

@@ -104,7 +104,7 @@ class BoundedListener(socket.socket):
         if self._failed:
             # asyncio has stopped watching the queue for a second, and still finishes its round.
             self._failed = False
-            raise BlockingIOError(errno.EAGAIN, "accepting has failed a moment ago")
+            raise BlockingIOError(errno.EAGAIN, "accepting failed a moment ago")
         try:
             return super().accept()
         except OSError as error:

@@ -217,8 +217,8 @@ class PlayersSystem:
                 return answer
             assert status in {UNKNOWN, NO_PLAYER, *AGAIN}, (wish, status, answer)
             clock.count(time.monotonic() - began)
-            assert clock.seconds < INSIST_SECONDS, f"nobody answers {wish}"
-            assert not self._is_over, f"nobody is left to answer {wish}"
+            assert clock.seconds < INSIST_SECONDS, f"no node answers {wish}"
+            assert not self._is_over, f"no node is left to answer {wish}"
             clock.sleep(0.05)
         raise AssertionError
 

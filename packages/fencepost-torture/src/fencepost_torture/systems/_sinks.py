@@ -229,7 +229,7 @@ def compared(sink: str, expected: Mapping[int, str], found: Found) -> Iterable[B
         yield Breach(LOST, f"record {arrival}", f"came in and never came to the {sink}")
     for arrival, count in times.items():
         if arrival not in expected:
-            yield Breach("out of nowhere", f"record {arrival}", f"is in the {sink}, and never came in")
+            yield Breach("unrequested", f"record {arrival}", f"is in the {sink}, and never came in")
         elif count > 1:
             yield Breach(DOUBLED, f"record {arrival}", f"came to the {sink} {count} times")
     for arrival, value in found:

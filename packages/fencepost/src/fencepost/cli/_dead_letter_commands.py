@@ -101,7 +101,7 @@ def _settle_many(
         "\n".join(f"{number} {_told(outcome, how)}" for outcome, number in counts.items()) or "None is dead."
     )
     if total:
-        remark(f"To go on, or to be sure, repeat it with --before {until.isoformat()}.")
+        remark(f"To continue, or to make sure, repeat it with --before {until.isoformat()}.")
 
 
 def _told(outcome: str, how: dead_letter.Settling) -> str:

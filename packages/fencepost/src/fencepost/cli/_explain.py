@@ -22,7 +22,7 @@ def explain(
     \b
     Examples:
       fencepost explain 7                          job 7
-      fencepost explain lease:signer:0xabc         who held it, since when, with which token
+      fencepost explain lease:signer:0xabc         its owners, since when, with which token
       fencepost explain request:player:7/req-9     one idempotent request
       fencepost explain outbox:42 --json           one message
 

@@ -35,7 +35,7 @@ def show_one(name: str, *, as_json: bool) -> None:
         found = connection.execute(_PLAN, (name,)).fetchall()
         if not found:
             raise UserError(
-                f"There is no flow {name} here. `fencepost flows list` names them.", ExitCode.NOT_FOUND
+                f"There is no flow {name}. `fencepost flows list` lists the flows.", ExitCode.NOT_FOUND
             )
         tasks = _tasks(connection, name)
         lates = run(connection, flow_store.lates(name))
@@ -86,7 +86,7 @@ def drop(name: str, savepoint: str) -> None:
 def restore(name: str, savepoint: str) -> None:
     with acting() as connection:
         run(connection, flow_store.restore(name, savepoint))
-    answer(f"{name} is back at {savepoint}. `fencepost flows drain {name} --undo` lets it go on.")
+    answer(f"{name} is back at {savepoint}. `fencepost flows drain {name} --undo` resumes it.")
 
 
 def drain(name: str, *, undo: bool, within: float) -> None:
@@ -102,7 +102,7 @@ def drain(name: str, *, undo: bool, within: float) -> None:
                     f"{len(held)} tasks of {name} are still held after {within:g} s: {', '.join(held)}."
                 )
             time.sleep(LOOK_SECONDS)
-    answer(f"Nobody holds a task of {name}.")
+    answer(f"No worker holds a task of {name}.")
 
 
 def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:

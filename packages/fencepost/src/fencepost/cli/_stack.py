@@ -133,6 +133,6 @@ class EmbeddedStack:
     def _revive(self, name: str, server: EmbeddedServer) -> None:
         self._revivals += 1
         if self._revivals > REVIVALS_MAX:
-            raise ServerUnavailable(f"{name} ended again and again. Its log is {server.log}.")
+            raise ServerUnavailable(f"{name} keeps ending. Its log is {server.log}.")
         get_logger(__name__).warning("server ended; starting it again", server=name, log=str(server.log))
         server.restart()

@@ -22,12 +22,12 @@ _LOOK_SECONDS = 1.0
 def up(
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", help="Where the embedded servers keep their data.", show_default=False),
+        typer.Option("--directory", help="The data directory of the embedded servers.", show_default=False),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", min=0, max=65_535, help="Where to listen; 0 takes a free port.", show_default=False
+            "--port", min=0, max=65_535, help="The port to listen on; 0 picks a free one.", show_default=False
         ),
     ] = None,
     application: Annotated[

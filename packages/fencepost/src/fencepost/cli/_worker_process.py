@@ -66,7 +66,7 @@ class WorkerProcess:
             while not working.done() and not ending.wait(0):
                 await asyncio.wait([working], timeout=LOOK_SECONDS)
             if not working.done():
-                remark(f"Draining: what runs may go on for {span(self._settings.drain_seconds)}.")
+                remark(f"Draining: running jobs may continue for {span(self._settings.drain_seconds)}.")
                 worker.stop()
             await working
 
@@ -75,7 +75,7 @@ class WorkerProcess:
             answer_json(self.as_json(owner), indent=None)
             return
         answer("\n".join(self.as_lines(owner)))
-        remark("Ctrl-C or SIGTERM drains; a second one leaves at once.")
+        remark("Ctrl-C or SIGTERM drains; a second one stops immediately.")
 
     def as_json(self, owner: str) -> dict[str, Any]:
         return {

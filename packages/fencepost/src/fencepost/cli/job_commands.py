@@ -100,7 +100,7 @@ def retry(connection: Reader, actor: str) -> Callable[[int], str]:
         match None if seen is None else seen.state:
             case ("dead" | "cancelled") as state:
                 run(connection, kernel_job.replay(job_id, actor, expected=state))
-                return "runs again, its tries from the beginning"
+                return "runs again, with all its tries"
             case _:
                 run(connection, job_queries.hurry(job_id, actor))
                 return "is due now"
@@ -169,7 +169,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{question} Add --yes to do it without being asked.", ExitCode.USAGE)
+        raise UserError(f"{question} Add --yes to skip this question.", ExitCode.USAGE)
     if not typer.confirm(question, err=True):
         raise typer.Exit(ExitCode.PROBLEM)
 

@@ -76,7 +76,7 @@ class Fencepost:
         self.job_settings = job_settings or JobSettings()
         self.metrics = metrics or Metrics()
         self.owner = owner_name("fencepost")
-        """Unique to this process: the owner of its leases, and who decides when nobody is named."""
+        """Unique to this process: the owner of its leases, and the actor of decisions that name none."""
         self.handlers = Handlers()
         observer = CallObserver.of(database_url, self.owner, self.settings, self.metrics)
         self._connections = Connections(

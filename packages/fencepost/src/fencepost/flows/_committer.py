@@ -165,7 +165,7 @@ class Committer:
         begun = await self._fp.run(checkpoint.begin(self._resource, self._token, handles=handles))
         self._number = begun
         assert begun == number, (
-            f"{self._resource}#{number} was expected, and #{begun} was begun: there is another writer"
+            f"{self._resource}#{number} was expected, but #{begun} was begun: there is another writer"
         )
         try:
             target, size, whole = await self._store(idents, handles, body, outputs, frontier)

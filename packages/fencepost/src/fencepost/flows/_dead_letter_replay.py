@@ -15,7 +15,7 @@ from fencepost.flows.sinks._rejecting import DeadLetters
 def with_replays(step: GraphNode, flow: str, name: str, kind: type[Any] | None) -> GraphNode:
     """The same step, which also takes replayed records. After key_by they are replayed under their key."""
     if not step.parents:
-        raise GraphRefused("dead_letters stands behind the step whose failures it keeps.")
+        raise GraphRefused("dead_letters must follow the step whose failures it keeps.")
     parent, *others = step.parents
     again = GraphNode("source", source=DeadLetterSource(flow, name), name=f"dead-{name}")
     if parent.is_behind("key_by"):

@@ -243,7 +243,7 @@ class Wiring:
 
 def _connect(parent: Step, step: Step, side: str, port: int) -> None:
     if side == "late":
-        assert isinstance(parent, EventTime), "only event time knows what is late"
+        assert isinstance(parent, EventTime), "lateness exists only in event time"
         parent.late.append((step, port))
     elif side == "errors":
         parent.errors.append((step, port))

@@ -283,7 +283,7 @@ def _hook(found_only: bool) -> Callable[[int, memoryview], Any]:
         except UnknownClass:
             raise
         except Exception as error:
-            raise ValueError(f"No value was written like this: {error}.") from error
+            raise ValueError(f"The stored value is malformed: {error}.") from error
 
     return read
 

@@ -320,7 +320,7 @@ class FlowWorker:
                 post.work.ask_to_commit()
 
     async def _sit_down(self) -> None:
-        assert self._leasing is not None, "a worker sits down when it is open"
+        assert self._leasing is not None, "a worker takes a slot while it is open"
         number = 0
         while self._slot is None and number < self.settings.workers_max:
             slot = units.slot(self.program.flow.name, number)
@@ -329,7 +329,7 @@ class FlowWorker:
             number += 1
         if self._slot is None:
             raise StartRefused(
-                f"All {self.settings.workers_max} seats of {self.program.flow.name} are taken. Raise "
+                f"All {self.settings.workers_max} worker slots of {self.program.flow.name} are taken. Raise "
                 "FLOW_WORKERS_MAX, or run fewer workers."
             )
 
@@ -376,7 +376,7 @@ class FlowWorker:
             if post.ended:
                 self._done.add(resource)
             if not post.lost:
-                assert self._leasing is not None, "a worker reaps while it is open"
+                assert self._leasing is not None, "a worker cleans up while it is open"
                 await self._leasing.release(resource)
 
     async def _work(self, post: Assignment) -> None:

@@ -393,7 +393,7 @@ async def _invoke_in_time(
         if not limit.expired():
             raise
         # Its cause shows where the handler was.
-        raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
+        raise TimeoutError(f"the handler did not finish within {seconds:g} s") from error.__cause__
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
@@ -413,7 +413,7 @@ def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome:
     if active.lost:
         return Lost()
     if not active.job.stopped:
-        return _failed(active, handler, RuntimeError("the handler was cancelled, and not by its worker"))
+        return _failed(active, handler, RuntimeError("the handler was cancelled, but not by its worker"))
     # Once released, it ends as cancelled when a cancel was requested, and is given back otherwise.
     return leave(active.running, "release")
 

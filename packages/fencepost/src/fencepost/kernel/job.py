@@ -87,9 +87,9 @@ class SubmitOptions:
                 field="lease",
             )
         if self.run_at is not None and self.delay_seconds is not None:
-            raise InvalidInput("run_at and delay both say when; give one.", field="run_at")
+            raise InvalidInput("run_at and delay exclude each other; give one.", field="run_at")
         if self.run_at is not None and self.run_at.tzinfo is None:
-            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
+            raise InvalidInput("run_at needs a time zone.", field="run_at")
 
 
 def _check_number(option: str, value: int, most: int | None) -> None:

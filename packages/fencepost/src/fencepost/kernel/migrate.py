@@ -192,7 +192,7 @@ def migrate(url: str, *wanted: Component) -> Migrated:
         except psycopg.errors.InsufficientPrivilege as error:
             raise MigrationFailed(_say_rights(connection, error)) from error
         except psycopg.Error as error:
-            raise MigrationFailed(f"The migration failed and nothing of it was kept: {error}") from error
+            raise MigrationFailed(f"The migration failed and was rolled back: {error}") from error
 
 
 def schema_version(url: str, component: str = KERNEL) -> int | None:
@@ -301,7 +301,7 @@ def _say_rights(connection: psycopg.Connection, error: psycopg.Error) -> str:
         sql.Identifier(name).as_string(connection) for name in (connection.info.user, connection.info.dbname)
     )
     return (
-        f"The login {login} may not migrate the database {database}, and nothing of it was kept: {error}\n"
+        f"The login {login} may not migrate the database {database}, and was rolled back: {error}\n"
         "Migrate as a superuser, or as the owner of the database with CREATEROLE. Or let an administrator "
         "run this once: create role fencepost_owner nologin; create role fencepost_app nologin; "
         f"create role fencepost_read nologin; grant fencepost_owner to {login}; grant create, connect on "

@@ -109,7 +109,7 @@ class ForkServer:
             os.close(descriptor)
         number, own, _, _ = socket.recv_fds(report, 64, 1)
         if not number:
-            raise RuntimeError("The incubator of children has ended; what it complained of is above.")
+            raise RuntimeError("The fork server has ended; its error output is above.")
         return ForkedChild(int(number), own[0], report, (our_in, our_out, our_err))
 
     def _ready(self) -> socket.socket:

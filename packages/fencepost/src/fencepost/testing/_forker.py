@@ -41,7 +41,7 @@ class Forker:
             os.close(self._alarm)
             die_with(server)
             live()
-            raise AssertionError("A child ends where it lives.")
+            raise AssertionError("A forked child must exit in its own process.")
         return pid
 
     def run(

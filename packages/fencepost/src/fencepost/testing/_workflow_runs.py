@@ -144,7 +144,7 @@ class WorkflowHarness:
         return any(emitted)
 
     async def _wake(self, queue: str) -> None:
-        """A clock that was moved wakes nobody."""
+        """Moving the clock wakes no sleeper by itself."""
         async with self.fp.transaction() as tx:
             await tx.execute("select pg_notify('fencepost', 'job:' || %s)", (queue,))
 

@@ -46,7 +46,7 @@ async function open(chosen, area) {
 }
 
 function keys(form, area, unit) {
-  // After Escape the next Tab moves on, so that nobody is caught in the field.
+  // After Escape the next Tab moves on, so that keyboard users can leave the field.
   let leaves = false;
   return (event) => {
     if (event.isComposing) return;

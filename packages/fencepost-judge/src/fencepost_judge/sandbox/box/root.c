@@ -204,7 +204,7 @@ static void show_at(int socket, int fd, const char *name, const char *target) {
   close(fd);
 }
 
-/* As the program's user, who shall own it. */
+/* As the program's user, so that it owns the folder. */
 static void make_scratch(int socket, const struct order *order, int remembered, uid_t uid) {
   static const char *const PLACES[] = {STAGE "/w/box", STAGE "/w/tmp", STAGE "/w/shm", STAGE "/w/out"};
   char options[128];

@@ -167,7 +167,7 @@ static void wait_for(struct watch *w, const bool *end, const int standard[3], in
     if (ready > 0 && watched[1].revents & (POLLHUP | POLLERR)) {
       end_run(w, BY_CALLER);
       lifeline = -1;
-      /* Nobody can be named yet: our own end is theirs. */
+      /* No process can be named yet: they end when we do. */
       if (w->holder->once && w->init_fd < 0) w->done = true;
     }
     if (!w->ended && !w->done && w->program_fd >= 0 && !w->killed_ns) check_limits(w, standard);
@@ -237,12 +237,12 @@ static void let_go_of_pipes(const int standard[3]) {
   if (nothing >= 0) close(nothing);
 }
 
-/* After the answer: nobody has to wait for the end of a namespace. False when something is left. */
+/* After the answer, so that the caller does not wait for the end of a namespace. False when something is left. */
 static bool clean_up(struct watch *w, const int standard[3], bool begun) {
   if (!w->killed_ns) w->killed_ns = now_ns();
   if (w->holder->once) {
     if (!w->ended) send_kill(w->init_fd);
-    /* Whoever failed is gone, and the others with him. */
+    /* The process that failed is gone, and the others with it. */
     w->holder->init_ends = w->ended || w->failed || w->init_fd >= 0;
     w->done = true;
   }

@@ -104,10 +104,9 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
                 query = sql.SQL("select 1 from {} where gid = %s").format(PREPARED)
                 if not await _answers(connection, query, (txn["gid"],)):
                     raise FlowError(
-                        f"The prepared transaction {txn['gid']} is gone and was not committed: somebody "
-                        f"rolled it "
-                        "back, or the server was put back to an older state. Its rows are lost; restore "
-                        "a savepoint."
+                        f"The prepared transaction {txn['gid']} is gone and was not committed: it was "
+                        "rolled back by hand, or the server was restored to an older state. Its rows are lost; "
+                        "restore a savepoint."
                     ) from None
 
     async def abort(self, txn: dict[str, Any]) -> None:
