@@ -73,7 +73,7 @@ async def test_a_request_that_is_under_way_is_asked_about_again_as_soon_as_it_ma
     assert int(told.value.meta["retry_after_ms"]) == round(told.value.retry_seconds * 1000)
 
 
-async def test_the_gate_says_how_many_came_without_an_id(players: Players) -> None:
+async def test_requests_without_an_id_are_counted(players: Players) -> None:
     await enrol(players, "ann")
     for _ in range(3):
         await players.run(GOLD, request_id=None)

@@ -265,7 +265,12 @@ def test_an_order_whose_own_time_is_over_is_not_sent_again(left: int, over: bool
 
 
 def test_an_open_request_is_asked_about_before_the_next() -> None:
-    ask = said("unknown", fate="not_this", code=Code.UNKNOWN, detail="an earlier request is open: query the broker first")
+    ask = said(
+        "unknown",
+        fate="not_this",
+        code=Code.UNKNOWN,
+        detail="an earlier request is open: query the broker first",
+    )
     window = Declaration(Promise.WINDOW, window_seconds=20, request_valid_seconds=10)
     for declared, age, expected in (
         (PROVABLE, 0, None),

@@ -106,8 +106,12 @@ def told_to(visitor: JudgeVisitor | None, error: FencepostError) -> FencepostErr
         return error
     _log.error("judge_unavailable", error=str(error), kind=type(error).__name__)
     if isinstance(error, IndeterminateCommit):
-        return IndeterminateCommit("The connection broke, and the request may have taken effect. Check before you repeat it.")
-    return ServerUnavailable("The judge cannot reach its database or storage right now. Try again in a minute.")
+        return IndeterminateCommit(
+            "The connection broke, and the request may have taken effect. Check before you repeat it."
+        )
+    return ServerUnavailable(
+        "The judge cannot reach its database or storage right now. Try again in a minute."
+    )
 
 
 @contextmanager

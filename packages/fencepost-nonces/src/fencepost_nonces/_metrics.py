@@ -51,7 +51,8 @@ class NonceMetrics(MetricSet):
     )
     unproved = gauge(
         "fencepost_nonces_unproved",
-        "Signed transactions whose nonce was used more than a minute ago, with no proof by which transaction.",
+        "Signed transactions whose nonce was used more than a minute ago, with no proof by which "
+        "transaction.",
     )
     contradictions = counter(
         "fencepost_nonces_contradictions",

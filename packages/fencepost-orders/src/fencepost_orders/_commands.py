@@ -16,7 +16,9 @@ Resolution = Literal["sent", "dead", "unknown", "queued"]
 OrderId = Annotated[int, typer.Argument(metavar="ID", help="The order's id.")]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="The actor to record in the audit.", show_default="your login and this machine"),
+    typer.Option(
+        "--actor", help="The actor to record in the audit.", show_default="your login and this machine"
+    ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", help="The reason, for the audit.", prompt="Reason")]
 AccountOption = Annotated[
@@ -56,7 +58,8 @@ def list_orders(
     ] = None,
     account: AccountOption = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False)
+        int | None,
+        typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,
@@ -143,7 +146,8 @@ def resend(
     order_id: OrderId,
     reason: ReasonOption,
     expected: Annotated[
-        Literal["dead", "parked"], typer.Option("--expected", help="The state that you expect; any other is refused.")
+        Literal["dead", "parked"],
+        typer.Option("--expected", help="The state that you expect; any other is refused."),
     ] = "dead",
     actor: ActorOption = None,
     json_output: JsonOption = False,

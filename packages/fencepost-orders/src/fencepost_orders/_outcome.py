@@ -92,7 +92,11 @@ def hold_back(
     ):
         return None
     return _say(
-        taken, "unknown", fate="not_this", code=Code.UNKNOWN, detail="an earlier request is open: query the broker first"
+        taken,
+        "unknown",
+        fate="not_this",
+        code=Code.UNKNOWN,
+        detail="an earlier request is open: query the broker first",
     )
 
 

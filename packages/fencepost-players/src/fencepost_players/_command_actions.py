@@ -114,7 +114,7 @@ def grant(
     return _perform(_checked("grant", GrantItems, facts), request_id or str(uuid.uuid4()), actor)
 
 
-def gate(phase: int | None, actor: str | None) -> Facts:
+def request_ids(phase: int | None, actor: str | None) -> Facts:
     window_seconds = MutationSettings.load().unkeyed_window_seconds
     with acting() as connection:
         if phase is not None:

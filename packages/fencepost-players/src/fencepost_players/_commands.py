@@ -13,11 +13,15 @@ PlayerArgument = Annotated[str, typer.Argument(metavar="PLAYER", help="The playe
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")]
 RequestOption = Annotated[
     str | None,
-    typer.Option("--request-id", help="Repeating the same id has no second effect.", show_default="a new one"),
+    typer.Option(
+        "--request-id", help="Repeating the same id has no second effect.", show_default="a new one"
+    ),
 ]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="The actor to record in the history.", show_default="your login and this machine"),
+    typer.Option(
+        "--actor", help="The actor to record in the history.", show_default="your login and this machine"
+    ),
 ]
 
 app = typer.Typer(
@@ -36,7 +40,7 @@ app = typer.Typer(
     Decide:
       fencepost players catalog game.yaml    the items of the game, and its open seasons
       fencepost players grant ann gold=100 item:potion=3
-      fencepost players gate                 requests without an id; `gate --phase 2` refuses them
+      fencepost players request-ids          requests without an id; `--phase 2` refuses them
 
     \b
     Connect:
@@ -182,9 +186,9 @@ def grant(
 
 
 @app.command()
-def gate(
+def request_ids(
     phase: Annotated[
-        int | None, typer.Option("--phase", min=1, max=2, help="Switch to it.", show_default=False)
+        int | None, typer.Option("--phase", min=1, max=2, help="The phase to switch to.", show_default=False)
     ] = None,
     actor: ActorOption = None,
     json_output: JsonOption = False,
@@ -193,10 +197,10 @@ def gate(
 
     \b
     Examples:
-      fencepost players gate
-      fencepost players gate --phase 2
+      fencepost players request-ids
+      fencepost players request-ids --phase 2
     """
     from fencepost_players import _command_actions as command_actions  # noqa: PLC0415 - As above.
 
-    facts = command_actions.gate(phase, actor)
+    facts = command_actions.request_ids(phase, actor)
     answer_json(facts) if json_output else answer(command_actions.lines(facts))

@@ -43,7 +43,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
         f"<h1>Torture, seed {facts['seed']}: <span class='{verdict}'>{verdict}</span></h1>",
         f"<p>{MEANINGS[verdict]}.</p>",
         f"<p class='quiet'>{escape(str(facts['at']))}, faults for {facts['seconds']} s</p>",
-        f"<p class='quiet'>everything was settled {facts['settled_after_seconds']} s after the last of them</p>",
+        f"<p class='quiet'>all settled {facts['settled_after_seconds']} s after the last of them</p>",
         "<ul class='figures'>" + "".join(_figure(name, facts[name]) for name in figures) + "</ul>",
         _list("Void, because", facts["void_because"]),
         _violations(facts["violations"]),

@@ -124,10 +124,10 @@ def _checked(name: str, value: object, others: Mapping[str, Plugin]) -> Plugin:
         raise SettingsError(f"The entry point does not name a fencepost.plugin.Plugin called {name!r}.")
     taken = {*OWN_COMPONENTS, *(component for other in others.values() for component in other.schemas)}
     if both := sorted(taken & value.schemas.keys()):
-        raise SettingsError(f"It brings the component {both[0]!r}, which another one brings already.")
+        raise SettingsError(f"It provides the component {both[0]!r}, which another plugin provides already.")
     if both := sorted(OWN_COMMANDS.keys() & value.commands.keys()):
-        raise SettingsError(f"It brings the command {both[0]!r}, which the library has itself.")
+        raise SettingsError(f"It provides the command {both[0]!r}, which the library has itself.")
     taken = {command for other in others.values() for command in other.commands}
     if both := sorted(taken & value.commands.keys()):
-        raise SettingsError(f"It brings the command {both[0]!r}, which another one brings already.")
+        raise SettingsError(f"It provides the command {both[0]!r}, which another plugin provides already.")
     return value

@@ -22,7 +22,7 @@ class CallLost(IndeterminateCommit, psycopg.OperationalError):
     @classmethod
     def by(cls, error: psycopg.OperationalError) -> Self:
         return cls(
-            f"The connection broke while the call was under way ({error}): it may have happened. "
+            f"The connection broke during the call ({error}), so it may have happened or not. "
             "Settle it before you repeat: look the job, lease or request up. A fenced call may be repeated."
         )
 

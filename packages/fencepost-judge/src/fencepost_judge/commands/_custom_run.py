@@ -21,7 +21,9 @@ def try_out(
     given: Annotated[
         Path | None, typer.Option("--input", help="What it reads; without it, only compile.", exists=True)
     ] = None,
-    language: Annotated[str | None, typer.Option("--language", help="By default from the file's name.")] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", help="By default from the file's name.")
+    ] = None,
     within: Annotated[float, typer.Option("--within", help="Seconds to wait.", min=1)] = 60,
     json_output: JsonOption = False,
 ) -> None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def workers(
-    include_gone: Annotated[bool, typer.Option("--all", help="Include workers that left or were lost.")] = False,
+    include_gone: Annotated[
+        bool, typer.Option("--all", help="Include workers that left or were lost.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """List the judge workers, each with its languages, its sandboxes in use and its current work."""

@@ -37,7 +37,9 @@ def start(
     problem: Annotated[str | None, typer.Option("--problem", help="All submissions to this problem.")] = None,
     author: Annotated[str | None, typer.Option("--author", help="All submissions of this author.")] = None,
     language: Annotated[str | None, typer.Option("--language", help="Only this language.")] = None,
-    verdict: Annotated[str | None, typer.Option("--verdict", help="Only submissions with this verdict.")] = None,
+    verdict: Annotated[
+        str | None, typer.Option("--verdict", help="Only submissions with this verdict.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Judge submissions again with the newest version of each problem, after all waiting submissions.

@@ -41,7 +41,8 @@ def _judged(
         raise InvalidInput(f"The archive unpacks to {total} bytes; at most {bytes_max}.", field="archive")
     if total > RATIO_FREE_BYTES + archive_bytes * RATIO_MAX:
         raise InvalidInput(
-            f"The archive unpacks to {total} bytes from {archive_bytes}: it looks like a decompression bomb.", field="archive"
+            f"The archive unpacks to {total} bytes from {archive_bytes}: it looks like a decompression bomb.",
+            field="archive",
         )
     seen: set[str] = set()
     for info in infos:

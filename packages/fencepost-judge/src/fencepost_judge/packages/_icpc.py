@@ -200,7 +200,8 @@ def _validators(folder: Path, metadata: Metadata, constants: Constants, store: S
     places = [folder / name for name in ("output_validator", "output_validators") if _holds(folder / name)]
     if len(places) > 1:
         raise InvalidInput(
-            "The package has both output_validator and output_validators; remove one of them.", field="output_validators"
+            "The package has both output_validator and output_validators; remove one of them.",
+            field="output_validators",
         )
     if metadata.custom_validator is False and places:
         raise InvalidInput(
@@ -250,7 +251,8 @@ def _grader(folder: Path, metadata: Metadata, data: Group, store: Store) -> Prog
         raise unsupported("graders", "a grader, which 2025-09 does not have,")
     if asked is None:
         raise InvalidInput(
-            "graders holds a grader, but no testdata.yaml says grading: custom. Add that, or remove the grader.",
+            "graders holds a grader, but no testdata.yaml says grading: custom. Add that, or "
+            "remove the grader.",
             field="graders",
         )
     if "scoring" not in metadata.kinds:

@@ -203,7 +203,8 @@ def _new(version: Version, said: NewProblem) -> Metadata:
     kinds = frozenset(said.type)
     if len(kinds) != len(said.type) or {"pass-fail", "scoring"} <= kinds:
         raise InvalidInput(
-            f"{PROBLEM}: the type {', '.join(said.type)} names a type twice, or types that exclude each other.",
+            f"{PROBLEM}: the type {', '.join(said.type)} names a type twice, or types that "
+            "exclude each other.",
             field="type",
         )
     return Metadata(

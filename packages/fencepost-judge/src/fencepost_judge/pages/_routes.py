@@ -51,7 +51,5 @@ def make_pages(
         module.add(router)
     for module in (login, accounts):
         module.add(router, passwords)
-    assert authentication.lines_of(router.router) == set(PAGES) | OPEN_PAGES, (
-        "an access rule has no page"
-    )
+    assert authentication.lines_of(router.router) == set(PAGES) | OPEN_PAGES, "an access rule has no page"
     return router.router

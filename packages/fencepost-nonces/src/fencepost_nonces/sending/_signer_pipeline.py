@@ -40,7 +40,7 @@ from fencepost_nonces.signer import Signer, checksummed
 _log = get_logger(__name__)
 T = TypeVar("T")
 NO_OP_GAS = 21_000
-UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. The transaction keeps the nonce. "
+UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. It keeps the nonce. "
 FEE_CAP = "fee_cap: the chain asks for more than NONCES_MAX_FEE_GWEI. It waits."
 # After these the signer's later transactions must wait: they would fail in the same way.
 _STOPPING = frozenset(

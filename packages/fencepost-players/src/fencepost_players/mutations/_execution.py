@@ -255,7 +255,7 @@ class Execution(Generic[P]):
         if again.reason == "lost":
             raise Unavailable("The database's answer was lost, and the request cannot be settled for now.")
         raise Aborted(
-            f"Others changed the same rows under each of {self.tries_max} tries. "
+            f"Other requests changed the same rows during each of {self.tries_max} tries. "
             "Nothing was written; send it again.",
             reason=again.reason,
         )
@@ -308,8 +308,7 @@ class Execution(Generic[P]):
             raise explained(error) from error
         if error.sqlstate == HELD:
             raise Aborted(
-                "Another transaction has held the same rows all the time. "
-                "Nothing was written; send it again.",
+                "Another transaction kept the same rows locked. Nothing was written; send it again.",
                 reason="contention",
                 # A backend that has held the rows for so long will not release them in a moment.
                 retry_seconds=10,

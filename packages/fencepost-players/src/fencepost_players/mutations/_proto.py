@@ -134,7 +134,7 @@ def _kind(messages: dict[str, Message], kind: Any) -> str:
         return _SCALARS[kind]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return _add(messages, kind, kind.__name__, [])
-    raise TypeError(f"{kind!r} has no form in protobuf")
+    raise TypeError(f"{kind!r} cannot be expressed in protobuf")
 
 
 def _plain(annotation: Any) -> Any:

@@ -439,7 +439,9 @@ def _digest(method: str, request: BaseModel) -> str:
     try:
         return idempotency.digest(method, request.model_dump(mode="json"))
     except ValueError:
-        raise InvalidArgument("The request contains a value that JSON cannot express.", argument="body") from None
+        raise InvalidArgument(
+            "The request contains a value that JSON cannot express.", argument="body"
+        ) from None
 
 
 def _check_key(request_id: str) -> None:

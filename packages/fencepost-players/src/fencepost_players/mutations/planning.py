@@ -119,9 +119,7 @@ def mutation(
                 f"{method}: a plan takes a snapshot, a request (a pydantic model) and an Rng, all annotated"
             )
         if kind.model_config.get("extra") != "forbid":
-            raise TypeError(
-                f"{method}: {kind.__name__} must forbid unknown fields: one could be a seed"
-            )
+            raise TypeError(f"{method}: {kind.__name__} must forbid unknown fields: one could be a seed")
         return Mutation(method, cast("type[R]", kind), needs, plan)
 
     return declare

@@ -153,7 +153,7 @@ def person_of(claims: Mapping[str, Any], settings: OidcSettings[R]) -> Person[R]
     """What the claims mean here: the highest role of the person's groups; without any, the default role."""
     name, subject = claims.get(settings.name_claim), claims.get("sub")
     if not isinstance(name, str) or not isinstance(subject, str):
-        raise IdentityRefused(f"The provider does not say {settings.name_claim!r} of this person.")
+        raise IdentityRefused(f"The provider's token has no {settings.name_claim!r}.")
     if settings.name_claim == "email" and claims.get("email_verified") is False:
         raise IdentityRefused("The provider has not verified this address.")
     said: object = claims.get(settings.role_claim)

@@ -19,7 +19,9 @@ CauseOption = Annotated[
 ]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="The actor to record in the history.", show_default="your login and this machine"),
+    typer.Option(
+        "--actor", help="The actor to record in the history.", show_default="your login and this machine"
+    ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 RateOption = Annotated[
@@ -55,7 +57,8 @@ def list_jobs(
     queue: QueueOption = None,
     kind: KindOption = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False)
+        int | None,
+        typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,

@@ -13,7 +13,8 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json, progress
 
 def recover(
     actor: Annotated[
-        str | None, typer.Option("--actor", help="The actor to record in the history.", show_default="your login")
+        str | None,
+        typer.Option("--actor", help="The actor to record in the history.", show_default="your login"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json_output: JsonOption = False,

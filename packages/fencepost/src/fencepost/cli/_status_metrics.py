@@ -49,9 +49,7 @@ def _queues(board: StatusSnapshot) -> Iterator[Family]:
 
 
 def _workers(board: StatusSnapshot) -> Family:
-    workers = GaugeMetricFamily(
-        "fencepost_job_workers", "Registered job workers.", labels=("mode",)
-    )
+    workers = GaugeMetricFamily("fencepost_job_workers", "Registered job workers.", labels=("mode",))
     counts = {found.drive: found.workers for found in board.workers}
     for drive in ("redis", "postgresql"):
         workers.add_metric((drive,), counts.get(drive, 0))

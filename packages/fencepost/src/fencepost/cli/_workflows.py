@@ -38,7 +38,8 @@ def list_workflows(
     state: Annotated[State | None, typer.Option("--state", help="In this state.", show_default=False)] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of this name.", show_default=False)] = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False)
+        int | None,
+        typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,

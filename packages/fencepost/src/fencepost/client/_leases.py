@@ -43,7 +43,7 @@ class HeldLease:
 
     @in_transaction
     def fence(self) -> Call[None]:
-        """From here to the end of the transaction no other owner can take the resource. Raises if it is lost."""
+        """Until the transaction ends, no other owner can take the resource. Raises if it is lost."""
         return kernel_lease.fence(self.lease.resource, self.lease.token)
 
 
@@ -140,7 +140,7 @@ class Leases(Operations[Form]):
 
     @in_transaction
     def fence(self, lease: Lease) -> Call[None]:
-        """From here to the end of the transaction no other owner can take the resource. Raises if it is lost."""
+        """Until the transaction ends, no other owner can take the resource. Raises if it is lost."""
         return kernel_lease.fence(lease.resource, lease.token)
 
 

@@ -400,9 +400,8 @@ def choose(resource: str, rejected: Rejected) -> list[tuple[str, Sequence[Reject
         answer = "" if first.answer is None else f" It answered: {first.answer[:500]}"
         error = SinkRejected(
             f"{type(sink).__name__} rejects {preview(first.value)}{others}: {first.error}{answer} {resource} "
-            "stands still before it, and loses nothing. Mend the sink or the flow, or let the flow go on "
-            "without such "
-            'values: on_reject=DeadLetters("a name") keeps them apart.'
+            "stops before it, and loses nothing. Fix the sink or the flow, or let the flow continue "
+            'without such values: on_reject=DeadLetters("a name") keeps them apart.'
         )
         blame(error, step=type(sink).__name__)
         raise error

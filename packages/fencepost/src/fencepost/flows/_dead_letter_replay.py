@@ -32,8 +32,8 @@ def with_rejected(sink: GraphNode, flow: str, letters: DeadLetters) -> GraphNode
     [parent] = sink.parents
     if parent.is_behind("key_by") and parent.is_behind("event_time"):
         raise GraphRefused(
-            "A sink behind key_by in event time cannot be given again what it has rejected. Say "
-            f"DeadLetters({letters.name!r}, replays=False): it is kept and shown, with body and answer."
+            "A sink after key_by in event time cannot be given its rejected values again. Use "
+            f"DeadLetters({letters.name!r}, replays=False): they are kept and shown, with body and answer."
         )
     return with_replays(sink, flow, letters.name, letters.value)
 

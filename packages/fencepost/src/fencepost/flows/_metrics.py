@@ -24,9 +24,7 @@ class FlowMetrics(MetricSet):
         "fencepost_flow_checkpoint_bytes", "State written by one commit.", labels=("flow",), buckets=BYTES
     )
     lag = gauge("fencepost_flow_lag_records", "Records waiting in the source.", labels=("flow",))
-    lag_seconds = gauge(
-        "fencepost_flow_lag_seconds", "Age of the oldest of them.", labels=("flow",)
-    )
+    lag_seconds = gauge("fencepost_flow_lag_seconds", "Age of the oldest of them.", labels=("flow",))
     watermark_seconds = gauge(
         "fencepost_flow_watermark_seconds", "The watermark, as a moment.", labels=("flow",)
     )

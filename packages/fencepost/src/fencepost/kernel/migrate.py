@@ -143,8 +143,8 @@ def component_folders() -> Mapping[str, Path]:
     for name in ordered:
         if name not in folders:
             raise SettingsError(
-                f"An installed plugin requires the component {name!r}, which none brings. Install the "
-                "distribution that does."
+                f"An installed plugin requires the component {name!r}, which no plugin provides. Install "
+                "the distribution that does."
             )
     return {name: folders[name] for name in ordered}
 

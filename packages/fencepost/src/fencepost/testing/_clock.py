@@ -98,8 +98,8 @@ class Clock:
             work = [str(noun) for (noun,) in connection.execute(_WORK)]
             if work:
                 raise NotATestDatabase(
-                    f"The database {name} has {', '.join(work)}; its clock was left alone. Use a fresh "
-                    f'database, or say that this one is a test\'s: Clock(url, database="{name}").'
+                    f"The database {name} has {', '.join(work)}; its clock was not changed. Use a fresh "
+                    f'database, or declare that this one is for tests: Clock(url, database="{name}").'
                 )
 
 

@@ -108,8 +108,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
         except FileNotFoundError:
             if not final.exists():
                 raise FlowError(
-                    f"{txn['name']} is neither staged nor in place: it was removed from "
-                    f"{self._directory}."
+                    f"{txn['name']} is neither staged nor in place: it was removed from {self._directory}."
                 ) from None
         _keep_on_disk(self._directory)
 

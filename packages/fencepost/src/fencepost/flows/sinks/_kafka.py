@@ -66,8 +66,8 @@ class KafkaSink(StagedSink):
             raise StartRefused(
                 f"The flow has {context.tasks} tasks, and the sink in {self._topic} may have "
                 f"{self._producers_max} producers, one for each: a worker that is alone has all of them. Use "
-                f"fewer key groups, or give the sink producers={context.tasks} if the brokers bear so many "
-                "connections."
+                f"fewer key groups, or give the sink producers={context.tasks} if the brokers allow that "
+                "many connections."
             )
 
     async def close(self) -> None:

@@ -105,7 +105,8 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
                 if not await _answers(connection, query, (txn["gid"],)):
                     raise FlowError(
                         f"The prepared transaction {txn['gid']} is gone and was not committed: it was "
-                        "rolled back by hand, or the server was restored to an older state. Its rows are lost; "
+                        "rolled back by hand, or the server was restored to an older state. Its "
+                        "rows are lost; "
                         "restore a savepoint."
                     ) from None
 
