@@ -3,7 +3,7 @@
 (* One job's life: kernel/functions/job*.sql and packages/fencepost/src/fencepost/jobs/.      *)
 (*                                                                         *)
 (* The truth is one row, waiting or running or finished. The stream only   *)
-(* drives: entries may be lost, doubled, and acknowledged by anybody.      *)
+(* drives: entries may be lost, doubled, and acknowledged by any process.  *)
 (* Workers may be paused, killed, and come back from the dead. The         *)
 (* promises: one finishing write; a commit belongs to the attempt that     *)
 (* runs; and the job ends, whatever the stream has lost.                   *)
@@ -12,7 +12,7 @@ EXTENDS Naturals
 
 CONSTANTS
     Workers,
-    Nobody,
+    NoOwner,
     AttemptMax,
     EntryMax,
     ClaimDecides,     \* no claim, no execution
@@ -37,8 +37,8 @@ vars == <<state, attempt, owner, expired, entries, mine, tx, finishes, stale>>
 TypeOK ==
     /\ state \in {"waiting", "running", "finished"}
     /\ attempt \in 0..AttemptMax
-    /\ owner \in Workers \cup {Nobody}
-    /\ (owner = Nobody) = (state # "running")
+    /\ owner \in Workers \cup {NoOwner}
+    /\ (owner = NoOwner) = (state # "running")
     /\ expired \in BOOLEAN
     /\ entries \in 0..EntryMax
     /\ mine \in [Workers -> 0..AttemptMax]
@@ -47,7 +47,7 @@ TypeOK ==
 Init ==
     /\ state = "waiting"
     /\ attempt = 0
-    /\ owner = Nobody
+    /\ owner = NoOwner
     /\ expired = FALSE
     /\ entries = 0
     /\ mine = [w \in Workers |-> 0]
@@ -100,7 +100,7 @@ Expire ==
 Reclaim ==
     /\ state = "running" /\ expired /\ ~Fenced
     /\ state' = "waiting"
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ expired' = FALSE
     /\ UNCHANGED <<attempt, entries, mine, tx, finishes, stale>>
 
@@ -110,7 +110,7 @@ PutBack(w) ==
     /\ state = "running" /\ ~Fenced
     /\ FinishFenced => (mine[w] = attempt /\ owner = w)
     /\ state' = "waiting"
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ expired' = FALSE
     /\ stale' = (stale \/ mine[w] # attempt \/ owner # w)
     /\ mine' = [mine EXCEPT ![w] = 0]
@@ -136,7 +136,7 @@ Finish(w) ==
     /\ state = "running"
     /\ FinishFenced => (mine[w] = attempt /\ owner = w)
     /\ state' = "finished"
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ expired' = FALSE
     /\ finishes' = finishes + 1
     /\ stale' = (stale \/ mine[w] # attempt \/ owner # w)

@@ -283,7 +283,7 @@ async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: 
         right = EtcdAddress.read(f"etcd://root:p%40ss%2Fword@127.0.0.1:{server.port}")
         wrong = EtcdAddress.read(f"etcd://root:guess@127.0.0.1:{server.port}")
         async with EtcdDirectory(wrong, lease_seconds=LEASE_SECONDS) as directory:
-            with pytest.raises(ServerUnavailable, match="does not let root in"):
+            with pytest.raises(ServerUnavailable, match="refuses the login of root"):
                 await directory.enter(WORKER)
         async with EtcdDirectory(right, lease_seconds=LEASE_SECONDS) as directory:
             registration = await directory.enter(WORKER)

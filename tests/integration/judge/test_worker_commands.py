@@ -79,4 +79,4 @@ def test_a_custom_run_without_a_worker_says_so(judge: Command, tmp_path: Path) -
     unknown = judge("try", "notes.txt")
 
     assert (waited[0], "fencepost judge workers" in waited[1]) == (1, True)
-    assert (unknown[0], "no language" in unknown[1]) == (1, True)
+    assert (unknown[0], "no known language" in unknown[1]) == (1, True)

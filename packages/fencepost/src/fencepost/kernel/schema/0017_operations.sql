@@ -23,3 +23,18 @@ drop function if exists fencepost.marker_clean(interval, integer);
 drop function if exists fencepost.marker_lag(interval);
 drop function if exists fencepost.marker_ring_clean();
 drop function if exists fencepost.job_driven(text, integer, interval, timestamptz, bigint, integer);
+
+-- Names: what the reasons of refusals mean, in plain words.
+update fencepost.refusal_reason r set meaning = n.meaning, remedy = n.remedy
+from (values
+  ('stale_attempt', 'A later attempt exists: this holder is a zombie.', 'Stop. The result of this attempt is discarded.'),
+  ('already_finished', 'The job is already finished.', 'Read the stored result instead of writing another.'),
+  ('not_running', 'The job waits; no worker holds it.', 'Claim it before you write.'),
+  ('lease_expired', 'The lease expired before the write.', 'Renew more often, or take a longer lease.'),
+  ('not_owner', 'Another owner, or a later acquisition, holds it.',
+   'Wait for its expiry, or contact the owner that the row names.'),
+  ('not_found', 'It does not exist: it was never created, or it was pruned.',
+   'Check the id; for old entries check the retention.'),
+  ('mismatch', 'The key was used with another content, or the state is not the one that the caller saw.',
+   'Use a new key for a new request, or read the state again.')
+) n (reason, meaning, remedy) where n.reason = r.reason;
