@@ -73,7 +73,7 @@ class StaleAttempt(Refusal):
 
 
 class AlreadyFinished(Refusal):
-    """The job is already finished. Read the stored result instead of writing another."""
+    """It is already finished. Read the stored result instead of writing another."""
 
     reason = "already_finished"
     sqlstate = "ZF002"

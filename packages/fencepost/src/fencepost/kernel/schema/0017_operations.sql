@@ -28,7 +28,7 @@ drop function if exists fencepost.job_driven(text, integer, interval, timestampt
 update fencepost.refusal_reason r set meaning = n.meaning, remedy = n.remedy
 from (values
   ('stale_attempt', 'A later attempt exists: this holder is a zombie.', 'Stop. The result of this attempt is discarded.'),
-  ('already_finished', 'The job is already finished.', 'Read the stored result instead of writing another.'),
+  ('already_finished', 'It is already finished.', 'Read the stored result instead of writing another.'),
   ('not_running', 'The job waits; no worker holds it.', 'Claim it before you write.'),
   ('lease_expired', 'The lease expired before the write.', 'Renew more often, or take a longer lease.'),
   ('not_owner', 'Another owner, or a later acquisition, holds it.',
