@@ -1,4 +1,4 @@
--- Accepting an order: its row, its message, its ledger entry and its first audit line, in the caller's transaction.
+-- Accepting an order: its row, its message, its idempotency key and its first audit line, in the caller's transaction.
 --
 -- Returns one of these, and raises for none of them:
 --   accepted    this transaction accepted the order

@@ -1,6 +1,6 @@
 -- The history of one order, for fencepost.explain('order:KEY'): by its key, or by its id when no order has that as its key. Every
 -- line of its audit, and the refusals that were recorded under its other name; the caller reports those under this one anyway.
--- Served by the primary key of the ledger, which outlives the order, and by orders_audit_by_order.
+-- Served by the primary key of orders_idempotency_key, which outlives the order, and by orders_audit_by_order.
 create or replace function fencepost._explain_order(p_name text)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language sql stable

@@ -1,5 +1,5 @@
 -- Following an order after the broker accepted it: its fills, and its end. The order stays sent; what changes here is the stored
--- answer of the broker, with its digest in the ledger and a line in the audit whenever it changed.
+-- answer of the broker, with its digest beside the idempotency key and a line in the audit whenever it changed.
 --
 -- A follow-up is fenced by its take, like every settlement: a stalled worker must not overwrite a newer answer with an older one.
 -- Locks: the broker's row (to query), then the rows to follow in order of id, then their orders. No transaction that holds an

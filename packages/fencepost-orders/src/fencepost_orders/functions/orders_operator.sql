@@ -174,7 +174,7 @@ begin
 end $$;
 
 -- Delete orders that were settled longer ago than p_keep, with their results and audits, at most p_limit. Their keys stay in the
--- ledger for ever. An order that the broker has not finished is kept until it has. Served by orders_order_settled.
+-- table of keys for ever. An order that the broker has not finished is kept until it has. Served by orders_order_settled.
 create or replace function fencepost.orders_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

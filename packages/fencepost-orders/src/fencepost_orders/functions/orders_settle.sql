@@ -1,5 +1,5 @@
 -- Settling a request, or a query about it. Every settlement is fenced by its take, and updates the message, the order, its
--- result, its ledger entry and its audit together.
+-- result, its idempotency key and its audit together.
 --
 -- The fate says what is proved about the requests that were made:
 --   unproved      nothing
@@ -41,7 +41,7 @@ begin
   end if;
 end $$;
 
--- The broker has the order: store its answer, and close the ledger's entry.
+-- The broker has the order: store its answer, and the digest of its result beside the key.
 create or replace function fencepost._orders_store_result(p_order fencepost.orders_order, p_result jsonb, p_now timestamptz)
 returns void
 language plpgsql volatile
