@@ -35,7 +35,7 @@ BY_HAND = {
     ],
     "tests/acceptance/nonces/test_uneven_storm.py": [
         (
-            "a count and a missing receipt are taken for proof that a stranger used the nonce",
+            "a count and a missing receipt are taken for proof that a foreign transaction used the nonce",
             "fencepost_nonces/sending/_inquiry.py",
             "a storm behind backends of which one lags: recipients are paid twice",
             "test_a_count_and_a_missing_receipt_taken_for_proof_pay_twice",
@@ -131,9 +131,9 @@ BY_HAND = {
             "test_a_key_outside_the_transaction_loses_the_effect",
         ),
         (
-            "the dice of a failed request are not recorded",
+            "the seed of a failed request is not recorded",
             "fencepost_players/mutations/pipeline.py",
-            "other dice when the request is sent again",
+            "other draws when the request is sent again",
             "test_dice_that_are_not_recorded_can_be_chosen",
         ),
         (

@@ -113,14 +113,14 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
         """insert into fencepost.judge_submission select (jsonb_populate_record(s, '{"job_id": 999}')).*
            from fencepost.judge_submission s where s.author = 'exam-1/right'""",
         # The other one has no job, and what its caller was told is not what is there.
-        {"doubled", "lost", "as was told"},
+        {"doubled", "lost", "as answered"},
     ),
     "a submission is lost, with all that hangs on it": (
         """with s as (select job_id from fencepost.judge_submission where author = 'exam-1/right'),
                 d as (delete from fencepost.judge_rejudged where submission_id in (select job_id from s)),
                 r as (delete from fencepost.judge_result where job_id in (select job_id from s))
            delete from fencepost.judge_submission where job_id in (select job_id from s)""",
-        {"lost", "as was told", "all or none", "unrequested"},
+        {"lost", "as answered", "all or none", "unrequested"},
     ),
     "a submission is to another problem": (
         "update fencepost.judge_submission set slug = 'exam-2' where author = 'exam-1/right'",
@@ -137,7 +137,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     "an order has two rejudgings": (
         """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
            select scope, reason, made_at, made_by from fencepost.judge_rejudging where generation = 1""",
-        {"doubled", "all or none", "as was told"},
+        {"doubled", "all or none", "as answered"},
     ),
     "a rejudging is lost": (
         """with d as (delete from fencepost.judge_rejudged where generation = 1)
@@ -195,7 +195,7 @@ async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
 
     retell(env, tell_another)
 
-    assert rules(judge, env) == {"as was told"}
+    assert rules(judge, env) == {"as answered"}
 
 
 async def test_an_order_that_was_never_answered_may_be_carried_out_or_not(

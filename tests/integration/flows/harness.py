@@ -28,7 +28,7 @@ TABLES: LiteralString = """
 """
 LOSE: LiteralString = """
     update fencepost.lease set token = token + 1, owner = null, expires_at = fencepost.clock()
-    where position('/seat/' in resource) = 0 returning resource
+    where position('/slot/' in resource) = 0 returning resource
 """
 HURRY = FlowSettings(
     lease_seconds=6,

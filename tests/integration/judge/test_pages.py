@@ -252,7 +252,7 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
             changed = await jo.get("/judge/contest?contest=autumn")
 
     assert (made, joined) == (at, at)
-    assert ["They are shown when it begins" in page.text for page in before] == [True, False]
+    assert ["The problems are shown when the contest begins" in page.text for page in before] == [True, False]
     assert (hidden.status_code, early.status_code) == (404, 400)
     assert "1 pending" in boards[0].text
     assert "1 pending" not in boards[1].text

@@ -183,7 +183,7 @@ def test_without_a_group_that_counts_nobody_comes_in_unless_there_is_a_role_for_
 
 
 def test_a_person_without_a_name_is_nobody() -> None:
-    with pytest.raises(IdentityRefused, match="does not say 'email'"):
+    with pytest.raises(IdentityRefused, match="has no 'email'"):
         person_of({"sub": "1", "groups": ["ops"]}, SETTINGS)
 
 

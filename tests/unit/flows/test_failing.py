@@ -40,9 +40,9 @@ def test_where_the_place_says_nothing_it_is_one_of_them(exactly: bool, at: int |
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (psycopg.OperationalError("gone"), "begins again by itself"),
-        (redis.ConnectionError("gone"), "begins again by itself"),
-        (ConnectionRefusedError("gone"), "begins again by itself"),
+        (psycopg.OperationalError("gone"), "restarts by itself"),
+        (redis.ConnectionError("gone"), "restarts by itself"),
+        (ConnectionRefusedError("gone"), "restarts by itself"),
         (psycopg.errors.UndefinedTable("spent"), "Restart the worker"),
         (psycopg.errors.InsufficientPrivilege("spent"), "Restart the worker"),
         (psycopg.errors.CheckViolation("spent"), "on_reject=DeadLetters"),

@@ -154,8 +154,8 @@ def test_what_an_order_does_not_have_leaves_no_gap_in_a_list() -> None:
 @pytest.mark.parametrize(
     ("described_as", "why"),
     [
-        ({"body": {"a": "qty", "a.b": "symbol"}}, "a.b lies below"),
-        ({"body": {"a.b": "symbol", "a": "qty"}}, "a has a value of its own"),
+        ({"body": {"a": "qty", "a.b": "symbol"}}, "a.b is nested below"),
+        ({"body": {"a.b": "symbol", "a": "qty"}}, "a has a value, and"),
         ({"body": {"a": "qty"}, "constants": {"a": 1}}, "in common"),
         ({"numbers": ["symbol"]}, "numbers"),
         ({"credentials": {"TOKEN": "not a variable"}}, "credentials"),

@@ -39,5 +39,5 @@ def test_whoever_wants_less_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broken_promise_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, Breach("lost", "a", "was requested and never took effect"))
 
-    with pytest.raises(HistoryBroken, match="shop: lost: a was asked for"):
+    with pytest.raises(HistoryBroken, match="shop: lost: a was requested"):
         torment("leases", seconds=10)

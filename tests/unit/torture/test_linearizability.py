@@ -321,7 +321,7 @@ WRITTEN, LET_GO = Held(3, "a", 8), Held(3, None, 7)
 @pytest.mark.parametrize(
     ("state", "operation", "after"),
     [
-        (HELD, acquire(0, math.inf, "b", None), [Held(4, "who does not know it", 7)]),
+        (HELD, acquire(0, math.inf, "b", None), [Held(4, "a caller that does not know it", 7)]),
         (HELD, acquire(0, 1, "b", "not_owner"), [HELD]),
         (HELD, acquire(0, 1, "a", "not_owner"), []),
         (FREE, acquire(0, 1, "a", "not_owner"), []),

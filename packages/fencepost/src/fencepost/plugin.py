@@ -103,7 +103,7 @@ def _find() -> _Found:
         try:
             found[point.name] = _checked(point.name, point.load(), found)
         except Exception as error:
-            # Whatever a stranger's module raises: the other plugins work all the same.
+            # Whatever a foreign module raises, the other plugins still work.
             origin = point.dist.name if point.dist else "an unknown distribution"
             broken[point.name] = (
                 f"{type(error).__name__}: {str(error).rstrip(chr(46))}. Repair or uninstall {origin}."

@@ -31,7 +31,7 @@ def workers(
 
 
 def _line(one: ListedWorker) -> str:
-    load = f"{one.busy} of {one.slots} boxes, {one.running} in hand, load {one.load_average:.1f}"
+    load = f"{one.busy} of {one.slots} boxes, {one.running} running, load {one.load_average:.1f}"
     weak = f"  degraded: {len(one.degraded)}" if one.degraded else ""
     return f"{one.state:5}  {one.owner}  {load}  {one.sandbox}{weak}  {', '.join(sorted(one.languages))}"
 

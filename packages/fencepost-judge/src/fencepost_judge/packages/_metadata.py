@@ -48,7 +48,7 @@ def version_of(described: Mapping[str, Any]) -> Version:
 def _no_truth(value: object) -> object:
     """Rejects a boolean where a number is expected: Python would accept it as a number."""
     if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - Only this one is told to the author.
+        raise ValueError("must be a number")  # noqa: TRY004 - Only this type is shown to the author.
     return value
 
 

@@ -46,7 +46,7 @@ Count = Callable[[Ending], object]
 
 
 class _Counted(socket.socket):
-    """An accepted connection. However it is closed, the table is told once."""
+    """An accepted connection. However it is closed, the table is notified once."""
 
     on_close: Callable[[], object] | None = None
 

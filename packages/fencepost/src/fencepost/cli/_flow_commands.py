@@ -141,12 +141,12 @@ def _wanted(ids: Sequence[int], *, everything: bool) -> Sequence[int] | None:
 
 def _held(connection: Reader, name: str) -> list[str]:
     holders = run(connection, flow_store.holders(name))
-    return [holder.resource for holder in holders if holder.held and "/seat/" not in holder.resource]
+    return [holder.resource for holder in holders if holder.held and "/slot/" not in holder.resource]
 
 
 def _summary(connection: Reader, name: str, draining: Any, savepoints: int) -> dict[str, Any]:
     holders = run(connection, flow_store.holders(name))
-    tasks = [holder for holder in holders if "/seat/" not in holder.resource]
+    tasks = [holder for holder in holders if "/slot/" not in holder.resource]
     return {
         "name": name,
         "tasks": len(tasks),
@@ -159,7 +159,7 @@ def _summary(connection: Reader, name: str, draining: Any, savepoints: int) -> d
 
 def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     frontiers = {each.resource: each for each in run(connection, flow_store.frontiers(name))}
-    holders = {h.resource: h for h in run(connection, flow_store.holders(name)) if "/seat/" not in h.resource}
+    holders = {h.resource: h for h in run(connection, flow_store.holders(name)) if "/slot/" not in h.resource}
     late = {each.resource: each.records for each in run(connection, flow_store.lates(name))}
     tasks: list[dict[str, Any]] = []
     for resource in sorted({*frontiers, *holders}):
@@ -183,7 +183,7 @@ def _stop(task: dict[str, Any]) -> str:
     """The error that stops a task, in full: a table would truncate it."""
     since = f"{task['failed_at']:%Y-%m-%d %H:%M:%S}"
     facts = [f"  {name:<7} {task[name]}" for name in _FACTS if task[name]]
-    return "\n".join([f"{task['task']} stands still. Last try: {since}, number {task['failures']}.", *facts])
+    return "\n".join([f"{task['task']} is stopped. Last try: {since}, number {task['failures']}.", *facts])
 
 
 def _late(late: flow_store.Late) -> dict[str, Any]:

@@ -90,4 +90,4 @@ def plan(program: FlowPlan) -> Json:
 
 
 def slot(flow: str, number: int) -> str:
-    return f"flow:{flow}/seat/{number:04}"
+    return f"flow:{flow}/slot/{number:04}"

@@ -81,14 +81,14 @@ class Assignment:
         self.trouble = told(error)
         return RETRIES.seconds(self.failures)
 
-    def mended(self) -> None:
+    def recovered(self) -> None:
         self.error, self.trouble = None, {}
 
     @property
     def story(self) -> dict[str, Any]:
         """What blocks the unit, for its activity report; empty once it makes progress."""
         if self.error is not None and self.work is not None and self.work.progressed:
-            self.mended()
+            self.recovered()
         if self.error is None:
             return {}
         return {"error": self.error, "failures": self.failures, **self.trouble}
@@ -301,7 +301,7 @@ class FlowWorker:
             return
         await self._sit_down()
         holders = await self._fp.run(flow_store.holders(flow))
-        slots = sum(1 for holder in holders if "/seat/" in holder.resource and holder.held)
+        slots = sum(1 for holder in holders if "/slot/" in holder.resource and holder.held)
         taken = {holder.resource for holder in holders if holder.held}
         wanted = [resource for resource in self._units if resource not in self._done]
         share = math.ceil(len(wanted) / max(1, slots))
@@ -388,7 +388,7 @@ class FlowWorker:
             try:
                 await self._run_unit(post)
                 if post.error is not None:
-                    post.mended()
+                    post.recovered()
                     await self._tell(post, {})
             except StartRefused as error:
                 await self._fail(post, error, began)

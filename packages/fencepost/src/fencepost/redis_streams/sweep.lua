@@ -6,8 +6,8 @@
 --   ARGV[1]  group    ARGV[2]  how long, in milliseconds, a consumer without entries is remembered
 --
 -- Entries before both the last delivered and the first pending one are not needed: they were acknowledged and not removed,
--- by a stranger, because settle.lua does both at once. They would count against the stream's bound for ever. Nobody needs
--- consumers that are long gone: every worker has a name of its own.
+-- by another program, because settle.lua does both at once. They would count against the stream's bound for ever. Consumers that
+-- are long gone are not needed either: every worker has a name of its own.
 --
 -- Answers incarnation, length, first id, last generated id, entries added, last delivered id, pending; '' for what is not there.
 local function pairs_of(flat)

@@ -3,7 +3,7 @@
  *   S  supervisor   outside; limits, clocks, verdict, copying out. Talks to the judge.          supervise.c
  *   H  holder       inside the namespaces that are kept; owns the prepared root.          holder.c, root.c
  *   I  init         process 1 of one run: mounts, starts the program, reaps all, reports.            init.c
- *   P  program      the stranger.                                                                   guard.c
+ *   P  program      the submission.                                                                 guard.c
  *
  * S starts H once; H starts an I for each run, before its order comes; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
  * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one, and H only builds the

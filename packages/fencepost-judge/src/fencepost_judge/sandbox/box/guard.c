@@ -1,4 +1,4 @@
-/* The last steps before the stranger: descriptors, limits, privileges, system calls. */
+/* The last steps before the program runs: descriptors, limits, privileges, system calls. */
 #define _GNU_SOURCE
 #include "box.h"
 

@@ -40,7 +40,7 @@ static int be_program(void *given) {
   guard_exec_at_once(&program->start, program->fds, program->fd_count);
 }
 
-/* As vfork does it: we stand still until it is executed, in the memory that we share until then. */
+/* As vfork does it: we are suspended until it is executed, and share its memory until then. */
 _Noreturn static void start_program(const struct single *one) {
   static char stack[65536] __attribute__((aligned(16)));
   static struct to_be program;

@@ -141,7 +141,7 @@ static void hear(struct watch *w) {
       w->ended = true;
       w->ended_ns = now_ns();
       w->status = message.status;
-      /* It was quicker than the blow. */
+      /* It ended before it was killed. */
       if (w->by == BY_WALL && !WIFSIGNALED(w->status)) w->by = BY_ITSELF;
       w->out_fd = fd_count ? fds[0] : -1;
       w->largest_kb = message.maxrss_kb;
@@ -201,7 +201,7 @@ static void settle(struct watch *w, const int standard[3], struct outcome *outco
   if (w->group->kind != CGROUP_NONE) {
     measure(w);
     peak_kb = cgroup_peak_kb(w->group);
-    /* v2 has had no peak before Linux 5.19: then the largest of its processes is told, and never nothing. */
+    /* v2 has had no peak before Linux 5.19: then the largest of its processes is reported, and never nothing. */
     if (!peak_kb) peak_kb = w->largest_kb;
     oom_kills = cgroup_oom_kills(w->group);
   }
