@@ -92,7 +92,7 @@ def test_configuring_again_replaces_and_does_not_double(stream: io.StringIO) -> 
     assert len(events(stream)) == 1
 
 
-def test_the_console_form_is_plain_when_nobody_watches(stream: io.StringIO) -> None:
+def test_the_console_form_is_plain_when_no_caller_watches(stream: io.StringIO) -> None:
     configure_logging(form="console", stream=stream)
     structlog.get_logger("t").info("lease acquired", token=17)
     assert "lease acquired" in stream.getvalue()

@@ -24,7 +24,7 @@ async def test_a_replacement_does_not_make_a_stuck_transaction_younger(
         assert await exchange.sample("stuck_seconds") == 0
 
 
-async def test_who_cannot_pay_is_stuck(database: Database, clock: Clock, anvil: Anvil) -> None:
+async def test_a_signer_that_cannot_pay_is_stuck(database: Database, clock: Clock, anvil: Anvil) -> None:
     async with opened(database, anvil) as exchange:
         paid = await exchange.pay("pay-1", recipient(1), 1000 * ETHER)
         await exchange.turn()
@@ -74,7 +74,7 @@ async def status_of(exchange: Exchange, request_id: str) -> str:
     return row.status
 
 
-async def test_the_chain_is_asked_about_a_caller_who_says_nothing(
+async def test_the_chain_is_asked_about_a_caller_that_says_nothing(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
     """No managed transaction is there, and nobody gives a command. Before his time is over nobody asks."""

@@ -177,14 +177,14 @@ async def test_a_problem_whose_data_is_gone_is_seen(env: SystemEnvironment, judg
     assert rules(judge, env) == {"whole problems"}
 
 
-async def test_an_exam_that_nobody_held_is_lost(env: SystemEnvironment, judge: FewExams) -> None:
+async def test_an_exam_that_was_never_held_is_lost(env: SystemEnvironment, judge: FewExams) -> None:
     await asyncio.to_thread(judge.ask, env, EXAMS)
 
     assert rules(judge, env) == {"lost"}
     assert judge.account(env).open == 4
 
 
-async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
+async def test_callers_that_were_told_two_jobs_of_one_key_are_seen(
     env: SystemEnvironment, judge: FewExams
 ) -> None:
     def tell_another(operations: list[Operation]) -> None:

@@ -191,7 +191,7 @@ def test_an_entry_is_owed_until_it_is_recorded(env: SystemEnvironment, asked: Sc
     assert (account.open, account.done) == (HELPING + 1, STRAYS)
 
 
-def test_nobody_owes_an_entry_that_redis_has_forgotten(
+def test_no_caller_owes_an_entry_that_redis_has_forgotten(
     env: SystemEnvironment, asked: ScheduledJobs, valkey: ValkeyServer
 ) -> None:
     wreck(env, WORKED)

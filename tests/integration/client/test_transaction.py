@@ -266,7 +266,7 @@ def test_a_request_that_another_transaction_is_doing_is_in_flight(facade: Facade
             claim_as_well()
 
 
-def test_an_answer_that_the_user_asks_for_himself_is_his_to_judge(
+def test_an_answer_that_user_code_requests_itself_is_left_to_that_code(
     facade: Facade, admin: psycopg.Connection
 ) -> None:
     with facade.transaction() as tx:

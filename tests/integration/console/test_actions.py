@@ -70,7 +70,7 @@ def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(env: Conso
         assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
 
 
-def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(env: ConsoleEnv) -> None:
+def test_an_order_that_a_person_saw_at_the_broker_keeps_what_they_saw(env: ConsoleEnv) -> None:
     with closing(OrdersEnv(env.database.url)) as market, env.visitor(Role.OPERATOR) as client:
         market.declare(rate_per_second=1e6, burst=1e6)
         parked = market.accepted("order-parked")

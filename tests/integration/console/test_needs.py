@@ -55,7 +55,7 @@ def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(env: C
         assert far["signers"] == []
 
 
-def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(env: ConsoleEnv) -> None:
+def test_a_transaction_without_proof_of_what_used_its_nonce_is_reported(env: ConsoleEnv) -> None:
     PopulatedSystem(env.database)
     with env.database.connect_admin() as admin:
         admin.execute(

@@ -115,7 +115,7 @@ def test_after_a_refusal_the_transaction_is_left_as_it_is(port: Port) -> None:
         go_on_after_the_refusal()
 
 
-def test_a_refusal_inside_the_users_savepoint_leaves_him_the_rest(
+def test_a_refusal_inside_the_users_savepoint_leaves_them_the_rest(
     port: Port, outside: psycopg.Connection[Any]
 ) -> None:
     held = held_lease(port)

@@ -112,7 +112,7 @@ async def test_progress_is_what_all_tasks_have_committed(harness: FlowHarness, t
     assert await progress() == [Progress("file:in.txt", 290, 290, True), Progress("values:0", 50, 50, True)]
 
 
-def test_bars_are_drawn_where_somebody_watches() -> None:
+def test_bars_are_drawn_on_a_terminal() -> None:
     screen = io.StringIO()
     with progress_bars(Console(file=screen, force_terminal=True, width=100)) as bars:
         assert bars.are_shown

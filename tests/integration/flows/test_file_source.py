@@ -42,7 +42,7 @@ async def test_a_file_that_is_followed_gives_whole_lines_and_goes_on_where_it_wa
     assert lines() == [1, 2, 4, 5, 6, 30]
 
 
-async def test_a_line_that_somebody_is_writing_waits_until_it_is_whole(
+async def test_a_line_that_is_being_written_waits_until_it_is_whole(
     harness: FlowHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "log"

@@ -119,7 +119,7 @@ async def test_a_savepoint_without_an_answer_is_not_made(harness: FlowHarness, c
         assert harness.rows("select * from fencepost.flow_savepoint") == []
 
 
-async def test_a_savepoint_of_a_flow_that_nobody_runs(harness: FlowHarness, command: Command) -> None:
+async def test_a_savepoint_of_a_flow_without_workers(harness: FlowHarness, command: Command) -> None:
     send(harness, 2)
     async with harness.running(harness.worker(deferring())):
         await harness.until(lambda: lines(harness) == 2)

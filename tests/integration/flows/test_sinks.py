@@ -254,7 +254,7 @@ async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(harness
     await sink.close()
 
 
-async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nobody_up(
+async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_no_caller_up(
     harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = harness.database.admin_url

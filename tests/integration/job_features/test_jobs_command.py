@@ -132,7 +132,7 @@ def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, probes:
     assert fencepost("cancel", "999999").code == ExitCode.NOT_FOUND
 
 
-def test_an_actor_is_named_even_if_nobody_names_him(fencepost: Fencepost, send: Send, probes: Probes) -> None:
+def test_an_actor_is_recorded_even_if_none_is_given(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     [job] = submit(send)
     fencepost("cancel", str(job))
     [(_, actor)] = probes.events("job", job)

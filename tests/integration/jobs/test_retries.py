@@ -200,7 +200,7 @@ async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarnes
     )
 
 
-async def test_a_result_that_is_too_large_harms_nobody_else(harness: JobHarness) -> None:
+async def test_a_result_that_is_too_large_harms_no_other_caller(harness: JobHarness) -> None:
     @harness.fp.job("default")
     async def answer(job: Job, size: int) -> str:
         return "".join(chr(0x4E00 + n % 20_000) for n in range(size))

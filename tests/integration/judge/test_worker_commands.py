@@ -15,7 +15,7 @@ from tests.integration.judge.test_commands import CONTEST
 from tests.integration.judge.test_discovery import WORKER
 
 
-async def test_a_jury_sees_who_judges_and_a_contestant_does_not(database: Database, tmp_path: Path) -> None:
+async def test_a_jury_sees_the_workers_and_a_contestant_does_not(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
         await office.add("jo", JudgeRole.JURY)
         await office.add("con", JudgeRole.CONTESTANT)

@@ -188,7 +188,7 @@ def test_a_call_leaves_alone_what_it_does_not_name(
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_a_call_does_not_wait_for_whoever_holds_what_it_does_not_name(
+def test_a_call_does_not_wait_for_the_caller_that_holds_what_it_does_not_name(
     app: Caller, admin: Caller, clock: Clock, what: str
 ) -> None:
     first, second = pair(app, clock, what)

@@ -103,7 +103,7 @@ def test_every_word_of_a_schedule_is_looked_at(app: Caller, field: str) -> None:
     )
 
 
-def test_who_asked_a_running_job_to_stop_is_written_down(app: Caller, admin: Caller) -> None:
+def test_the_actor_that_asked_a_running_job_to_stop_is_recorded(app: Caller, admin: Caller) -> None:
     job_id = job_calls.running(app)
     app.execute("select fencepost.job_cancel(%s, 'carol')", job_id)
 

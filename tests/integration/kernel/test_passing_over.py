@@ -47,7 +47,7 @@ def leave_traces(app: Caller, admin: Caller, clock: Clock, key: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["its age", "its holder"])
-def test_what_forgets_takes_what_is_older_and_passes_over_what_somebody_holds(
+def test_what_forgets_takes_what_is_older_and_passes_over_what_a_caller_holds(
     app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock, how: str
 ) -> None:
     leave_traces(app, admin, clock, "older")
@@ -73,7 +73,7 @@ def test_what_forgets_takes_what_is_older_and_passes_over_what_somebody_holds(
             assert app.value("select count(*) from fencepost.jobs where state = 'finished'") == 2
 
 
-def test_a_bucket_that_somebody_holds_is_passed_over(app: Caller, admin: Caller, clock: Clock) -> None:
+def test_a_bucket_that_a_caller_holds_is_passed_over(app: Caller, admin: Caller, clock: Clock) -> None:
     app.execute(BUCKETS, "mail")
     job_calls.running(app)
     app.execute("set lock_timeout = '5s'")

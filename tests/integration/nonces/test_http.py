@@ -131,7 +131,7 @@ def test_bad_input_is_400_and_names_the_field(client: httpx.Client) -> None:
     assert client.get("/nonces/signers").json() == []
 
 
-def test_a_signer_that_nobody_asked_for_is_404(client: httpx.Client) -> None:
+def test_a_signer_that_no_caller_asked_for_is_404(client: httpx.Client) -> None:
     answer = client.get("/nonces/1/nobody")
 
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

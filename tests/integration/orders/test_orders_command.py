@@ -119,7 +119,7 @@ def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market:
 
 
 @pytest.mark.parametrize("verb", ["halt", "resume"])
-def test_the_kill_switch_refuses_names_that_nobody_knows(
+def test_the_kill_switch_refuses_names_that_no_caller_knows(
     fencepost: Fencepost, market: OrdersEnv, verb: str
 ) -> None:
     market.accepted()

@@ -107,7 +107,7 @@ async def test_a_request_without_a_whole_answer_may_have_been_carried_out(serve:
             await client.exchange(Request("POST", url, body=b""))
 
 
-async def test_who_gives_up_leaves_no_answer_behind_for_the_next_one() -> None:
+async def test_a_caller_that_gives_up_leaves_no_answer_behind_for_the_next_one() -> None:
     """A cancelled request's connection is not used again, although its answer would still come."""
     answers = asyncio.Event()
     asked = asyncio.Event()

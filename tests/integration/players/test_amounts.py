@@ -188,7 +188,7 @@ OBSTACLES = {
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table: Table, obstacle: str) -> None:
+def test_a_caller_that_cannot_be_carried_goes_alone_and_leaves_nothing(table: Table, obstacle: str) -> None:
     meant = OBSTACLES[obstacle]
 
     assert table.bring(Wish("cat"), meant, Wish("bob")) == ["claimed", None, "claimed"]
@@ -199,7 +199,7 @@ def test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table: Table, obsta
     assert table.holds_together()
 
 
-def test_a_held_row_holds_up_nobody_else(table: Table, database: Database) -> None:
+def test_a_held_row_holds_up_no_other_caller(table: Table, database: Database) -> None:
     with closing(Caller(database.admin_url)) as other, other.transaction():
         other.execute("select from fencepost.player where player_id = 'ann' for update")
 
@@ -227,7 +227,9 @@ BUGS: dict[str, tuple[str, str, Callable[[Table], object]]] = {
     "amounts are not judged": (
         "if exists (select from fencepost._player_amounts_unfit(v_players, v_changes)) then",
         "if false then",
-        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "an unknown resource"),
+        lambda table: test_a_caller_that_cannot_be_carried_goes_alone_and_leaves_nothing(
+            table, "an unknown resource"
+        ),
     ),
     "whose key is there is done all the same": (
         "if cardinality(v_fresh) is distinct from cardinality(v_places) then",

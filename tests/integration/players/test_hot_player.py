@@ -106,7 +106,7 @@ async def test_what_takes_and_what_gives_at_once_adds_up(node: Node, players: Pl
     assert (await balances(players, "ann"))["potion"] >= 20
 
 
-async def test_nobody_pays_with_what_another_has_spent_in_the_same_moment(
+async def test_no_caller_pays_with_what_another_has_spent_in_the_same_moment(
     node: Node, players: Players
 ) -> None:
     await enrol(players, "ann", items={"potion": 7})
@@ -231,7 +231,7 @@ async def test_nothing_is_recorded_for_what_leaves_nothing_to_chance(
         assert admin.value("select count(*) from fencepost.mutation_seed") == 0
 
 
-async def test_a_held_hot_player_holds_up_nobody_else(players: Players, database: Database) -> None:
+async def test_a_held_hot_player_holds_up_no_other_caller(players: Players, database: Database) -> None:
     for name in ("ann", "bob", "cat"):
         await enrol(players, name)
     with closing(Caller(database.admin_url)) as admin:

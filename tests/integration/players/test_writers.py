@@ -110,7 +110,7 @@ def test_every_writer_is_known_here(admin: Caller) -> None:
     assert {"player", "player_resource", "player_stack", "player_piece", "player_audit"} <= tables
 
 
-def test_a_writer_that_nobody_thought_of_is_found(admin: Caller) -> None:
+def test_an_unexpected_writer_is_found(admin: Caller) -> None:
     admin.execute(
         """create function fencepost.player_cheat() returns void language sql
            as $$ update fencepost.player_resource set balance = 9 $$"""

@@ -129,7 +129,7 @@ def _rows(harness: FlowHarness, table: str) -> list[Any]:
     )
 
 
-async def test_where_nobody_sees_spans_a_message_carries_the_id_and_nothing_is_gathered(
+async def test_where_no_caller_sees_spans_a_message_carries_the_id_and_nothing_is_gathered(
     database: Database, redis_url: str
 ) -> None:
     async with FlowHarness.of(database, redis_url) as harness:

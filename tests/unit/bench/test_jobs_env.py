@@ -24,7 +24,7 @@ NAMED = (
 )
 
 
-def test_everybody_who_was_named_takes_part() -> None:
+def test_every_caller_that_was_named_takes_part() -> None:
     assert {peer.name for peer in STRANGERS} == {*NAMED, "awa"}
 
 

@@ -56,7 +56,7 @@ def test_what_says_its_remedy_itself_gets_no_second_one() -> None:
     assert told(StartRefused("Do this.")) == {}
 
 
-def test_of_what_nobody_knows_nothing_is_told() -> None:
+def test_of_what_no_caller_knows_nothing_is_told() -> None:
     assert told(RuntimeError("why")) == {}
     blame(error := RuntimeError("why"), step="sum-1", at=0)
     assert "Fix the function of sum-1" in told(error)["remedy"]

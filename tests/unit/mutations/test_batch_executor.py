@@ -65,7 +65,7 @@ class Odd(Store):
         raise InvalidInput("plan contains a NUL character.", field="plan")
 
 
-async def test_one_for_whom_nothing_can_be_sent_leaves_nobody_waiting() -> None:
+async def test_a_request_that_cannot_be_sent_leaves_no_caller_waiting() -> None:
     batch_executor = BatchExecutor[str](Water(), Odd(), places=3)
     async with asyncio.timeout(60):
         assert await asyncio.gather(*(batch_executor.carry(pending(key)) for key in ("odd", "k1"))) == [
@@ -74,7 +74,7 @@ async def test_one_for_whom_nothing_can_be_sent_leaves_nobody_waiting() -> None:
         ]
 
 
-async def test_nobody_waits_for_company_and_those_who_come_meanwhile_go_together() -> None:
+async def test_no_caller_waits_for_company_and_callers_that_come_meanwhile_go_together() -> None:
     water = Water()
     batch_executor = BatchExecutor[str](water, Store(), places=3, crossings=1)
     going = [asyncio.create_task(batch_executor.carry(pending("k0")))]
@@ -89,7 +89,7 @@ async def test_nobody_waits_for_company_and_those_who_come_meanwhile_go_together
     assert [answer.response for answer in answers if answer] == [f"k{n}" for n in range(6)]
 
 
-async def test_one_who_cannot_be_carried_is_sent_back_alone() -> None:
+async def test_one_that_cannot_be_carried_is_sent_back_alone() -> None:
     water = Water()
     water.calm.set()
     batch_executor = BatchExecutor[str](water, Store(), places=3)
@@ -102,7 +102,7 @@ async def test_one_who_cannot_be_carried_is_sent_back_alone() -> None:
     assert heavy is None
 
 
-async def test_a_crossing_that_failed_sends_everybody_back() -> None:
+async def test_a_failed_batch_sends_every_request_back() -> None:
     water = Water(error=ValueError("no such plan"))
     water.calm.set()
     batch_executor = BatchExecutor[str](water, Store(), places=3, crossings=1)
@@ -111,7 +111,7 @@ async def test_a_crossing_that_failed_sends_everybody_back() -> None:
     assert await batch_executor.carry(pending("next")) is None
 
 
-async def test_a_lost_answer_is_told_to_everybody_aboard() -> None:
+async def test_a_lost_answer_is_reported_to_every_request_of_the_batch() -> None:
     water = Water(error=IndeterminateCommit("the reply was lost"))
     water.calm.set()
     batch_executor = BatchExecutor[str](water, Store(), places=3)

@@ -100,7 +100,7 @@ def test_what_a_status_says_alone(
     assert said.detail == (None if meaning is Meaning.ACCEPTED else f"{status}: so")
 
 
-def test_whoever_may_not_repeat_is_told_no() -> None:
+def test_a_caller_that_may_not_repeat_is_told_no() -> None:
     assert may_repeat(Declaration(Promise.NOTHING), 0) is False
 
 

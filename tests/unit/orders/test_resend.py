@@ -65,7 +65,7 @@ def test_inside_the_window_a_repeat_must_arrive_before_its_end() -> None:
     assert decide(WINDOW, facts(LookupFinding.NO_ANSWER, stamp_age=11, open_age=589)).decision is Decision.ASK
 
 
-def test_a_window_without_a_validity_protects_nobody_from_a_worker_that_stands_still() -> None:
+def test_a_window_without_a_validity_protects_no_caller_from_a_worker_that_stands_still() -> None:
     declared = Declaration(Promise.WINDOW, window_seconds=600)
     assert not may_repeat(declared, 0)
     assert decide(declared, facts(LookupFinding.ABSENT)).decision is Decision.PARK

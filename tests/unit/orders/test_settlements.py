@@ -204,7 +204,7 @@ def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
     assert asked(ABSENT, window, 9).outcome == "parked"
 
 
-def test_what_nobody_can_prove_is_parked_with_why_it_became_unknown() -> None:
+def test_what_no_caller_can_prove_is_parked_with_why_it_became_unknown() -> None:
     why = "the broker cannot say that it does not have the order"
     parked = said("parked", code=Code.UNKNOWN, detail=why, delay_seconds=300.0, health="ok")
     assert asked(ABSENT, BLIND, 99) == parked

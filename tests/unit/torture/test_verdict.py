@@ -53,7 +53,7 @@ def test_a_search_that_gave_up_makes_a_run_void_and_hides_no_breach() -> None:
     assert judge([undecided, broken], HARD, FLOORS).breaches == [broken]
 
 
-def test_who_did_nothing_has_not_all_the_time_in_the_world() -> None:
+def test_a_caller_that_did_nothing_has_not_all_the_time_in_the_world() -> None:
     plan = RunPlan(7, 30, ["jobs"], ["kill"], lease_seconds=2.0)
 
     assert allowed_seconds(plan, 30, [Account(1060, 1000), Account(60, 60)]) == 10 + 60 * 30 / 1000
