@@ -44,7 +44,7 @@ def test_workers_are_told_to_a_person_and_to_a_program(judge: Command, database:
     alive, everybody = judge("workers"), json.loads(judge("workers", "--all", "--json")[1])
 
     assert none == (0, "No workers are registered.")
-    assert alive == (0, "alive  a  0 of 4 boxes, 0 in hand, load 0.0  box  c, python")
+    assert alive == (0, "alive  a  0 of 4 boxes, 0 running, load 0.0  box  c, python")
     assert [(one["owner"], one["state"]) for one in everybody] == [("a", "alive"), ("b", "left")]
 
 
