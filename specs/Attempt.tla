@@ -57,7 +57,7 @@ Init ==
 
 Fenced == FenceLocks /\ \E w \in Workers : tx[w] # "none" /\ mine[w] = attempt
 
-\* The dispatcher, or the sweeper after a loss. A crash after XADD and before the commit doubles an entry.
+\* The dispatcher, or the stream reconciler after a loss. A crash after XADD and before the commit doubles an entry.
 Dispatch ==
     /\ state = "waiting"
     /\ entries < EntryMax

@@ -43,7 +43,7 @@ class AsyncHandlers:
     async def zombie(self) -> str:
         """Starts, is stopped by a signal from outside, continues: writes, and returns its worker."""
         self.results.act(self.who, "started")
-        await self.gate()
+        await self.wait_until_allowed()
         await self.effect("zombie")
         self.results.act(self.who, "wrote")
         return self.who
@@ -65,7 +65,7 @@ class AsyncHandlers:
 
         return {function.__name__: function for function in (empty, write, timed, zombie)}
 
-    async def gate(self) -> None:
+    async def wait_until_allowed(self) -> None:
         while not self.results.is_allowed(self.who):  # noqa: ASYNC110 -- Another process opens it.
             await asyncio.sleep(ALLOWED_SECONDS)
 
@@ -100,12 +100,12 @@ class SyncHandlers:
 
     def zombie(self) -> str:
         self.results.act(self.who, "started")
-        self.gate()
+        self.wait_until_allowed()
         self.effect("zombie")
         self.results.act(self.who, "wrote")
         return self.who
 
-    def gate(self) -> None:
+    def wait_until_allowed(self) -> None:
         while not self.results.is_allowed(self.who):
             time.sleep(ALLOWED_SECONDS)
 

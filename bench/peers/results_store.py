@@ -58,10 +58,10 @@ class ResultsStore:
 
     def allow(self, who: str) -> None:
         """Let `who` continue. It polls for a file, because that also works in a process that was paused."""
-        (self.directory / f"gate-{who}").touch()
+        (self.directory / f"allowed-{who}").touch()
 
     def is_allowed(self, who: str) -> bool:
-        return (self.directory / f"gate-{who}").exists()
+        return (self.directory / f"allowed-{who}").exists()
 
     def total(self) -> int:
         """The number of jobs that all processes have handled."""

@@ -60,7 +60,7 @@ def _launch(order: PeerTask) -> None:
     @DBOS.workflow(name="zombie")
     def zombie() -> str:
         handlers.results.act(handlers.who, "started")
-        handlers.gate()
+        handlers.wait_until_allowed()
         effect("zombie", handlers.who)
         handlers.results.act(handlers.who, "wrote")
         return handlers.who

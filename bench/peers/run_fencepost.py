@@ -94,7 +94,7 @@ def _declare(fp: Fencepost, order: PeerTask):
     @fp.job(QUEUE, lease=order.lease_seconds)
     async def zombie(job: Job) -> None:
         handlers.results.act(handlers.who, "started")
-        await handlers.gate()
+        await handlers.wait_until_allowed()
         async with job.finish(handlers.who) as tx:
             await tx.execute(WRITE, ("zombie", handlers.who))
         handlers.results.act(handlers.who, "wrote")

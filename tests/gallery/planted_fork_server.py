@@ -1,4 +1,4 @@
-"""The nursery with a bug in it: its first argument is the mutant's name. The product has no such door."""
+"""The fork server with a planted bug, named by its first argument. The product has no such option."""
 
 import sys
 

@@ -169,7 +169,7 @@ def test_every_raise_is_counted() -> None:
         for text in texts
     )
     assert len(found) == written
-    assert all(f"census.{site.sequence}'" in counted(site.function) for site in found)
+    assert all(f"survey.{site.sequence}'" in counted(site.function) for site in found)
     assert all(any(site.statement.startswith(start) for site in found) for start in REACHED_ELSEWHERE)
 
 

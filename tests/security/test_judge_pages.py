@@ -169,7 +169,7 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
 
 
 async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str]:
-    """A house in which everybody has written what he should not; the pages that show it."""
+    """A system in which everybody has written what he should not; the pages that show it."""
     folder = office.judging.settings.workspace
     assert folder is not None
     place = folder.parent / "evil"

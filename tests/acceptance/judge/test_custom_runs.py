@@ -1,4 +1,4 @@
-"""Trials: a program on its author's own input, told to him, kept apart from what is judged, and forgotten."""
+"""Custom runs: a program on an input of its author, shown to the author only, and deleted after a while."""
 
 import asyncio
 import shutil

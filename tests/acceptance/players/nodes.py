@@ -137,5 +137,5 @@ class Fleet:
         return number
 
     async def _hear(self, start: str, within: float) -> str:
-        """The nursery's line that starts so. The thread that waits for it ends with the nursery."""
+        """The line of the fork server that starts like this. The waiting thread ends with the fork server."""
         return await asyncio.to_thread(self._fork_server.line, start, within=within)

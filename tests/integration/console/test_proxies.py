@@ -14,7 +14,7 @@ from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import ConsoleEnv, console, log_in
 
-TOKEN = "the-token-of-the-house"
+TOKEN = "the-token-of-the-server"
 LOGIN = {"name": "nobody", "password": "wrong"}
 
 

@@ -1,4 +1,4 @@
-"""Whatever stays, forgets: a house, a worker of jobs, a worker of flows. None needs another for it."""
+"""Whatever stays, forgets: a system, a worker of jobs, a worker of flows. None needs another for it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

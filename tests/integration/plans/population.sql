@@ -1,4 +1,4 @@
--- A house that is full: plans.size rows in every table that grows, waiting set and history alike. Written straight
+-- A system that is full: plans.size rows in every table that grows, waiting set and history alike. Written straight
 -- into the tables by the superuser, because only the number and the shape of the rows matter here.
 --
 -- Job ids: 1..n wait (even ones dispatched), n+1..2n run (the first hundred have expired), 2n+1..3n are finished.

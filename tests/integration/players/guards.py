@@ -70,7 +70,7 @@ async def crashed_before_it_was_executed(players: Players) -> None:
 
 
 async def sent_again(players: Players, plans: list[Any]) -> None:
-    """A request that failed without an effect is sent again: the dice must stay."""
+    """A request that failed without an effect is sent again: the seed must stay."""
 
     def fail() -> None:
         raise Aborted("Somebody was in the way.", reason="test")
@@ -78,7 +78,7 @@ async def sent_again(players: Players, plans: list[Any]) -> None:
     with pytest.raises(Aborted), at_crash_point("mutations.before_execute", fail):
         await players.run(BOX, request_id="r1")
     answer = await players.run(BOX, request_id="r1")
-    assert answer.response["granted"] == plans[0].plan.answer["granted"], "other dice were thrown"
+    assert answer.response["granted"] == plans[0].plan.answer["granted"], "other numbers were drawn"
 
 
 async def reused_its_id(players: Players) -> None:

@@ -198,7 +198,7 @@ async def test_a_retry_of_the_request_throws_the_same_dice_on_any_node(node: Nod
     first = planned[0].answer
     assert (await other.run(many, request_id="r1")).response["granted"] == first["granted"]
     again = (await other.run(many, request_id="r2")).response["granted"]
-    assert again != first["granted"], "another request has dice of its own"
+    assert again != first["granted"], "another request has a seed of its own"
     known = await seeds(players)
     assert known["r1"] != known["r2"]
 

@@ -132,7 +132,7 @@ async def test_dice_that_are_not_recorded_can_be_chosen(ready: Players, plans: l
 
     with (
         mock.patch.object(pipeline.Pipeline, "_record_seed", wrong),
-        pytest.raises(AssertionError, match="other dice"),
+        pytest.raises(AssertionError, match="other numbers"),
     ):
         await guards.sent_again(ready, plans)
 

@@ -81,7 +81,7 @@ async def test_a_request_reaches_the_sink_and_what_follows_it_under_one_id(
 
 
 async def relayed(harness: FlowHarness, receiver: Receiver) -> None:
-    """The flow's message is brought to another house."""
+    """The flow's message is brought to another system."""
     errors = harness.fp.metrics.counter("relay_errors", "Errors.", labels=("loop",))
     pace = RelayLimits(idle_seconds=0.05, keep_seconds=0.2)
     async with HttpClient() as client:

@@ -1,4 +1,4 @@
-"""Dice and plans: the same from the same seed, and no plan but one that was made."""
+"""Seeds and plans: the same from the same seed, and no plan but one that was made."""
 
 import pytest
 

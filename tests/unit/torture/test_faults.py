@@ -14,7 +14,7 @@ POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 
 
 class Listening:
-    """A crew of one process for each system, that notes its orders."""
+    """A pool of one process for each system, that notes its orders."""
 
     def __init__(self) -> None:
         victim = SystemProcess(1, cast("ProcessTask", None))

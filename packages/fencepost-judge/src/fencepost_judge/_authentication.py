@@ -80,7 +80,7 @@ class Authentication:
         return Request(request.scope, _bounded(request.receive, most))
 
 
-def make_router(doors: Authentication) -> APIRouter:
+def make_router(authentication: Authentication) -> APIRouter:
     """A router that authenticates each of its routes by the route's entry in the access table."""
 
     class Guarded(APIRoute):
@@ -90,7 +90,7 @@ def make_router(doors: Authentication) -> APIRouter:
 
             async def pass_and_handle(request: Request) -> Response:
                 with reasons_withheld(request):
-                    return await handle(await doors.pass_through(request, access))
+                    return await handle(await authentication.pass_through(request, access))
 
             return pass_and_handle
 

@@ -334,7 +334,7 @@ class Judging:
 
     @asynccontextmanager
     async def _listed(self, owner: str, judge: Judge, report: Report) -> AsyncGenerator[None]:
-        card = worker_info(
+        info = worker_info(
             owner,
             {name: language.version for name, language in judge.languages.items()},
             slots=self.settings.slots,
@@ -348,7 +348,7 @@ class Judging:
         async with open_directory(self.settings, self.fp) as directory:
             presence = JudgePresence(
                 directory,
-                card,
+                info,
                 load,
                 self._metrics.listed,
                 lease_seconds=self.settings.discovery_lease_seconds,

@@ -1,6 +1,6 @@
 """A hostile broker: a real HTTP server that does to orders whatever a network and a broker may do.
 
-    with HostileBroker(Promise.WHILE_OPEN, mood=FOUL) as broker:
+    with HostileBroker(Promise.WHILE_OPEN, faults=FOUL) as broker:
         ...                                   # point an adapter at broker.url
         assert broker.doubled() == []
 

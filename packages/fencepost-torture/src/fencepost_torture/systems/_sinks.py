@@ -180,7 +180,7 @@ class SinkFaults:
 
 
 class FlakySink(TwoPhaseCommitSink[Any, Any]):
-    """Wraps a sink: it fails where `mood` says."""
+    """Wraps a sink: it fails where `faults` says."""
 
     faults: SinkFaults
 

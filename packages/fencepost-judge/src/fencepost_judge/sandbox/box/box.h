@@ -122,11 +122,11 @@ void init_mount_proc(int socket);
 /* ---- guard.c: from here on the program's own code */
 #define COMPLAINT_BYTES 140
 void guard_prepare(void);
-/* The program to be: gives up what it may not have, says so on the gate, and waits there for the run's descriptors. By then
+/* The program to be: gives up what it may not have, reports that on the control socket, and waits there for the run's descriptors. By then
  * the order is there too. */
 struct start {
   const struct order *order;
-  int gate;
+  int control;
   char complaint[COMPLAINT_BYTES];
 };
 _Noreturn void guard_exec(struct start *start);

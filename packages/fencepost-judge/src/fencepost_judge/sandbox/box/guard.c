@@ -245,8 +245,8 @@ _Noreturn void guard_exec(struct start *start) {
   int fds[8], fd_count = 8;
   char go;
   become_nobody(start->complaint);
-  if (wire_send(start->gate, "r", 1, NULL, 0) != 1) _exit(1);
-  if (wire_receive(start->gate, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
+  if (wire_send(start->control, "r", 1, NULL, 0) != 1) _exit(1);
+  if (wire_receive(start->control, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
   execute(start, fds, fd_count);
 }
 

@@ -139,7 +139,7 @@ begin
   select d.seed into v_seed from fencepost.mutation_seed d
   where d.scope = p_scope and d.key = p_key and d.digest = p_digest and d.expires_at > v_now;
   if v_seed <> p_seed then
-    raise exception 'The request was planned before, with other dice.'
+    raise exception 'The request was planned before, with another seed.'
       using errcode = 'ZF112', detail = jsonb_build_object('seed', v_seed);
   end if;
 end $$;

@@ -77,7 +77,7 @@ begin
         using errcode = (select r.sqlstate from fencepost.refusal_reason r where r.reason = 'mismatch'),
               hint = 'Find their senders (mutation_unkeyed_rate counts them by method), and ask again when none has come for '
                      'the whole window.',
-              detail = jsonb_build_object('reason', 'mismatch', 'noun', 'gate', 'subject', p_service,
+              detail = jsonb_build_object('reason', 'mismatch', 'noun', 'request_ids', 'subject', p_service,
                 'attempted', jsonb_build_object('phase', p_phase, 'passed', 0),
                 'seen', jsonb_build_object('passed', v_passed, 'since', v_since));
     end if;

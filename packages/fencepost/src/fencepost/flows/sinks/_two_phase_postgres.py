@@ -1,7 +1,7 @@
 """Rows in another PostgreSQL, by two-phase commit: prepared there before the checkpoint, committed after it.
 
 COMMIT PREPARED fails in the same way for a transaction that was committed and for one that was rolled back.
-So every transaction writes its own marker row, which distinguishes them.
+So every transaction writes its own row, which distinguishes them.
 """
 
 from __future__ import annotations
