@@ -58,7 +58,7 @@ test: $(READY) ## everything that a change needs before it is submitted; FULL=1 
 test-matrix: $(READY) ## the kernel and job suites on every server version that this machine has
 	@$(BIN)/python -m tests.matrix $(PYTEST_ARGS)
 
-mutants: $(READY) ## bugs by rule in every function of the kernel: who sees them? SAMPLE=100 for some
+mutants: $(READY) ## plant bugs by rule in every function of the kernel: do the tests see them? SAMPLE=100 for some
 	@$(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE),)
 
 coverage: $(READY) ## lines and branches of the kernel's Python and of what is decided without I/O: all of them

@@ -91,7 +91,9 @@ def run(*, quick: bool) -> Report:
         fill(database, stock)
         fp = Fencepost(database.url)
         part = make_service(fp, database.viewer_url, loopback=True, settings=ConsoleSettings())
-        server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+        server = WebServer(
+            make_app([part], WebSettings(), opened_first=lambda: fp), address="127.0.0.1", port=0
+        )
         server.start()
         try:
             token = _token(database)

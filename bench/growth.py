@@ -155,7 +155,7 @@ def _keys(field: Field, database: Database) -> list[Growth]:
     return [
         grow("lives of jobs", "finished before", lambda _: lives_with(PAYLOAD)),
         grow("renewals of leases", "leases", _renewals_among),
-        grow("claims of requests", "markers", lambda _: claim_many),
+        grow("claims of requests", "keys", lambda _: claim_many),
         grow("messages put and delivered", "keys that wait", _messages_among),
     ]
 

@@ -214,7 +214,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
 @contextmanager
 def _in_env(pair: Servers, peer: Peer) -> Generator[Entrant]:
     """A fresh database, an empty Redis and an empty results store."""
-    with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fencepost-results-") as folder:
         database = pair.database_for(peer)
         entrant = Entrant(peer, database, pair.valkey.url, Path(folder))
         try:

@@ -143,7 +143,7 @@ class Entrant:
     folder: Path
 
     @property
-    def ledger(self) -> ResultsStore:
+    def results(self) -> ResultsStore:
         return ResultsStore(self.folder)
 
     def prepare(self) -> None:
@@ -231,7 +231,7 @@ class Entrant:
             "postgres_url": address,
             "admin_url": self.database.admin_url,
             "redis_url": self.redis_url,
-            "ledger": str(self.folder),
+            "results": str(self.folder),
             **order,
         }
         return [Environment(self.peer).python, self.peer.runner, part, json.dumps(told)]

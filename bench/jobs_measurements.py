@@ -121,10 +121,10 @@ class MemoryUse:
 
 def memory(entrant: Entrant, length: JobsLength) -> MemoryUse:
     answer = entrant.call("fill", count=length.waiting_jobs, deadline_seconds=length.fill_seconds)
-    before = entrant.ledger.total()
+    before = entrant.results.total()
     with entrant.worker() as worker:
         deadline = time.monotonic() + 60
-        while entrant.ledger.total() == before:
+        while entrant.results.total() == before:
             worker.require_alive()
             if time.monotonic() > deadline:
                 break

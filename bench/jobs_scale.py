@@ -122,15 +122,15 @@ def drain_rate(entrant: Entrant, scale: JobsScale, waiting: int) -> float:
     with entrant.database.connect_admin() as connection:
         [[left]] = connection.execute("select count(*) from fencepost.job_waiting").fetchall()
     entrant.call("fill", count=waiting - left, deadline_seconds=600)
-    before = entrant.ledger.total()
+    before = entrant.results.total()
     with entrant.worker("D") as worker:
-        while entrant.ledger.total() - before < WARM_UP:
+        while entrant.results.total() - before < WARM_UP:
             worker.require_alive()
             time.sleep(0.01)
-        began, counted = time.monotonic(), entrant.ledger.total()
+        began, counted = time.monotonic(), entrant.results.total()
         while time.monotonic() - began < scale.round_seconds:
             time.sleep(0.02)
-        return (entrant.ledger.total() - counted) / (time.monotonic() - began)
+        return (entrant.results.total() - counted) / (time.monotonic() - began)
 
 
 def add_history(entrant: Entrant, count: int) -> None:

@@ -53,11 +53,11 @@ def verdict(during: ZombieEnding, after: ZombieEnding) -> str:
 def play(entrant: Entrant, harness: ZombieRun) -> ZombieEnding:
     """Both workers on one job; returns whether the late finish changed anything in the store."""
     order = {"kind": "zombie", "lease_seconds": LEASE_SECONDS}
-    ledger = entrant.ledger
+    results = entrant.results
     with _bystander(entrant, order), entrant.worker("A", **order) as first:
         time.sleep(BEGINNING_SECONDS)
         entrant.call("submit", **order)
-        _wait(lambda: ledger.acted("A", "started"), GOING_ON_SECONDS_MAX, "the first worker starts the job")
+        _wait(lambda: results.acted("A", "started"), GOING_ON_SECONDS_MAX, "the first worker starts the job")
         first.freeze()
         with entrant.worker("B", **order):
             _run_elsewhere(entrant, order)
@@ -87,7 +87,7 @@ def _run_elsewhere(entrant: Entrant, order: dict[str, Any]) -> None:
     """Wait until the second worker has it; where no worker looks for lost jobs, recover as documented."""
     deadline = time.monotonic() + ELSEWHERE_SECONDS_MAX
     time.sleep(LEASE_SECONDS)
-    while not entrant.ledger.acted("B", "started"):
+    while not entrant.results.acted("B", "started"):
         if time.monotonic() > deadline:
             raise NeverRanElsewhere
         entrant.call("recover", **order)
@@ -96,11 +96,11 @@ def _run_elsewhere(entrant: Entrant, order: dict[str, Any]) -> None:
 
 def _go_on(entrant: Entrant, who: str, thaw: Callable[[], None] | None = None) -> None:
     """Let a worker continue. One that never writes was stopped or refused by its library: a result."""
-    entrant.ledger.open_gate(who)
+    entrant.results.allow(who)
     if thaw is not None:
         thaw()
     deadline = time.monotonic() + GOING_ON_SECONDS_MAX
-    while not entrant.ledger.acted(who, "wrote") and time.monotonic() < deadline:
+    while not entrant.results.acted(who, "wrote") and time.monotonic() < deadline:
         if thaw is not None and time.monotonic() > deadline - GOING_ON_SECONDS_MAX + SETTLE_SECONDS * 2:
             break
         time.sleep(0.05)

@@ -217,7 +217,7 @@ def goals(paces: dict[str, MeasuredPace], steadiness: Steadiness) -> list[Goal]:
             at_most=True,
         ),
         Goal("cleaning, times the insert rate", round(steadiness.times, 1), CLEANING_TIMES_MIN),
-        Goal("growth of the markers' table", round(steadiness.growth, 2), GROWTH_MAX, at_most=True),
+        Goal("growth of the keys' table", round(steadiness.growth, 2), GROWTH_MAX, at_most=True),
     ]
 
 

@@ -40,7 +40,7 @@ class Steadiness:
 
     def row(self) -> Row:
         return {
-            "what": "markers inserted beside cleaning",
+            "what": "keys inserted beside cleaning",
             "calls_s": round(self.inserts_s),
             "cleaned_s": round(self.cleaned_s),
             "table_mb": round(self.sizes[-1][1] / 2**20, 1),
@@ -53,7 +53,7 @@ async def steady_state(database: Database, *, seconds: float, keep_seconds: floa
     ends_at = time.monotonic() + seconds
     settings = Settings(pool_min=WRITERS + 2, pool_max=WRITERS + 2)
     with database.connect_admin() as admin:
-        admin.execute("delete from fencepost.marker")
+        admin.execute("delete from fencepost.idempotency_key")
     async with Fencepost(database.url, settings=settings) as fp:
         cleaning = asyncio.create_task(_clean(fp, keep_seconds, ends_at, seen))
         sampling = asyncio.create_task(asyncio.to_thread(_sample, database, ends_at, seen))
@@ -75,12 +75,12 @@ async def _insert(fp: Fencepost, writer: int, ends_at: float) -> int:
 
 async def _clean(fp: Fencepost, keep_seconds: float, ends_at: float, seen: Steadiness) -> None:
     metrics = RetentionMetrics.on(fp.metrics)
-    retention = Retention(fp, Settings(marker_keep_seconds=keep_seconds, marker_clean_batch=BATCH), metrics)
+    retention = Retention(fp, Settings(key_keep_seconds=keep_seconds, key_clean_batch=BATCH), metrics)
     busy_seconds = 0.0
     while time.monotonic() < ends_at:
         begun = time.perf_counter()
         before = _cleaned(metrics)
-        wait_seconds = await retention.forget_markers()
+        wait_seconds = await retention.delete_expired_keys()
         if _cleaned(metrics) > before:
             busy_seconds += time.perf_counter() - begun
         await asyncio.sleep(max(0.0, min(wait_seconds, keep_seconds / 4, ends_at - time.monotonic())))
@@ -88,7 +88,7 @@ async def _clean(fp: Fencepost, keep_seconds: float, ends_at: float, seen: Stead
 
 
 def _cleaned(metrics: RetentionMetrics) -> float:
-    (family,) = metrics.markers_cleaned.collect()
+    (family,) = metrics.keys_deleted.collect()
     return float(next(sample.value for sample in family.samples if sample.name.endswith("_total")))
 
 
@@ -96,7 +96,7 @@ def _sample(database: Database, ends_at: float, seen: Steadiness) -> None:
     with database.connect_admin() as admin:
         admin.autocommit = True
         while (left := ends_at - time.monotonic()) > 0:
-            row = admin.execute("select pg_total_relation_size('fencepost.marker')").fetchone()
+            row = admin.execute("select pg_total_relation_size('fencepost.idempotency_key')").fetchone()
             assert row is not None
             seen.sizes.append((time.monotonic(), int(row[0])))
             time.sleep(min(SAMPLE_SECONDS, left))

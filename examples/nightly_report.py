@@ -15,7 +15,7 @@ from fencepost import Claim, Fencepost, Lease, NotOwner, Refusal, SyncFencepost
 def make_report(fp: SyncFencepost, held: Lease, day: datetime.date) -> Claim:
     lines = count_lines(fp)  # The long part, outside of any transaction.
     with fp.transaction() as tx:
-        # From here to the commit nobody takes the lease over. If somebody has, this raises.
+        # From here to the commit no other process can take the lease over. If one has, this raises.
         fp.leases.fence(tx, held)
         claim = tx.claim("nightly-report", day.isoformat(), response={"lines": lines})
         if claim.claimed:

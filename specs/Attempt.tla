@@ -3,7 +3,7 @@
 (* One job's life: kernel/functions/job*.sql and packages/fencepost/src/fencepost/jobs/.      *)
 (*                                                                         *)
 (* The truth is one row, waiting or running or finished. The stream only   *)
-(* drives: entries may be lost, doubled, and acknowledged by anybody.      *)
+(* drives: entries may be lost, doubled, and acknowledged by any process.  *)
 (* Workers may be paused, killed, and come back from the dead. The         *)
 (* promises: one finishing write; a commit belongs to the attempt that     *)
 (* runs; and the job ends, whatever the stream has lost.                   *)
@@ -12,10 +12,10 @@ EXTENDS Naturals
 
 CONSTANTS
     Workers,
-    Nobody,
+    NoOwner,
     AttemptMax,
     EntryMax,
-    ClaimGates,     \* no claim, no execution
+    ClaimDecides,     \* no claim, no execution
     FinishFenced,   \* the finish compares the attempt
     FenceLocks,     \* job_fence keeps the running row until the transaction ends
     AckAfter,       \* acknowledged after the commit
@@ -37,8 +37,8 @@ vars == <<state, attempt, owner, expired, entries, mine, tx, finishes, stale>>
 TypeOK ==
     /\ state \in {"waiting", "running", "finished"}
     /\ attempt \in 0..AttemptMax
-    /\ owner \in Workers \cup {Nobody}
-    /\ (owner = Nobody) = (state # "running")
+    /\ owner \in Workers \cup {NoOwner}
+    /\ (owner = NoOwner) = (state # "running")
     /\ expired \in BOOLEAN
     /\ entries \in 0..EntryMax
     /\ mine \in [Workers -> 0..AttemptMax]
@@ -47,7 +47,7 @@ TypeOK ==
 Init ==
     /\ state = "waiting"
     /\ attempt = 0
-    /\ owner = Nobody
+    /\ owner = NoOwner
     /\ expired = FALSE
     /\ entries = 0
     /\ mine = [w \in Workers |-> 0]
@@ -57,7 +57,7 @@ Init ==
 
 Fenced == FenceLocks /\ \E w \in Workers : tx[w] # "none" /\ mine[w] = attempt
 
-\* The dispatcher, or the sweeper after a loss. A crash after XADD and before the commit doubles an entry.
+\* The dispatcher, or the stream reconciler after a loss. A crash after XADD and before the commit doubles an entry.
 Dispatch ==
     /\ state = "waiting"
     /\ entries < EntryMax
@@ -71,7 +71,7 @@ LoseEntries ==
     /\ entries' = 0
     /\ UNCHANGED <<state, attempt, owner, expired, mine, tx, finishes, stale>>
 
-\* A worker reads an entry and claims. The claim is the gate.
+\* A worker reads an entry and claims. Only a claim that succeeds lets it execute.
 Claim(w) ==
     /\ mine[w] = 0 /\ entries > 0
     /\ IF state = "waiting" /\ attempt < AttemptMax
@@ -82,7 +82,7 @@ Claim(w) ==
             /\ mine' = [mine EXCEPT ![w] = attempt + 1]
             /\ entries' = IF AckAfter THEN entries ELSE entries - 1
             /\ UNCHANGED <<tx, finishes, stale>>
-       ELSE IF ClaimGates
+       ELSE IF ClaimDecides
        THEN \* Refused: the entry is acknowledged with its reason, and nothing runs.
             /\ state # "waiting"
             /\ entries' = entries - 1
@@ -100,7 +100,7 @@ Expire ==
 Reclaim ==
     /\ state = "running" /\ expired /\ ~Fenced
     /\ state' = "waiting"
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ expired' = FALSE
     /\ UNCHANGED <<attempt, entries, mine, tx, finishes, stale>>
 
@@ -110,7 +110,7 @@ PutBack(w) ==
     /\ state = "running" /\ ~Fenced
     /\ FinishFenced => (mine[w] = attempt /\ owner = w)
     /\ state' = "waiting"
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ expired' = FALSE
     /\ stale' = (stale \/ mine[w] # attempt \/ owner # w)
     /\ mine' = [mine EXCEPT ![w] = 0]
@@ -136,7 +136,7 @@ Finish(w) ==
     /\ state = "running"
     /\ FinishFenced => (mine[w] = attempt /\ owner = w)
     /\ state' = "finished"
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ expired' = FALSE
     /\ finishes' = finishes + 1
     /\ stale' = (stale \/ mine[w] # attempt \/ owner # w)

@@ -13,16 +13,16 @@ EXTENDS Naturals
 
 CONSTANTS
     Workers,
-    Nobody,
+    NoOwner,
     TokenMax,
     FenceLocks,     \* lease_fence keeps a row lock that a takeover waits for
     FenceChecks,    \* lease_fence compares the token with the lease's own
     TokenGrows      \* every acquisition takes the next token
 
-ASSUME Nobody \notin Workers
+ASSUME NoOwner \notin Workers
 
 VARIABLES
-    owner,      \* who holds the lease, or Nobody
+    owner,      \* the worker that holds the lease, or NoOwner
     token,      \* the token of the last acquisition
     expired,    \* whether the lease's time is over
     held,       \* worker -> the token it believes in, 0 for none
@@ -32,7 +32,7 @@ VARIABLES
 vars == <<owner, token, expired, held, tx, stale>>
 
 TypeOK ==
-    /\ owner \in Workers \cup {Nobody}
+    /\ owner \in Workers \cup {NoOwner}
     /\ token \in 0..TokenMax
     /\ expired \in BOOLEAN
     /\ held \in [Workers -> 0..TokenMax]
@@ -40,7 +40,7 @@ TypeOK ==
     /\ stale \in BOOLEAN
 
 Init ==
-    /\ owner = Nobody
+    /\ owner = NoOwner
     /\ token = 0
     /\ expired = FALSE
     /\ held = [w \in Workers |-> 0]
@@ -52,7 +52,7 @@ Fenced == FenceLocks /\ \E w \in Workers : tx[w] # "none"
 
 Acquire(w) ==
     /\ tx[w] = "none"
-    /\ owner = Nobody \/ expired
+    /\ owner = NoOwner \/ expired
     /\ ~Fenced
     /\ token < TokenMax
     /\ token' = IF TokenGrows \/ token = 0 THEN token + 1 ELSE token
@@ -66,23 +66,23 @@ Renew(w) ==
     /\ owner = w /\ held[w] = token /\ ~expired
     /\ UNCHANGED vars
 
-\* An expired lease can be released too: it says that the holder is gone, and nobody took over.
+\* An expired lease can be released too: it says that the holder is gone and has no successor yet.
 Release(w) ==
     /\ tx[w] = "none"
     /\ owner = w /\ held[w] = token
-    /\ owner' = Nobody
+    /\ owner' = NoOwner
     /\ held' = [held EXCEPT ![w] = 0]
     /\ UNCHANGED <<token, expired, tx, stale>>
 
 Expire ==
-    /\ owner # Nobody /\ ~expired
+    /\ owner # NoOwner /\ ~expired
     /\ expired' = TRUE
     /\ UNCHANGED <<owner, token, held, tx, stale>>
 
 \* First statement of the transaction. Refused unless all of it holds.
 Fence(w) ==
     /\ tx[w] = "none" /\ held[w] # 0
-    /\ FenceChecks => held[w] = token /\ owner # Nobody
+    /\ FenceChecks => held[w] = token /\ owner # NoOwner
     /\ ~expired
     /\ tx' = [tx EXCEPT ![w] = "open"]
     /\ UNCHANGED <<owner, token, expired, held, stale>>
@@ -98,7 +98,7 @@ Commit(w) ==
     /\ stale' = (stale \/ held[w] # token)
     /\ UNCHANGED <<owner, token, expired, held>>
 
-\* The session ends: by its own idle time, by whoever waits past the expiry, or because the process was killed.
+\* The session ends: by its own idle time, by a waiter past the expiry, or because the process was killed.
 \* Its transaction is rolled back.
 Evict(w) ==
     /\ tx[w] # "none"
@@ -119,13 +119,13 @@ Next ==
         \/ Fence(w) \/ Write(w) \/ Commit(w)
         \/ Evict(w) \/ Crash(w)
 
-\* Whoever waits for a paused holder evicts it, and takes over.
+\* A worker that waits for a paused holder evicts it, and takes over.
 Fairness == \A w \in Workers : WF_vars(Evict(w) /\ expired) /\ WF_vars(Acquire(w))
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 
 NothingStale == ~stale
-TokensGrow == [][token' >= token /\ (owner' \notin {owner, Nobody} => token' > token)]_vars
+TokensGrow == [][token' >= token /\ (owner' \notin {owner, NoOwner} => token' > token)]_vars
 
 \* A paused holder does not block for ever.
 TakenOver == (expired /\ token < TokenMax) ~> (~expired \/ token = TokenMax)

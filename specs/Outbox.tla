@@ -12,7 +12,7 @@ EXTENDS Naturals, Sequences, FiniteSets
 CONSTANTS
     Messages,       \* each is put by a transaction of its own
     Relays,
-    Nobody,
+    NoOwner,
     TakeMax,
     PutLocks,       \* a keyed put takes the key's lock before its id
     TakeHeads,      \* only the lowest unsettled message of a key is taken
@@ -22,7 +22,7 @@ VARIABLES
     next,       \* the next id of the sequence
     id,         \* message -> its id, 0 before
     put,        \* message -> "none", "open", "committed", "gone"
-    keyLock,    \* the message whose transaction holds the key's lock, or Nobody
+    keyLock,    \* the message whose transaction holds the key's lock, or NoOwner
     status,     \* message -> "queued", "sending", "sent"
     take,       \* message -> how often it was taken
     mine,       \* relay -> <<message, take>> or <<>>
@@ -36,7 +36,7 @@ Init ==
     /\ next = 1
     /\ id = [m \in Messages |-> 0]
     /\ put = [m \in Messages |-> "none"]
-    /\ keyLock = Nobody
+    /\ keyLock = NoOwner
     /\ status = [m \in Messages |-> "queued"]
     /\ take = [m \in Messages |-> 0]
     /\ mine = [r \in Relays |-> <<>>]
@@ -46,7 +46,7 @@ Init ==
 
 Put(m) ==
     /\ put[m] = "none"
-    /\ PutLocks => keyLock = Nobody
+    /\ PutLocks => keyLock = NoOwner
     /\ keyLock' = IF PutLocks THEN m ELSE keyLock
     /\ id' = [id EXCEPT ![m] = next]
     /\ next' = next + 1
@@ -56,7 +56,7 @@ Put(m) ==
 End(m, how) ==
     /\ put[m] = "open"
     /\ put' = [put EXCEPT ![m] = how]
-    /\ keyLock' = IF keyLock = m THEN Nobody ELSE keyLock
+    /\ keyLock' = IF keyLock = m THEN NoOwner ELSE keyLock
     /\ commits' = IF how = "committed" THEN Append(commits, m) ELSE commits
     /\ UNCHANGED <<next, id, status, take, mine, sent, stale>>
 

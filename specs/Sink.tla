@@ -12,7 +12,7 @@ EXTENDS Naturals, Sequences
 
 CONSTANTS
     Workers,
-    Nobody,
+    NoOwner,
     Records,        \* how many there are
     TokenMax,
     Fences,         \* the commit compares the lease's token
@@ -31,7 +31,7 @@ VARIABLES
 vars == <<owner, token, held, from, upto, frontier, output, acked>>
 
 Init ==
-    /\ owner = Nobody /\ token = 0
+    /\ owner = NoOwner /\ token = 0
     /\ held = [w \in Workers |-> 0]
     /\ from = [w \in Workers |-> 0]
     /\ upto = [w \in Workers |-> 0]

@@ -6,8 +6,8 @@ leases as (
   select 'lease-' || i, 1, 'owner', interval '1 hour', clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 hour'
   from numbered
 ),
-markers as (
-  insert into fencepost.marker (scope, key, claimed_by, claimed_at)
+keys as (
+  insert into fencepost.idempotency_key (scope, key, claimed_by, claimed_at)
   select 'bench', 'old-' || i, pg_current_xact_id(), clock_timestamp() from numbered
 ),
 messages as (

@@ -5,7 +5,7 @@ declare
   v_first  bigint := nextval('fencepost.outbox_id_seq');
   v_now    timestamptz := fencepost.clock() - interval '1 day';
   v_digest text := 'sha256:' || repeat('a', 64);
-  v_have   bigint := (select count(*) from fencepost.orders_ledger where idempotency_key like 'stock-%');
+  v_have   bigint := (select count(*) from fencepost.orders_idempotency_key where idempotency_key like 'stock-%');
 begin
   create temp table stock on commit drop as
     select v_first + n as id, 'stock-' || (v_have + n) as key from generate_series(1, greatest(0, v_size - v_have)) n;
@@ -14,7 +14,7 @@ begin
                                       updated_at, stamped_at, requests, final_status, broker_order_id, settled_at)
     select s.id, s.key, 'bench', 'default', 'S' || s.id % 1000, '{"qty": "100", "symbol": "S", "intent": "BUY"}', v_digest, v_now,
            v_now, v_now, 1, 'sent', 'brk-' || s.id, v_now from stock s;
-  insert into fencepost.orders_ledger (idempotency_key, request_digest, result_digest, order_id, expires_at)
+  insert into fencepost.orders_idempotency_key (idempotency_key, request_digest, result_digest, order_id, expires_at)
     select s.key, v_digest, v_digest, s.id, v_now + interval '30 days' from stock s;
   insert into fencepost.orders_result (order_id, idempotency_key, broker_order_id, status, result_digest, received_at)
     select s.id, s.key, 'brk-' || s.id, 'accepted', v_digest, v_now from stock s;

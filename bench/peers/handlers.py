@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from runner import PeerTask
 
 CONNECTIONS = 10
-GATE_SECONDS = 0.02
+ALLOWED_SECONDS = 0.02
 WRITE = "insert into public.effect (job, who) values (%s, %s)"
 
 
@@ -24,28 +24,28 @@ class AsyncHandlers:
     """For libraries that run coroutines."""
 
     def __init__(self, order: PeerTask) -> None:
-        self.ledger = order.ledger
+        self.results = order.results
         self.who = order.worker
         self._url = order.admin_url
         self._pool: AsyncConnectionPool | None = None
 
     async def empty(self) -> None:
-        self.ledger.count()
+        self.results.count()
 
     async def timed(self, at: float) -> None:
-        self.ledger.waited(at)
+        self.results.waited(at)
 
     async def write(self) -> None:
         """One commit of the handler's own, besides what the library does to finish the job."""
         await self.effect("load")
-        self.ledger.count()
+        self.results.count()
 
     async def zombie(self) -> str:
         """Starts, is stopped by a signal from outside, continues: writes, and returns its worker."""
-        self.ledger.act(self.who, "started")
-        await self.gate()
+        self.results.act(self.who, "started")
+        await self.wait_until_allowed()
         await self.effect("zombie")
-        self.ledger.act(self.who, "wrote")
+        self.results.act(self.who, "wrote")
         return self.who
 
     def functions(self):
@@ -65,9 +65,9 @@ class AsyncHandlers:
 
         return {function.__name__: function for function in (empty, write, timed, zombie)}
 
-    async def gate(self) -> None:
-        while not self.ledger.gate_is_open(self.who):  # noqa: ASYNC110 -- Another process opens it.
-            await asyncio.sleep(GATE_SECONDS)
+    async def wait_until_allowed(self) -> None:
+        while not self.results.is_allowed(self.who):  # noqa: ASYNC110 -- Another process opens it.
+            await asyncio.sleep(ALLOWED_SECONDS)
 
     async def effect(self, job: str) -> None:
         if self._pool is None:
@@ -83,31 +83,31 @@ class SyncHandlers:
     """For libraries that run functions, in threads or in processes."""
 
     def __init__(self, order: PeerTask) -> None:
-        self.ledger = order.ledger
+        self.results = order.results
         self.who = order.worker
         self._url = order.admin_url
         self._pool: ConnectionPool | None = None
 
     def empty(self) -> None:
-        self.ledger.count()
+        self.results.count()
 
     def timed(self, at: float) -> None:
-        self.ledger.waited(at)
+        self.results.waited(at)
 
     def write(self) -> None:
         self.effect("load")
-        self.ledger.count()
+        self.results.count()
 
     def zombie(self) -> str:
-        self.ledger.act(self.who, "started")
-        self.gate()
+        self.results.act(self.who, "started")
+        self.wait_until_allowed()
         self.effect("zombie")
-        self.ledger.act(self.who, "wrote")
+        self.results.act(self.who, "wrote")
         return self.who
 
-    def gate(self) -> None:
-        while not self.ledger.gate_is_open(self.who):
-            time.sleep(GATE_SECONDS)
+    def wait_until_allowed(self) -> None:
+        while not self.results.is_allowed(self.who):
+            time.sleep(ALLOWED_SECONDS)
 
     def effect(self, job: str) -> None:
         if self._pool is None:

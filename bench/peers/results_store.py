@@ -56,12 +56,12 @@ class ResultsStore:
     def noted(self, name: str) -> str:
         return (self.directory / f"note-{name}").read_text()
 
-    def open_gate(self, who: str) -> None:
+    def allow(self, who: str) -> None:
         """Let `who` continue. It polls for a file, because that also works in a process that was paused."""
-        (self.directory / f"gate-{who}").touch()
+        (self.directory / f"allowed-{who}").touch()
 
-    def gate_is_open(self, who: str) -> bool:
-        return (self.directory / f"gate-{who}").exists()
+    def is_allowed(self, who: str) -> bool:
+        return (self.directory / f"allowed-{who}").exists()
 
     def total(self) -> int:
         """The number of jobs that all processes have handled."""

@@ -51,7 +51,7 @@ def _launch(order: PeerTask) -> None:
     @DBOS.workflow(name="write")
     def write() -> None:
         effect("load", handlers.who)
-        handlers.ledger.count()
+        handlers.results.count()
 
     @DBOS.workflow(name="timed")
     def timed(at: float) -> None:
@@ -59,10 +59,10 @@ def _launch(order: PeerTask) -> None:
 
     @DBOS.workflow(name="zombie")
     def zombie() -> str:
-        handlers.ledger.act(handlers.who, "started")
-        handlers.gate()
+        handlers.results.act(handlers.who, "started")
+        handlers.wait_until_allowed()
         effect("zombie", handlers.who)
-        handlers.ledger.act(handlers.who, "wrote")
+        handlers.results.act(handlers.who, "wrote")
         return handlers.who
 
     DBOS.launch()

@@ -76,7 +76,7 @@ class DramatiqClient:
         arguments = (at,) if kind == "timed" else ()
         message = await asyncio.to_thread(self._actors[kind].send, *arguments)
         if kind == "zombie":
-            self._order.ledger.note("job", message.encode().decode())
+            self._order.results.note("job", message.encode().decode())
 
     async def unfinished(self) -> int:
         # Acknowledging a message removes it from the hash of messages.
@@ -84,7 +84,7 @@ class DramatiqClient:
 
     async def outcome(self):
         """Whether it is acknowledged, or has a result that a client would be given."""
-        message = dramatiq.Message.decode(self._order.ledger.noted("job").encode())
+        message = dramatiq.Message.decode(self._order.results.noted("job").encode())
         acknowledged = not self._redis.hexists("dramatiq:default.msgs", message.options["redis_message_id"])
         try:
             by = message.get_result(backend=_results(self._order))

@@ -79,25 +79,25 @@ def _declare(fp: Fencepost, order: PeerTask):
 
     @fp.job(QUEUE, lease=order.lease_seconds)
     async def empty(job: Job) -> None:
-        handlers.ledger.count()
+        handlers.results.count()
 
     @fp.job(QUEUE, lease=order.lease_seconds)
     async def timed(job: Job, at: float) -> None:
-        handlers.ledger.waited(at)
+        handlers.results.waited(at)
 
     @fp.job(QUEUE, lease=order.lease_seconds)
     async def write(job: Job) -> None:
         async with job.finish() as tx:
             await tx.execute(WRITE, ("load", handlers.who))
-        handlers.ledger.count()
+        handlers.results.count()
 
     @fp.job(QUEUE, lease=order.lease_seconds)
     async def zombie(job: Job) -> None:
-        handlers.ledger.act(handlers.who, "started")
-        await handlers.gate()
+        handlers.results.act(handlers.who, "started")
+        await handlers.wait_until_allowed()
         async with job.finish(handlers.who) as tx:
             await tx.execute(WRITE, ("zombie", handlers.who))
-        handlers.ledger.act(handlers.who, "wrote")
+        handlers.results.act(handlers.who, "wrote")
 
     return {"empty": empty, "timed": timed, "write": write, "zombie": zombie}
 

@@ -62,14 +62,14 @@ class StreaqClient:
     async def submit(self, kind: str, at: float) -> None:
         task = self._tasks[kind].enqueue(*((at,) if kind == "timed" else ()))
         await task
-        self._order.ledger.note("job", task.id)
+        self._order.results.note("job", task.id)
 
     async def unfinished(self) -> int:
         return await self._worker.queue_size(include_scheduled=True)
 
     async def outcome(self):
         try:
-            kept = await self._worker.result_by_id(self._order.ledger.noted("job"), timeout=1)
+            kept = await self._worker.result_by_id(self._order.results.noted("job"), timeout=1)
         except TimeoutError:
             return {"finished": False, "by": None}
         return {"finished": kept.success, "by": kept.result if kept.success else str(kept.exception)}

@@ -68,7 +68,7 @@ class TaskiqClient:
     async def submit(self, kind: str, at: float) -> None:
         task = await self._tasks[kind].kiq(*((at,) if kind == "timed" else ()))
         if kind == "zombie":
-            self._order.ledger.note("job", task.task_id)
+            self._order.results.note("job", task.task_id)
 
     async def recover(self, seconds: float) -> None:
         """Submits a job: its broker looks for unacknowledged entries only after it has read a new one."""
@@ -79,7 +79,7 @@ class TaskiqClient:
         return group["pending"] + (group["lag"] or 0)
 
     async def outcome(self):
-        job = self._order.ledger.noted("job")
+        job = self._order.results.noted("job")
         if not await self._results.is_result_ready(job):
             return {"finished": False, "by": None}
         kept = await self._results.get_result(job)

@@ -35,7 +35,7 @@ class PeerTask:
     postgres_url: str
     admin_url: str
     redis_url: str
-    ledger: ResultsStore
+    results: ResultsStore
     worker: str = "A"
     kind: str = "empty"
     count: int = 0
@@ -78,7 +78,7 @@ class Peer(Protocol):
 def play(peer: Peer) -> None:
     """Run the role that the command line names."""
     role, given = sys.argv[1], json.loads(sys.argv[2])
-    order = PeerTask(ledger=ResultsStore(Path(given.pop("ledger"))), **given)
+    order = PeerTask(results=ResultsStore(Path(given.pop("results"))), **given)
     if role == "prepare":
         peer.prepare(order)
     elif role == "work":
@@ -112,12 +112,12 @@ async def _with_client(
 
 async def _load(client: Client, order: PeerTask) -> dict[str, Any]:
     """Submit, and wait until running workers have finished them all: the whole life of jobs."""
-    before = order.ledger.total()
+    before = order.results.total()
     began = time.monotonic()
     deadline = began + order.deadline_seconds
     await client.submit_many(order.kind, order.count)
     submitted = time.monotonic()
-    await _until(lambda: order.ledger.total() - before >= order.count, deadline)
+    await _until(lambda: order.results.total() - before >= order.count, deadline)
     handled = time.monotonic()
     while await client.unfinished() > 0:
         if time.monotonic() > deadline:
@@ -129,13 +129,13 @@ async def _load(client: Client, order: PeerTask) -> dict[str, Any]:
         "seconds": time.monotonic() - began,
         "submit_seconds": submitted - began,
         "handle_seconds": handled - began,
-        "handled": order.ledger.total() - before,
+        "handled": order.results.total() - before,
     }
 
 
 async def _pace(client: Client, order: PeerTask) -> dict[str, Any]:
     """Submit at a steady rate, however long the answers take, and wait until every job has started."""
-    before = order.ledger.total()
+    before = order.results.total()
     count = round(order.rate * order.seconds)
     began = time.monotonic()
     pending: set[asyncio.Task[None]] = set()
@@ -145,8 +145,8 @@ async def _pace(client: Client, order: PeerTask) -> dict[str, Any]:
         pending.add(task)
         task.add_done_callback(pending.discard)
     await asyncio.gather(*pending)
-    await _until(lambda: order.ledger.total() - before >= count, time.monotonic() + order.deadline_seconds)
-    return {"submitted": count, "waits": order.ledger.waits()}
+    await _until(lambda: order.results.total() - before >= count, time.monotonic() + order.deadline_seconds)
+    return {"submitted": count, "waits": order.results.waits()}
 
 
 async def _fill(client: Client, order: PeerTask) -> dict[str, Any]:

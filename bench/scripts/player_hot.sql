@@ -1,7 +1,7 @@
 \set player :base
 \set i :i + 1
 begin;
-insert into bench_marker (user_id, request_id) values ('p' || :player, 'r' || :client_id || '-' || :i) on conflict do nothing;
+insert into bench_key (user_id, request_id) values ('p' || :player, 'r' || :client_id || '-' || :i) on conflict do nothing;
 select version as seen from bench_player where player_id = 'p' || :player for update \gset
 update bench_player set version = version + 1 where player_id = 'p' || :player and version = :seen;
 update bench_resource set balance = balance + 1 where player_id = 'p' || :player and resource = 'gold';

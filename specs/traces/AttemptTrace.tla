@@ -1,8 +1,8 @@
 ---------------------------- MODULE AttemptTrace ----------------------------
 (***************************************************************************)
 (* The lives of jobs that a torture recorded, as behaviours of Attempt. A  *)
-(* worker is one attempt. The stream is not recorded: whoever claims had   *)
-(* an entry, or none was needed.                                           *)
+(* worker is one attempt. The stream is not recorded: a worker that claims *)
+(* had an entry, or none was needed.                                       *)
 (***************************************************************************)
 EXTENDS Attempt, Sequences, TLC, Recorded
 

@@ -17,7 +17,7 @@ Step(name, w, n) ==
       [] name = "Fence" -> Fence(w) /\ token = n
       [] name = "Write" -> Write(w)
       [] name = "Commit" -> Commit(w)
-      [] name = "Acquire refused" -> owner \notin {w, Nobody} /\ UNCHANGED vars
+      [] name = "Acquire refused" -> owner \notin {w, NoOwner} /\ UNCHANGED vars
       [] name = "Fence refused" -> ~(ENABLED Fence(w)) /\ UNCHANGED vars
       [] name = "Release refused" -> ~(ENABLED Release(w)) /\ UNCHANGED vars
 

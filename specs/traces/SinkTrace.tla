@@ -1,7 +1,7 @@
 ------------------------------ MODULE SinkTrace ------------------------------
 (***************************************************************************)
 (* What a torture recorded of one key group of a flow, as behaviours of    *)
-(* Sink: who acquired its lease, and which records each commit wrote. A    *)
+(* Sink: the owners of its lease, and the records of each commit. A        *)
 (* worker is one acquisition.                                              *)
 (***************************************************************************)
 EXTENDS Sink, TLC, Recorded

@@ -17,13 +17,13 @@ SCOPE = "grants"
 ASK_AGAIN_SECONDS = 0.005
 
 
-async def settles_by_its_marker(fp: Fencepost, key: str) -> None:
-    """Marker and effect in one transaction; whatever happens, the same claim again."""
+async def settles_by_its_key(fp: Fencepost, key: str) -> None:
+    """Key and effect in one transaction; whatever happens, the same claim again."""
     await _settle(fp, key, response={"granted": key})
 
 
 async def settles_without_a_response(fp: Fencepost, key: str) -> None:
-    """The same with a marker that keeps no answer: a repeat is a Duplicate, and as good."""
+    """The same with a key that keeps no answer: a repeat is a Duplicate, and as good."""
     await _settle(fp, key, response=None)
 
 
@@ -44,7 +44,7 @@ async def _settle(fp: Fencepost, key: str, *, response: object) -> None:
 
 
 async def takes_unknown_for_failed(fp: Fencepost, key: str) -> None:
-    """Wrong: no marker, and another try after every error."""
+    """Wrong: no key, and another try after every error."""
     while True:
         try:
             async with fp.transaction() as tx:
@@ -65,12 +65,12 @@ async def takes_unknown_for_done(fp: Fencepost, key: str) -> None:
 
 
 async def claims_before_in_another_transaction(fp: Fencepost, key: str) -> None:
-    """Wrong: the marker commits without the effect."""
+    """Wrong: the key commits without the effect."""
     await _in_two_transactions(fp, key, claim_first=True)
 
 
 async def claims_after_in_another_transaction(fp: Fencepost, key: str) -> None:
-    """Wrong: the effect commits without its marker."""
+    """Wrong: the effect commits without its key."""
     await _in_two_transactions(fp, key, claim_first=False)
 
 

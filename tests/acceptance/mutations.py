@@ -13,7 +13,7 @@ STEPS = ("before_claim", "after_claim", "after_write", "before_commit", "after_c
 
 
 async def grant(url: str, key: str) -> str:
-    """The right way: marker, effect and answer in one transaction. Answers how the claim was answered."""
+    """The right way: key, effect and answer in one transaction. Answers how the claim was answered."""
     async with Fencepost(url) as fp:
         return await _settle(fp, key)
 
@@ -51,7 +51,7 @@ async def _grant(fp: Fencepost, key: str) -> str:
 
 
 async def claim_then_grant(url: str, key: str) -> None:
-    """Wrong: the marker commits first, in a transaction of its own."""
+    """Wrong: the key commits first, in a transaction of its own."""
     async with Fencepost(url) as fp:
         async with fp.transaction() as tx:
             claim = await tx.claim(SCOPE, key, response={})
@@ -62,7 +62,7 @@ async def claim_then_grant(url: str, key: str) -> None:
 
 
 async def grant_then_claim(url: str, key: str) -> None:
-    """Wrong: the marker commits last, in a transaction of its own."""
+    """Wrong: the key commits last, in a transaction of its own."""
     async with Fencepost(url) as fp:
         async with fp.transaction() as tx:
             await _write(tx, key)

@@ -22,7 +22,7 @@ LEASE = NOUNS[0]
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
-def test_within_the_grace_nobody_is_evicted(noun: Noun, shop: Shop, clock: Clock) -> None:
+def test_within_the_grace_no_backend_is_evicted(noun: Noun, shop: Shop, clock: Clock) -> None:
     check_nobody_is_evicted_within_the_grace(noun, shop, clock, EvictionDelay(0.05, 0.05, 0.3))
 
 
@@ -69,7 +69,7 @@ def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock:
     assert sorted(outcomes)[3].startswith("taker-")
 
 
-def test_whoever_waits_second_has_the_holder_ended_and_not_the_first_in_line(
+def test_a_caller_that_waits_second_has_the_holder_ended_and_not_the_first_in_line(
     shop: Shop, clock: Clock
 ) -> None:
     # The holder is closed first, so that nobody waits for it when an assertion has failed.
@@ -101,7 +101,7 @@ def test_a_taker_that_has_the_row_and_is_about_to_commit_is_spared(shop: Shop, c
     assert shop.evicted() == set()
 
 
-async def test_a_cancelled_takeover_leaves_nobody_waiting(shop: Shop, clock: Clock) -> None:
+async def test_a_cancelled_takeover_leaves_no_caller_waiting(shop: Shop, clock: Clock) -> None:
     with paused_holder(LEASE, shop.url, "copy"):
         clock.advance(LONG_LEASE_SECONDS + 1)
         patient = EvictionDelay(first_pause_seconds=30)

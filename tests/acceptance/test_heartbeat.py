@@ -92,7 +92,7 @@ def test_one_open_finish_does_not_hold_up_the_other_renewals(
     assert refused == []
 
 
-def test_an_open_finish_commits_after_its_lease_ran_out_if_nobody_took_over(
+def test_an_open_finish_commits_after_its_lease_ran_out_if_no_caller_took_over(
     handler: Connection, clock: Clock
 ) -> None:
     (job_id,) = claim_jobs(handler, 1)

@@ -49,7 +49,7 @@ def test_the_sync_form_says_the_same(fp: Fencepost, proxy: Proxy, shop: Shop) ->
     assert [effect.key for effect in shop.effects()] == ["a", "b"]
 
 
-@pytest.mark.parametrize("caller", [callers.settles_by_its_marker, callers.settles_without_a_response])
+@pytest.mark.parametrize("caller", [callers.settles_by_its_key, callers.settles_without_a_response])
 async def test_an_effect_happens_once_whichever_way_its_commit_went(
     caller: callers.Caller, fp: Fencepost, proxy: Proxy, shop: Shop, tmp_path: Path
 ) -> None:
@@ -61,7 +61,7 @@ async def test_an_effect_happens_once_whichever_way_its_commit_went(
 async def test_an_effect_happens_once_in_thousands_of_lost_commits(
     fp: Fencepost, proxy: Proxy, shop: Shop, tmp_path: Path
 ) -> None:
-    await _try_and_check(callers.settles_by_its_marker, fp, proxy, shop, tmp_path, cycles=FULL_CYCLES)
+    await _try_and_check(callers.settles_by_its_key, fp, proxy, shop, tmp_path, cycles=FULL_CYCLES)
 
 
 @pytest.mark.parametrize(

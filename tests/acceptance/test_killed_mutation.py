@@ -36,7 +36,7 @@ def test_killed_for_minutes_each_effect_happens_once(shop: Shop) -> None:
     ("wrong", "breach"),
     [(mutations.claim_then_grant, "was lost"), (mutations.grant_then_claim, "took effect 2 times")],
 )
-async def test_a_marker_in_a_transaction_of_its_own_is_caught(
+async def test_a_key_in_a_transaction_of_its_own_is_caught(
     wrong: Callable[[str, str], Awaitable[None]], breach: str, shop: Shop
 ) -> None:
     with Child(wrong, shop.url, "grant-1", crash="mutation.between:kill") as victim:

@@ -99,13 +99,17 @@ def test_a_renewal_that_waits_is_held_up_by_one_open_finish(shop: Shop, clock: C
 def test_a_finish_that_asks_the_clock_again_loses_fenced_work(shop: Shop, clock: Clock) -> None:
     shop.mutate("fencepost._job_is_fenced(bigint,bigint)", "> 0", "< 0")
     with shop.connect() as handler, pytest.raises(Refusal):
-        test_heartbeat.test_an_open_finish_commits_after_its_lease_ran_out_if_nobody_took_over(handler, clock)
+        test_heartbeat.test_an_open_finish_commits_after_its_lease_ran_out_if_no_caller_took_over(
+            handler, clock
+        )
 
 
 def test_an_eviction_that_ends_its_direct_blocker_ends_fellow_takers(shop: Shop, clock: Clock) -> None:
     shop.mutate(EVICT, "pg_blocking_pids(v_first)", "pg_blocking_pids(p_waiter)")
     with pytest.raises(AssertionError):
-        test_eviction.test_whoever_waits_second_has_the_holder_ended_and_not_the_first_in_line(shop, clock)
+        test_eviction.test_a_caller_that_waits_second_has_the_holder_ended_and_not_the_first_in_line(
+            shop, clock
+        )
 
 
 def test_an_eviction_that_forgets_what_was_seen_ends_the_winner(shop: Shop, clock: Clock) -> None:

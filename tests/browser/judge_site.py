@@ -64,7 +64,7 @@ def judge_site(database: Database, folder: Path) -> Generator[JudgeSite]:
     router.include_router(make_router(judging))
     router.include_router(make_pages(judging))
     part = HttpService("judge", router, judging.running, own_auth_paths=OWN_AUTH_PATHS)
-    server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+    server = WebServer(make_app([part], WebSettings(), opened_first=lambda: fp), address="127.0.0.1", port=0)
     try:
         server.start()
         here = JudgeSite(server.url, database)

@@ -33,7 +33,7 @@ EVIL = "</textarea><img src=x onerror=window.hit=1><script>window.hit=1</script>
 @pytest.fixture(scope="module")
 def site(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeSite]:
     """One judge and its two contests for all of these tests; each makes submissions of its own."""
-    with judge_site(shared_database, tmp_path_factory.mktemp("court")) as site:
+    with judge_site(shared_database, tmp_path_factory.mktemp("judge")) as site:
         for scoring in Scoring:
             site.call(contests.put_contest(autumn(scoring), "jo"))
             site.call(contests.join(f"autumn-{scoring}", "con"))

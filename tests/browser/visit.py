@@ -27,7 +27,7 @@ FIND = "(options) => axe.run(document, options).then((found) => found.violations
 
 @dataclass(kw_only=True)
 class Guest:
-    """At any house of ours."""
+    """At any system of ours."""
 
     url: str
     page: Page

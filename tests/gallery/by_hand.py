@@ -35,7 +35,7 @@ BY_HAND = {
     ],
     "tests/acceptance/nonces/test_uneven_storm.py": [
         (
-            "a count and a missing receipt are taken for proof that a stranger used the nonce",
+            "a count and a missing receipt are taken for proof that a foreign transaction used the nonce",
             "fencepost_nonces/sending/_inquiry.py",
             "a storm behind backends of which one lags: recipients are paid twice",
             "test_a_count_and_a_missing_receipt_taken_for_proof_pay_twice",
@@ -105,35 +105,35 @@ BY_HAND = {
     ],
     "tests/acceptance/test_killed_mutation.py": [
         (
-            "the marker commits first, in a transaction of its own",
+            "the key commits first, in a transaction of its own",
             "the caller",
             "an effect that is lost",
-            "test_a_marker_in_a_transaction_of_its_own_is_caught",
+            "test_a_key_in_a_transaction_of_its_own_is_caught",
         ),
         (
-            "the marker commits last, in a transaction of its own",
+            "the key commits last, in a transaction of its own",
             "the caller",
             "an effect that is doubled",
-            "test_a_marker_in_a_transaction_of_its_own_is_caught",
+            "test_a_key_in_a_transaction_of_its_own_is_caught",
         ),
     ],
     "tests/integration/players/test_teeth.py": [
         (
-            "the marker comes after the write",
+            "the key comes after the write",
             "_player_execute",
             "a copy of the request doubles it",
-            "test_a_marker_that_comes_after_the_write_doubles_it",
+            "test_a_key_that_comes_after_the_write_doubles_it",
         ),
         (
-            "the marker is outside of the transaction",
+            "the key is outside of the transaction",
             "fencepost_players/mutations/pipeline.py",
             "a crash loses the effect",
-            "test_a_marker_outside_the_transaction_loses_the_effect",
+            "test_a_key_outside_the_transaction_loses_the_effect",
         ),
         (
-            "the dice of a failed request are not recorded",
+            "the seed of a failed request is not recorded",
             "fencepost_players/mutations/pipeline.py",
-            "other dice when the request is sent again",
+            "other draws when the request is sent again",
             "test_dice_that_are_not_recorded_can_be_chosen",
         ),
         (

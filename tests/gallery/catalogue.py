@@ -36,7 +36,7 @@ BY_FILE = {
     "tests/acceptance/torture/test_judge_system.py": "the judge, under crashes",
     "tests/specs/test_specs.py": "guards of the specifications",
     "tests/acceptance/test_teeth.py": "paused holders, heartbeats and evictions",
-    "tests/acceptance/test_killed_mutation.py": "markers beside their effect",
+    "tests/acceptance/test_killed_mutation.py": "keys beside their effect",
     "tests/acceptance/jobs/test_teeth.py": "the job runtime",
     "tests/acceptance/nonces/test_nonces_storm.py": "nonces under a storm",
     "tests/acceptance/nonces/test_uneven_storm.py": "transactions behind chain backends that lag",

@@ -133,7 +133,7 @@ GALLERY = (
         mutant="reconciler that never recalls",
     ),
     TorturedBug(
-        "a marker that is asked too late",
+        "a key that is asked too late",
         "players",
         ("kill", "crash"),
         ("doubled", "holds what was answered", "one answer"),
@@ -196,7 +196,7 @@ GALLERY = (
         "a commit of a flow is fenced by nothing",
         "flows",
         ("stall",),
-        ("doubled", "order of a key", "lost", "out of nowhere"),
+        ("doubled", "order of a key", "lost", "unrequested"),
         points=("flows.commit.after_fence", "flows.commit.before_commit"),
         edits=(
             Edit("_checkpoint_fence", "perform fencepost.lease_fence(p_resource, p_token);", "null;"),

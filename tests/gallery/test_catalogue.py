@@ -55,7 +55,7 @@ def test_the_test_that_sees_a_bug_is_there() -> None:
     assert missing == []
 
 
-def test_whoever_plants_a_bug_is_in_the_catalogue() -> None:
+def test_a_caller_that_plants_a_bug_is_in_the_catalogue() -> None:
     files = (file for file in (ROOT / "tests").rglob("*.py") if "mutants/" not in file.as_posix())
     planting = {file.relative_to(ROOT).as_posix() for file in files if PLANTS.search(file.read_text())}
 

@@ -73,26 +73,26 @@ LEASE = (
     ),
 )
 
-MARKER = (
+IDEMPOTENCY = (
     PlantedBug(
         "a claim takes no lock and waits for the other's insert",
-        "marker: a request and its repeat",
-        (Edit("_claim_try", "not fencepost._marker_lock(p_scope, p_key)", "false"),),
+        "idempotency: a request and its repeat",
+        (Edit("_claim_try", "not fencepost._idempotency_lock(p_scope, p_key)", "false"),),
     ),
     PlantedBug(
         "a claim does not compare the digests",
-        "marker: two different requests under one key",
-        (Edit("_marker_answer", "p_digest is distinct from p_known_digest", "false"),),
+        "idempotency: two different requests under one key",
+        (Edit("_idempotency_answer", "p_digest is distinct from p_known_digest", "false"),),
     ),
     PlantedBug(
-        "a response is added to anybody's marker",
-        "marker: a response is added",
+        "a response is added to anybody's key",
+        "idempotency: a response is added",
         (Edit("remember", " and m.claimed_by = pg_current_xact_id()", ""),),
     ),
     PlantedBug(
         "a claim holds its lock for the session",
-        "marker: a claim inside a savepoint that is rolled back",
-        (Edit("_marker_lock", "pg_try_advisory_xact_lock", "pg_try_advisory_lock"),),
+        "idempotency: a claim inside a savepoint that is rolled back",
+        (Edit("_idempotency_lock", "pg_try_advisory_xact_lock", "pg_try_advisory_lock"),),
     ),
 )
 
@@ -213,7 +213,7 @@ CHECKPOINT = (
     ),
 )
 
-GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS, *FLOW, *WORKFLOW)
+GALLERY = (*LEASE, *IDEMPOTENCY, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS, *FLOW, *WORKFLOW)
 
 # Bugs that show only when a call is stopped in its middle.
 INSIDE = (
@@ -240,8 +240,8 @@ INSIDE = (
         ),
     ),
     PlantedBug(
-        "a claim believes that a marker which it met cannot be cleaned away",
-        "marker: a late repeat meets the cleaning",
+        "a claim believes that a key which it met cannot be cleaned away",
+        "idempotency: a late repeat meets the cleaning",
         (Edit("_claim_try", "exit when found;", "exit;"),),
     ),
     PlantedBug(

@@ -6,7 +6,7 @@ from tests.isolation.pairs import Call, Given, Pair, Second
 
 STATE = """
 select key || coalesce(' ' || digest, '') || coalesce(' ' || response::text, '')
-from fencepost.markers order by key
+from fencepost.idempotency_keys order by key
 """
 
 NEW = Given((), "", STATE)
@@ -32,7 +32,7 @@ CLAIM_OTHER = Call(
 )
 CLAIM_BARE = Call("claim", "select outcome from fencepost.claim('s', 'k')", "claimed", {"claimed": "k"})
 REMEMBER = Call("remember", "select fencepost.remember('s', 'k', '3')", "refused: not_found")
-CLEAN = Call("clean", "select fencepost.marker_clean('30 minutes', 10)", "1", {"1": ""})
+CLEAN = Call("clean", "select fencepost.idempotency_clean('30 minutes', 10)", "1", {"1": ""})
 
 CLAIM_UP = Call(
     "claim k, l",

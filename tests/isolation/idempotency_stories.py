@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, Step
 
-STATE = "select key || coalesce(' ' || response::text, '') from fencepost.markers"
+STATE = "select key || coalesce(' ' || response::text, '') from fencepost.idempotency_keys"
 
 CLAIM = "select outcome || coalesce(' ' || response::text, '') from fencepost.claim('s', 'k', 'd')"
 FIRST = Step("claim", CLAIM)
@@ -33,7 +33,7 @@ def the_repeat_gets_the_remembered_response(run: Run) -> Iterator[str]:
 
 
 def an_undone_claim_frees_the_key(run: Run) -> Iterator[str]:
-    """A rollback to a savepoint takes the marker along, and its lock too."""
+    """A rollback to a savepoint takes the key along, and its lock too."""
     b_first = run["b.claim"].started < run["a.claim"].started
     if b_first:
         yield from run.expect("b.claim", "claimed", waits=False)

@@ -10,7 +10,8 @@ from tests.isolation.pairs import Call, Given
 STATE = """
 select o.idempotency_key || ' ' || o.status || case when o.open_since is null then '' else ' open' end
   || coalesce(' by ' || o.owner, '') || coalesce(', ' || x.status, '')
-  || coalesce(', followed ' || (select f.take from fencepost.orders_following f where f.order_id = o.id), '')
+  || coalesce(', followed ' || (
+       select f.take from fencepost.orders_fill_tracking f where f.order_id = o.id), '')
   || case when exists (select from (
          select a.status_from, lag(a.status_to) over (order by a.audit_id) as before
          from fencepost.outbox_audit a where a.outbox_id = o.id) a
@@ -73,7 +74,7 @@ select fencepost.orders_settle('b', 'w', array[1], array[1], array['sent'], arra
 """
 FOLLOWED = Given((*TAKEN.statements, SENT_SQL, "select isolation.at(10)"), "k sent, new, followed 0", STATE)
 ASKED_FOR_FILLS = Given(
-    (*FOLLOWED.statements, "select fencepost.orders_follow_take('b', '1 hour', 10)"),
+    (*FOLLOWED.statements, "select fencepost.orders_fill_take('b', '1 hour', 10)"),
     "k sent, new, followed 1",
     STATE,
 )
@@ -215,14 +216,14 @@ HALT_ACCOUNT = Call("halt", "select fencepost.orders_halt('b', 'a', 'anna', 'sto
 RESUME_ACCOUNT = Call("resume", "select fencepost.orders_resume('b', 'a', 'anna', 'go on')", "done")
 FOLLOW = Call(
     "ask for fills",
-    "select take from fencepost.orders_follow_take('b', '1 hour', 10)",
+    "select take from fencepost.orders_fill_take('b', '1 hour', 10)",
     "1",
     {"1": "k sent, new, followed 1", "2": "k sent, new, followed 2"},
 )
 HEAR = Call(
     "hear of the fill",
     """select coalesce(refusal, state)
-       from fencepost.orders_follow_settle('b', 'r', array[1], array[1],
+       from fencepost.orders_fill_settle('b', 'r', array[1], array[1],
          array['{"digest": "e", "status": "filled"}']::jsonb[], array[true], array[null::interval],
          array['ok'])""",
     "changed",
@@ -231,7 +232,7 @@ HEAR = Call(
 HEAR_PART = Call(
     "hear of a part",
     """select coalesce(refusal, state)
-       from fencepost.orders_follow_settle('b', 'q', array[1], array[1],
+       from fencepost.orders_fill_settle('b', 'q', array[1], array[1],
          array['{"digest": "p", "status": "part", "open": true}']::jsonb[], array[false],
          array['1 hour'::interval], array['ok'])""",
     "changed",

@@ -6,7 +6,7 @@ ORDERS = (
     PlantedBug(
         "an acceptance takes no lock on its key",
         "orders: an order and its repeat",
-        (Edit("orders_accept", "not fencepost._marker_lock('orders', p_key)", "false"),),
+        (Edit("orders_accept", "not fencepost._idempotency_lock('orders', p_key)", "false"),),
     ),
     PlantedBug(
         "an acceptance does not compare the digests",
@@ -89,7 +89,7 @@ ORDERS = (
     PlantedBug(
         "an older word is written over a newer one",
         "orders: a late word meets the next question",
-        (Edit("orders_follow_settle", " when v_row.take <> v_asked.take then 'stale_attempt'", ""),),
+        (Edit("orders_fill_settle", " when v_row.take <> v_asked.take then 'stale_attempt'", ""),),
     ),
     PlantedBug(
         "a transition is written without its line in the audit",

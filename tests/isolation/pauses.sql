@@ -30,11 +30,11 @@ do $$
 declare
   v_table regclass;
 begin
-  foreach v_table in array array['fencepost.lease', 'fencepost.marker', 'fencepost.marker_ring', 'fencepost.outbox',
+  foreach v_table in array array['fencepost.lease', 'fencepost.idempotency_key', 'fencepost.idempotency_ring', 'fencepost.outbox',
     'fencepost.outbox_unpromoted', 'fencepost.outbox_settled', 'fencepost.job', 'fencepost.job_waiting',
     'fencepost.job_running', 'fencepost.job_finished', 'fencepost.job_unique', 'fencepost.checkpoint',
-    'fencepost.orders_order', 'fencepost.orders_ledger', 'fencepost.orders_broker', 'fencepost.orders_halt',
-    'fencepost.orders_following']::regclass[] loop
+    'fencepost.orders_order', 'fencepost.orders_idempotency_key', 'fencepost.orders_broker', 'fencepost.orders_halt',
+    'fencepost.orders_fill_tracking']::regclass[] loop
     execute format('create trigger pause_before before insert or update or delete on %s
                     for each statement execute function isolation.pause_at_statement()', v_table);
     execute format('create trigger pause_after after insert or update or delete on %s

@@ -18,7 +18,7 @@ from tests.isolation.scenario import Choice, Happened, Run, Scenario, Session, S
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 # How long a statement is watched from here before the lock table is asked about it.
-GLANCE_SECONDS = 0.002
+LOOK_SECONDS = 0.002
 # How long a statement may be neither answered nor waiting, or all may wait for each other.
 HANG_SECONDS = 60.0
 
@@ -165,7 +165,7 @@ class Performance:
         """Until every statement has its answer or is seen to wait for another session of this run."""
         patience_ends = time.monotonic() + HANG_SECONDS
         while sent := self._sent():
-            wait(sent, timeout=GLANCE_SECONDS)
+            wait(sent, timeout=LOOK_SECONDS)
             if not self._collect() and self._all_wait(self._unanswered()):
                 return
             if time.monotonic() > patience_ends:

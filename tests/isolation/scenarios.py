@@ -29,7 +29,7 @@ from tests.isolation.scenario import Scenario
 
 _PAIRS: Mapping[str, Iterable[Pair]] = {
     "lease": lease_pairs.PAIRS,
-    "marker": idempotency_pairs.PAIRS,
+    "idempotency": idempotency_pairs.PAIRS,
     "outbox": outbox_pairs.PAIRS,
     "job": job_pairs.PAIRS,
     "running job": job_running_pairs.PAIRS,
@@ -42,7 +42,7 @@ _PAIRS: Mapping[str, Iterable[Pair]] = {
 }
 _STORIES: Mapping[str, Iterable[Scenario]] = {
     "lease": (*lease_stories.STORIES, *triangles.LEASES),
-    "marker": idempotency_stories.STORIES,
+    "idempotency": idempotency_stories.STORIES,
     "outbox": (*outbox_stories.STORIES, *triangles.OUTBOX),
     "job": job_stories.STORIES,
     "running job": job_fence_stories.STORIES,

@@ -53,14 +53,14 @@ declare
     select string_agg(format('if pg_relation_size(%L::regclass) > 0 then delete from %s; end if;',
                              c.oid::regclass, c.oid::regclass), E'\n  ' order by c.relname) from pg_class c
     where c.relnamespace = 'fencepost'::regnamespace and c.relkind = 'r'
-      and c.relname not in ('refusal_reason', 'migration', 'token_floor', 'marker_forgotten'));
+      and c.relname not in ('refusal_reason', 'migration', 'token_floor', 'idempotency_forgotten'));
 begin
   execute format($body$
     create function isolation.reset() returns void language plpgsql volatile as $reset$
     begin
       delete from isolation.effect;
       %s
-      update fencepost.marker_forgotten set slice = 0;
+      update fencepost.idempotency_forgotten set slice = 0;
       perform setval('isolation.seconds', 0), setval('fencepost.job_job_id_seq', 1, false),
               setval('fencepost.outbox_id_seq', 1, false), setval('fencepost.job_batch_batch_id_seq', 1, false);
     end $reset$

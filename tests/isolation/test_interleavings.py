@@ -29,6 +29,6 @@ def test_the_counts_have_every_scenario() -> None:
     assert set(COUNTS) == set(SCENARIOS)
 
 
-def test_the_census_promises_more_than_three_thousand_interleavings() -> None:
+def test_more_than_three_thousand_interleavings_are_promised() -> None:
     """That they are played, each once, is the test of each scenario above."""
     assert sum(COUNTS.values()) > 3000

@@ -15,7 +15,7 @@ from fencepost.kernel.migrate import component_folders
 from tests.mutants.grammar import Function, Word, functions, words
 
 COUNTS = (
-    "select sequencename, last_value from pg_sequences where schemaname = 'census' and last_value is not null"
+    "select sequencename, last_value from pg_sequences where schemaname = 'survey' and last_value is not null"
 )
 
 
@@ -89,7 +89,7 @@ def counted(function: Function) -> str:
 
 def _counting(sequence: str) -> str:
     """Who may only read counts nothing: it would be refused, and with it the page that was asked for."""
-    return f"(case current_setting('transaction_read_only') when 'off' then nextval('census.{sequence}') end)"
+    return f"(case current_setting('transaction_read_only') when 'off' then nextval('survey.{sequence}') end)"
 
 
 def entry(name: str) -> str:
@@ -99,13 +99,13 @@ def entry(name: str) -> str:
 def prepare(database: Database, package: str) -> None:
     """Count in this database. Everybody may, so that nothing else changes."""
     with database.connect_admin() as admin:
-        admin.execute("create schema census")
+        admin.execute("create schema survey")
         for function in functions_of(package):
             for sequence in (entry(function.name), *(site.sequence for site in sites(function))):
-                admin.execute(f"create sequence if not exists census.{sequence}".encode())
+                admin.execute(f"create sequence if not exists survey.{sequence}".encode())
             admin.execute(counted(function).encode())
-        admin.execute("grant usage on schema census to public")
-        admin.execute("grant usage on all sequences in schema census to public")
+        admin.execute("grant usage on schema survey to public")
+        admin.execute("grant usage on all sequences in schema survey to public")
 
 
 @dataclass

@@ -126,7 +126,7 @@ def test_each_operator_changes_what_its_name_says_in_python(tmp_path: Path) -> N
     ]
 
 
-def test_whoever_has_imported_a_function_calls_its_mutant(tmp_path: Path) -> None:
+def test_a_caller_that_has_imported_a_function_calls_its_mutant(tmp_path: Path) -> None:
     path = tmp_path / "fence.py"
     path.write_text(PYTHON_FENCE)
     specification = importlib.util.spec_from_file_location("fence_of_a_test", path)
@@ -169,7 +169,7 @@ def test_every_raise_is_counted() -> None:
         for text in texts
     )
     assert len(found) == written
-    assert all(f"census.{site.sequence}'" in counted(site.function) for site in found)
+    assert all(f"survey.{site.sequence}'" in counted(site.function) for site in found)
     assert all(any(site.statement.startswith(start) for site in found) for start in REACHED_ELSEWHERE)
 
 

@@ -24,7 +24,7 @@ NOWHERE = "127.0.0.1:9"
 
 @dataclass(frozen=True)
 class CanaryServers:
-    """What secrets lead to: servers that are there, and a parrot where a stranger's house would be."""
+    """What secrets lead to: servers that are there, and a parrot where a stranger's system would be."""
 
     database: Database
     redis_url: str
@@ -87,14 +87,14 @@ PLANTS: Mapping[str, Callable[[CanaryServers, str], str]] = {
     "JUDGE_DISCOVERY": lambda ground, song: f"etcd://parrot:{song}@{ground.parrot}",
     "CONSOLE_OIDC_CLIENT_SECRET": lambda _, song: song,
 }
-"""How each is planted, so that the house runs with it. A secret that is not here fails the test."""
+"""How each is planted, so that the system runs with it. A secret that is not here fails the test."""
 UNDECLARED = ("BROKER_KEY", "APCA_API_KEY_ID", "APCA_API_SECRET_KEY", "OANDA_API_TOKEN")
 """Secrets of brokers, which only the environment has."""
 BROKER_PLACE = "the password in a broker's address"
 
 
 def planted(ground: CanaryServers, folder: Path) -> dict[str, str]:
-    """The environment of a house whose secrets all sing, with whatever makes it use them."""
+    """The environment of a system whose secrets all sing, with whatever makes it use them."""
     parrot = f"http://{ground.parrot}"
     described = {"headers": {"Authorization": "Bearer ${BROKER_KEY}"}, "promise": "nothing"}
     brokers: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A whole house whose secrets sing, who goes through every door of it, and every place to listen at."""
+"""A whole system whose secrets sing, who goes through every door of it, and every place to listen at."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CanaryApp:
 
     @contextmanager
     def program(self) -> Generator[httpx.Client]:
-        """With the token of the house, which the console does not know."""
+        """With the token of the system, which the console does not know."""
         with self.stranger() as client:
             client.headers["authorization"] = f"Bearer {canary_of('HTTP_TOKEN')}"
             yield client
@@ -118,7 +118,7 @@ class CanaryApp:
 
     def places(self) -> dict[str, str]:
         """Whatever stays, wherever it stays. None of it is documented to keep a secret: only the note of a
-        `fencepost up` has addresses with their passwords, for its owner alone, and this house has no note."""
+        `fencepost up` has addresses with their passwords, for its owner alone, and this one has none."""
         return {
             "a row": self.rows(),
             "Redis": self.keys(),

@@ -1,4 +1,4 @@
-"""The whole house with secrets that sing: whatever is asked of it, none of them is in a log, a page or a row.
+"""The whole system with marked secrets: whatever is requested, none of them is in a log, a page or a row.
 
 The same requests are hostile: garbage in every path, query and body, and no answer is a failure of ours.
 """
@@ -174,7 +174,7 @@ def send_messages(stack: CanaryApp) -> list[int]:
 
 
 def ask_for_secrets(program: httpx.Client) -> Iterator[httpx.Response]:
-    """Requests that make the house use its secrets; errors speak of where they led."""
+    """Requests that make the system use its secrets; errors speak of where they led."""
     for broker in BROKERS:
         order = {"broker": broker, "account": "a", "symbol": "ABC", "intent": "BUY", "qty": "1"}
         body = {**order, "idempotency_key": f"key-{broker}", "time_in_force": "DAY"}
@@ -219,7 +219,7 @@ def tried(stack: CanaryApp, messages: list[int]) -> bool:
 
 
 def commands(stack: CanaryApp, messages: list[int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """What the command line says of this house, and of one that is not there."""
+    """What the command line says of this system, and of one that is not there."""
     subjects = [f"outbox:{message}" for message in messages]
     asked = [("doctor",), ("doctor", "--json"), ("status",), ("status", "--json")]
     asked += [("explain", subject) for subject in subjects]

@@ -84,5 +84,5 @@ def test_a_hostile_text_is_a_text(service: Caller, text: str) -> None:
     service.execute("select fencepost.lease_acquire(%s, %s, '1 hour')", text, text)
     service.execute("select fencepost.queue_pause(%s, %s)", text, text)
 
-    assert service.value("select key from fencepost.markers") == text
+    assert service.value("select key from fencepost.idempotency_keys") == text
     assert len(service.rows("select * from fencepost.explain(%s)", f"lease:{text}")) == 2

@@ -19,7 +19,7 @@ def expired(service: Caller, clock: Clock) -> Caller:
     return service
 
 
-def test_a_valid_lease_is_no_reason_to_end_anybody(service: Caller, clock: Clock) -> None:
+def test_a_valid_lease_is_no_reason_to_terminate_a_backend(service: Caller, clock: Clock) -> None:
     service.execute("select fencepost.lease_acquire('shard:1', 'a/boot-1', '1 minute')")
 
     service.refused("not_owner", EVICT, service.pid)
@@ -40,10 +40,10 @@ def test_a_waiter_in_another_database_is_not_the_callers_to_free(expired: Caller
         expired.invalid("waiter", EVICT, other.pid)
 
 
-def test_a_waiter_that_waits_for_nobody_ends_nobody(expired: Caller) -> None:
+def test_a_waiter_that_is_not_blocked_terminates_no_backend(expired: Caller) -> None:
     assert expired.rows(EVICT, expired.pid) == []
 
 
-def test_a_viewer_ends_nobody(viewer: Caller) -> None:
+def test_a_viewer_terminates_no_backend(viewer: Caller) -> None:
     viewer.failed("42501", EVICT, viewer.pid)
     viewer.failed("42501", "select fencepost.job_evict(1, %s, '0')", viewer.pid)

@@ -46,7 +46,7 @@ async def send(browser: Browser, method: str, path: str, token: str | None) -> i
     return answer.status_code
 
 
-async def test_every_page_lets_in_whom_the_table_names_and_nobody_else(
+async def test_every_page_admits_the_roles_of_the_table_and_no_others(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office, AsyncExitStack() as closing:
@@ -78,7 +78,7 @@ async def test_every_page_lets_in_whom_the_table_names_and_nobody_else(
     assert {status for (_, who), status in unbound.items() if who} == {403}, "a form without its token"
 
 
-def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
+def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
     changing = {
         path for (method, path), access in PAGES.items() if method == "POST" and access.role < JudgeRole.JURY
     }
@@ -169,7 +169,7 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
 
 
 async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str]:
-    """A house in which everybody has written what he should not; the pages that show it."""
+    """A system in which everybody has written what he should not; the pages that show it."""
     folder = office.judging.settings.workspace
     assert folder is not None
     place = folder.parent / "evil"

@@ -48,7 +48,7 @@ def reads(function: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("role", [*GROUPS, *LOGINS, STRANGER])
-def test_nobody_has_any_right_on_a_state_table_or_a_sequence(
+def test_no_role_has_any_right_on_a_state_table_or_a_sequence(
     admin: Caller, stranger: Caller, role: str
 ) -> None:
     for table in relations(admin, "r", "p"):
@@ -95,7 +95,7 @@ def test_a_service_that_tries_to_move_a_sequence_is_turned_away(service: Caller,
         service.failed(DENIED, "select setval(%s::regclass, 1)", name)
 
 
-def test_nothing_in_the_schema_is_for_everybody(admin: Caller, stranger: Caller) -> None:
+def test_nothing_in_the_schema_is_for_every_caller(admin: Caller, stranger: Caller) -> None:
     assert [one["signature"] for one in functions(admin) if "PUBLIC" in one["grantees"]] == []
     for right in ("usage", "create"):
         assert not admin.value("select has_schema_privilege(%s, 'fencepost', %s)", STRANGER, right)
@@ -104,7 +104,7 @@ def test_nothing_in_the_schema_is_for_everybody(admin: Caller, stranger: Caller)
 
 
 @pytest.mark.parametrize("role", [*GROUPS, *LOGINS])
-def test_nobody_adds_to_the_schema(admin: Caller, role: str) -> None:
+def test_no_role_adds_to_the_schema(admin: Caller, role: str) -> None:
     assert admin.value("select has_schema_privilege(%s, 'fencepost', 'usage')", role)
     assert not admin.value("select has_schema_privilege(%s, 'fencepost', 'create')", role)
 
@@ -124,7 +124,7 @@ def test_the_owner_of_it_all_cannot_log_in_and_can_do_nothing_else(admin: Caller
 
 
 @pytest.mark.parametrize("role", [*GROUPS, *LOGINS])
-def test_nobody_becomes_the_owner(admin: Caller, role: str) -> None:
+def test_no_login_becomes_the_owner(admin: Caller, role: str) -> None:
     assert not admin.value("select pg_has_role(%s, 'fencepost_owner', 'member')", role)
     assert not admin.value("select pg_has_role(%s, 'pg_signal_backend', 'member')", role)
 
@@ -150,7 +150,7 @@ def test_what_the_application_may_call_runs_as_the_owner(admin: Caller) -> None:
             assert function["definer"] == (function["name"] != "clock"), function["signature"]
 
 
-def test_what_is_internal_is_granted_to_nobody(admin: Caller) -> None:
+def test_what_is_internal_is_granted_to_no_caller(admin: Caller) -> None:
     for function in functions(admin):
         if is_internal(function):
             assert function["grantees"] == ["fencepost_owner"], function["signature"]
@@ -178,7 +178,7 @@ def call_with_nulls(admin: Caller, function: dict[str, Any]) -> Any:
     return sql.SQL("select {}({})").format(sql.Identifier("fencepost", function["name"]), arguments)
 
 
-def test_a_viewer_who_calls_what_writes_is_turned_away(viewer: Caller, admin: Caller) -> None:
+def test_a_viewer_that_calls_what_writes_is_turned_away(viewer: Caller, admin: Caller) -> None:
     refused = [one for one in functions(admin) if is_internal(one) or not reads(one)]
 
     for function in filter(callable_with_nulls, refused):

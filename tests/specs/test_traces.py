@@ -14,7 +14,7 @@ from tests.specs.tlc import SPECS
 HIDDEN = {
     "Lease": {"Evict", "Crash"},
     "Attempt": set[str](),
-    "Marker": set[str](),
+    "IdempotencyKey": set[str](),
     "Outbox": set[str](),
     "Sink": {"Ack", "Crash"},
 }
@@ -91,15 +91,15 @@ def test_lives_of_jobs_are_behaviours_and_broken_ones_are_not() -> None:
 
 
 def test_requests_are_behaviours_and_broken_ones_are_not() -> None:
-    whole = traces.marker_trace(1, ["a", "a", "a"])
+    whole = traces.idempotency_trace(1, ["a", "a", "a"])
     broken = {
-        "two effects": traces.marker_trace(2, ["a"]),
-        "two answers": traces.marker_trace(1, ["a", "b"]),
-        "an answer without an effect": traces.marker_trace(0, ["a"]),
+        "two effects": traces.idempotency_trace(2, ["a"]),
+        "two answers": traces.idempotency_trace(1, ["a", "b"]),
+        "an answer without an effect": traces.idempotency_trace(0, ["a"]),
     }
 
-    silent = traces.marker_trace(1, [])
-    assert traces.refused("Marker", {"whole": whole, "silent": silent, **broken}) == list(broken)
+    silent = traces.idempotency_trace(1, [])
+    assert traces.refused("IdempotencyKey", {"whole": whole, "silent": silent, **broken}) == list(broken)
 
 
 def test_lines_of_messages_are_behaviours_and_broken_ones_are_not() -> None:

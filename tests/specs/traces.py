@@ -227,15 +227,15 @@ def of_requests(env: SystemEnvironment) -> dict[str, Trace]:
         # A number is a status that is no answer.
         if operation.what == "request" and answer is not None and not isinstance(answer, int):
             answers.setdefault(operation.subject, []).append(json.dumps(answer, sort_keys=True))
-    return {name: marker_trace(records.count(name), told) for name, told in answers.items()}
+    return {name: idempotency_trace(records.count(name), told) for name, told in answers.items()}
 
 
-def marker_trace(effects: int, told: Sequence[str]) -> Trace:
+def idempotency_trace(effects: int, told: Sequence[str]) -> Trace:
     """The effects that the books hold, and then what every copy was told."""
-    return list(_marker_steps(effects, told))
+    return list(_idempotency_steps(effects, told))
 
 
-def _marker_steps(effects: int, told: Sequence[str]) -> Iterator[Step]:
+def _idempotency_steps(effects: int, told: Sequence[str]) -> Iterator[Step]:
     for client in range(1, effects + 1):
         yield "Claim", client, 0
         yield "Write", client, 0

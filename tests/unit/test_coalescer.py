@@ -75,7 +75,7 @@ async def test_a_batch_that_is_cancelled_cancels_its_callers() -> None:
         await coalescer.ask(1)
 
 
-async def test_draining_waits_for_all_who_wait() -> None:
+async def test_draining_waits_for_all_waiting_callers() -> None:
     server, line = Server(), All()
     coalescer = Coalescer(server.serve, line, name="test")
     asking = [asyncio.create_task(coalescer.ask(number)) for number in range(5)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from fencepost.logs import FloodGate, configure_logging, log_context
+from fencepost.logs import LogLimiter, configure_logging, log_context
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_configuring_again_replaces_and_does_not_double(stream: io.StringIO) -> 
     assert len(events(stream)) == 1
 
 
-def test_the_console_form_is_plain_when_nobody_watches(stream: io.StringIO) -> None:
+def test_the_console_form_is_plain_when_no_caller_watches(stream: io.StringIO) -> None:
     configure_logging(form="console", stream=stream)
     structlog.get_logger("t").info("lease acquired", token=17)
     assert "lease acquired" in stream.getvalue()
@@ -111,25 +111,25 @@ class Hand:
 
 def test_a_flood_is_sampled_and_the_rest_is_counted() -> None:
     clock, said = Hand(), list[dict[str, Any]]()
-    gate = FloodGate(burst=2, window_seconds=10, clock=clock)
+    limiter = LogLimiter(burst=2, window_seconds=10, clock=clock)
 
     def say(event: str, **fields: Any) -> None:
         said.append({"event": event, **fields})
 
-    passed = [gate.log(say, "refused", reason="stale_attempt") for _ in range(100)]
+    passed = [limiter.log(say, "refused", reason="stale_attempt") for _ in range(100)]
     assert passed.count(True) == 2
     clock.now = 10.0
-    assert gate.log(say, "refused", reason="stale_attempt")
+    assert limiter.log(say, "refused", reason="stale_attempt")
     assert [event.get("suppressed") for event in said] == [None, None, 98]
 
 
 def test_kinds_flood_apart_from_each_other() -> None:
-    gate = FloodGate(burst=1, clock=Hand())
-    assert [gate.admit("a"), gate.admit("b"), gate.admit("a")] == [0, 0, None]
+    limiter = LogLimiter(burst=1, clock=Hand())
+    assert [limiter.admit("a"), limiter.admit("b"), limiter.admit("a")] == [0, 0, None]
 
 
 def test_the_number_of_kinds_is_bounded() -> None:
-    gate = FloodGate(burst=1, kinds_max=2, clock=Hand())
-    assert [gate.admit(kind) for kind in ("a", "b", "c")] == [0, 0, 0]
-    assert gate.admit("c") is None
-    assert gate.admit("a") == 0, "the kind that began longest ago was forgotten"
+    limiter = LogLimiter(burst=1, kinds_max=2, clock=Hand())
+    assert [limiter.admit(kind) for kind in ("a", "b", "c")] == [0, 0, 0]
+    assert limiter.admit("c") is None
+    assert limiter.admit("a") == 0, "the kind that began longest ago was forgotten"

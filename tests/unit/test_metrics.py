@@ -50,7 +50,7 @@ def test_a_call_is_timed_by_function_and_outcome() -> None:
     assert 'fencepost_call_seconds_bucket{function="job_finish",le="0.005",outcome="ok"} 1.0' in text(metrics)
 
 
-def test_a_pool_is_read_when_somebody_scrapes() -> None:
+def test_a_pool_is_read_at_each_scrape() -> None:
     metrics = Metrics()
     stats = {"pool_size": 4, "pool_available": 3, "requests_waiting": 2, "requests_num": 9}
     metrics.watch_pool("service", lambda: stats)

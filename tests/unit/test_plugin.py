@@ -43,19 +43,19 @@ def fencepost(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         (PLUGIN.format(name="other", more=""), "does not name a fencepost.plugin.Plugin called 'stranger'"),
         (
             PLUGIN.format(name="stranger", more="schemas={'kernel': Path('.')}"),
-            "It brings the component 'kernel', which another one brings already",
+            "It provides the component 'kernel', which another plugin provides already",
         ),
         (
             PLUGIN.format(name="stranger", more="schemas={'orders': Path('.')}"),
-            "It brings the component 'orders', which another one brings already",
+            "It provides the component 'orders', which another plugin provides already",
         ),
         (
             PLUGIN.format(name="stranger", more="commands={'orders': 'json:dumps'}"),
-            "It brings the command 'orders', which another one brings already",
+            "It provides the command 'orders', which another plugin provides already",
         ),
         (
             PLUGIN.format(name="stranger", more="commands={'jobs': 'json:dumps'}"),
-            "It brings the command 'jobs', which the library has itself",
+            "It provides the command 'jobs', which the library has itself",
         ),
         (
             PLUGIN.format(name="stranger", more="commands={'shop': 'stranger_plugin:missing'}"),

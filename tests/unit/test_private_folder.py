@@ -77,7 +77,7 @@ def test_a_folder_with_other_things_is_left_as_it_is(tmp_path: Path) -> None:
     assert mode(tmp_path) == 0o755
 
 
-def test_a_folder_for_everybody_stays_so(tmp_path: Path) -> None:
+def test_a_world_readable_folder_stays_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     tighten(tmp_path)
     assert mode(tmp_path) == 0o1777

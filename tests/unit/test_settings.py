@@ -194,7 +194,7 @@ def test_a_field_must_say_where_it_is_read_from() -> None:
 
 
 def test_two_fields_may_not_read_one_place() -> None:
-    with pytest.raises(TypeError, match="two fields read the same place"):
+    with pytest.raises(TypeError, match="two fields read the same source"):
 
         class Twins(LayeredSettings):  # pyright: ignore[reportUnusedClass]
             first: Annotated[int, From("DEPTH", "a.first")] = 1

@@ -33,7 +33,7 @@ def merge_bomb(levels: int) -> str:
         (merge_bomb(9), "anchor"),
         ("a: *b", "alias"),
         ("a: {<<: {b: 1}}", "merge key"),
-        ("a: 1\na: 2", "line 2: a key is there twice"),
+        ("a: 1\na: 2", "line 2: a key occurs twice"),
         ("'1': 1\n1: 2", "twice"),
         ("a: !!python/object:os.system x", "tag"),
         ("a: !!binary aGk=", "tag"),

@@ -75,7 +75,7 @@ def test_spans_reach_the_collector_as_one_trace(collector: Collector) -> None:
     assert {one.key for one in outer.attributes} == {"fencepost.path", "fencepost.status"}
 
 
-def test_nobody_is_asked_to_listen_when_no_collector_is_named() -> None:
+def test_no_caller_is_asked_to_listen_when_no_collector_is_named() -> None:
     assert not export_traces("test", {})
 
 

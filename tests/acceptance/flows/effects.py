@@ -1,4 +1,4 @@
-"""What the sinks of a crew have done, by key: numbers in the order in which each key's have come."""
+"""What the sinks of several workers have done, by key: numbers in the order in which each key's have come."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -167,7 +167,7 @@ class FlowsEnv:
     def _wait_until_nothing_is_pending(self, within: float) -> None:
         def holds() -> bool:
             with self._redis() as client, suppress(ResponseError):
-                return bool(client.xpending("arrivals", "crew")["pending"] == 0)
+                return bool(client.xpending("arrivals", "workers")["pending"] == 0)
             return False  # Nobody has read anything yet, so there is no group.
 
         Deadline(within, "nothing is pending in the source").wait(holds)
@@ -192,4 +192,4 @@ def _told(wanted: ByKey, found: ByKey) -> str:
     return "; ".join(told)
 
 
-_FORWARDS: LiteralString = "select 1 from fencepost.lease where resource like 'flow:crew/source/%'"
+_FORWARDS: LiteralString = "select 1 from fencepost.lease where resource like 'flow:workers/source/%'"

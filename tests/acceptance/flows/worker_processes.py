@@ -36,7 +36,7 @@ SETTINGS = FlowSettings(
     drain_seconds=3,
     channel_length=4,
 )
-GROUPED = RedisStreams("arrivals", group="crew")
+GROUPED = RedisStreams("arrivals", group="workers")
 Keeps = Literal["order", "last", "each"]
 
 
@@ -119,7 +119,7 @@ SINKS: Mapping[str, Kind] = {
 
 def flow_into(sinks: Sequence[str], place: Place, source: str, groups: int | None) -> Flow:
     """Each record says the how-manieth of its key it is: a lost or doubled one shows in all that follow."""
-    flow = Flow("crew")
+    flow = Flow("workers")
     keys = _SOURCES[source](flow).key_by(lambda key: key, groups=groups)
     flows = [
         keys.stateful(_running_counts(SINKS[sink].value), name=sink).sink(SINKS[sink].make(place))

@@ -67,7 +67,7 @@ def _cursor_from_the_beginning() -> Iterator[Any]:
 
 
 def _reconciler_that_never_recalls() -> Iterator[Any]:
-    async def wrong(self: StreamReconciler, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None: ...
+    async def wrong(self: StreamReconciler, lost: Mapping[str, Sequence[kernel_job.Dispatched]]) -> None: ...
 
     yield mock.patch.object(StreamReconciler, "_recall", wrong)
 

@@ -1,4 +1,4 @@
-"""Bad weather: workers are killed and frozen, servers crash and forget, while jobs are asked for.
+"""Faults: workers are killed and frozen, servers crash and lose data, while jobs are submitted.
 
 A fault comes whenever some more jobs have ended, so that faults and work interleave on a fast machine and on
 a slow one alike. Which fault, where and to whom is drawn from a seed.

@@ -113,14 +113,14 @@ def finish_without_attempt(env: JobsEnv) -> None:
     env.mutate(FENCE, "if not found or v_running.owner <> p_owner or", "if not found and")
 
 
-def claim_without_gate(env: JobsEnv) -> None:
+def claim_without_condition(env: JobsEnv) -> None:
     env.mutate(TAKE_OVER, "and r.expires_at <= v_now for update", "for update")
 
 
 STORIES: list[tuple[Story, str, Callable[[JobsEnv], None] | None]] = [
     (an_entry_outlives_its_worker_until_the_commit, "ack before commit", None),
     (a_zombie_does_not_finish_the_next_attempt, "", finish_without_attempt),
-    (a_job_that_somebody_runs_is_not_claimed_by_a_duplicate, "", claim_without_gate),
+    (a_job_that_somebody_runs_is_not_claimed_by_a_duplicate, "", claim_without_condition),
     (a_late_entry_of_a_finished_job_runs_nothing, "run without claim", None),
     (the_end_of_a_long_list_is_reached, "cursor always from 0-0", None),
     (a_wiped_redis_loses_nothing, "reconciler that never recalls", None),

@@ -1,4 +1,4 @@
-"""Trials: a program on its author's own input, told to him, kept apart from what is judged, and forgotten."""
+"""Custom runs: a program on an input of its author, shown to the author only, and deleted after a while."""
 
 import asyncio
 import shutil
@@ -31,10 +31,10 @@ async def tried(judging: Judging, source: str, given: str | None, language: str 
     async def look() -> dict[str, Any]:
         return dict((await judging.custom_runs.get(job_id)).outcome or {})
 
-    return await found(f"trial {job_id} is over", look, bool)
+    return await found(f"custom run {job_id} is over", look, bool)
 
 
-async def test_a_trial_says_how_it_ended_and_nothing_is_judged(
+async def test_a_custom_run_reports_how_it_ended_and_nothing_is_judged(
     database: Database, redis_url: str, tmp_path: Path
 ) -> None:
     async with open_judging(database.url, redis_url, tmp_path, "one") as judging:
@@ -60,7 +60,7 @@ async def test_a_trial_says_how_it_ended_and_nothing_is_judged(
     assert sorted(kept) == sorted((None, word) for word in ("OK", "RE", "TLE", "OK", "OK", "CE"))
 
 
-async def test_a_trial_is_gone_when_its_time_is_over(
+async def test_a_custom_run_is_deleted_when_it_expires(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
     async with Fencepost(database.url) as fp:
@@ -72,9 +72,9 @@ async def test_a_trial_is_gone_when_its_time_is_over(
         with pytest.raises(NotFound):
             await judging.custom_runs.get(job_id)
         with psycopg.connect(database.admin_url) as connection:
-            before = connection.execute("select count(*) from fencepost.judge_trial").fetchone()
+            before = connection.execute("select count(*) from fencepost.judge_custom_run").fetchone()
             await judging.custom_runs.prune()
-            after = connection.execute("select count(*) from fencepost.judge_trial").fetchone()
+            after = connection.execute("select count(*) from fencepost.judge_custom_run").fetchone()
 
     assert (kept.input, before, after) == ("secret", (1,), (0,))
 
@@ -101,7 +101,7 @@ async def test_the_outcome_needs_the_jobs_fence_and_its_time_begins_with_it(
     assert kept.outcome["verdict"] == "OK"
 
 
-async def test_a_trial_is_typed_and_its_outcome_told(
+async def test_a_custom_run_is_typed_and_its_outcome_shown(
     database: Database,
     redis_url: str,
     tmp_path: Path,

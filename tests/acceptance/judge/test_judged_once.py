@@ -178,7 +178,7 @@ def quiet_http(database: Database, tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 def served(fp: Fencepost, part: HttpService) -> Iterator[httpx.Client]:
-    server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+    server = WebServer(make_app([part], WebSettings(), opened_first=lambda: fp), address="127.0.0.1", port=0)
     server.start()
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client

@@ -42,7 +42,7 @@ class Exchange:
     fp: Fencepost
     node: Node
     sender: TransactionSender
-    chores: Maintenance
+    maintenance: Maintenance
     acceptance: Acceptance
     anvil: Anvil
     signer: Signer
@@ -70,7 +70,7 @@ class Exchange:
 
     async def sample(self, name: str) -> float | None:
         """A figure of the metrics, after a look at the database."""
-        await self.chores.measure()
+        await self.maintenance.measure()
         return self.fp.metrics.registry.get_sample_value(f"fencepost_nonces_{name}")
 
     def sign_elsewhere(self, nonce: int, to: str, value: int) -> str:

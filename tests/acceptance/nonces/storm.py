@@ -1,4 +1,4 @@
-"""Weather for nodes: killed, paused beyond their lease, and the clock jumps, while they serve."""
+"""Faults for nodes: killed, paused beyond their lease, and the clock jumps, while they serve."""
 
 import asyncio
 import random

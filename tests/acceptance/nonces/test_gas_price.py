@@ -51,7 +51,7 @@ async def test_a_stuck_one_is_replaced_at_a_tenth_more(
         assert anvil.balance(recipient(1)) == 5
 
 
-async def test_whoever_takes_over_signs_at_the_price_that_was_chosen(
+async def test_a_caller_that_takes_over_signs_at_the_price_that_was_chosen(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
     account = new_account(1)

@@ -74,7 +74,7 @@ async def test_what_would_fail_alike_for_the_next_one_stops_the_line(
         ("max fee per gas less than block base fee", "fee_too_low: "),
     ],
 )
-async def test_a_fee_that_is_too_low_is_raised_when_it_is_stuck_and_holds_up_nobody(
+async def test_a_fee_that_is_too_low_is_raised_when_it_is_stuck_and_holds_up_no_caller(
     database: Database, clock: Clock, anvil: Anvil, text: str, told: str
 ) -> None:
     async with refusing(database, anvil, text, stuck_seconds=60.0) as (exchange, rpc):
@@ -161,7 +161,9 @@ async def test_what_was_rejected_stays_rejected_when_a_stranger_takes_its_nonce(
         assert ends("fencepost_nonces_transactions_total", {"state": "REJECTED"}) == 1
 
 
-async def test_who_cannot_pay_is_told_so_until_he_can(database: Database, clock: Clock, anvil: Anvil) -> None:
+async def test_a_signer_that_cannot_pay_is_reported_until_it_can(
+    database: Database, clock: Clock, anvil: Anvil
+) -> None:
     async with opened(database, anvil) as exchange:
         paid = await exchange.pay("pay-1", recipient(1), 1000 * ETHER)
         await exchange.turn()

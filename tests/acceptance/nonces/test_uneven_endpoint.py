@@ -148,12 +148,12 @@ async def test_a_count_of_a_backend_that_lags_consumes_no_reservation(
         anvil.mine(6)
         clock.advance(11)
         rpc.always_stale = {COUNT}
-        await exchange.chores.ask_the_chains()
+        await exchange.maintenance.ask_the_chains()
         (row,) = await exchange.node.reserve(exchange.signer, ["outside"])
         assert row.status == "HELD"
 
         rpc.always_stale.clear()
-        await exchange.chores.ask_the_chains()
+        await exchange.maintenance.ask_the_chains()
         (row,) = await exchange.node.reserve(exchange.signer, ["outside"])
         assert row.status == "CONSUMED"
 

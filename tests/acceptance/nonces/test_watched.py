@@ -24,7 +24,7 @@ async def test_a_replacement_does_not_make_a_stuck_transaction_younger(
         assert await exchange.sample("stuck_seconds") == 0
 
 
-async def test_who_cannot_pay_is_stuck(database: Database, clock: Clock, anvil: Anvil) -> None:
+async def test_a_signer_that_cannot_pay_is_stuck(database: Database, clock: Clock, anvil: Anvil) -> None:
     async with opened(database, anvil) as exchange:
         paid = await exchange.pay("pay-1", recipient(1), 1000 * ETHER)
         await exchange.turn()
@@ -74,19 +74,19 @@ async def status_of(exchange: Exchange, request_id: str) -> str:
     return row.status
 
 
-async def test_the_chain_is_asked_about_a_caller_who_says_nothing(
+async def test_the_chain_is_asked_about_a_caller_that_says_nothing(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
     """No managed transaction is there, and nobody gives a command. Before his time is over nobody asks."""
     async with opened(database, anvil, idle_seconds=0.01, hold_seconds=10.0) as exchange:
         await used_outside(exchange)
         exchange.anvil.mine(3)
-        await exchange.chores.ask_the_chains()
+        await exchange.maintenance.ask_the_chains()
         assert await status_of(exchange, "outside") == "HELD", "his time is not over"
         clock.advance(11)
         assert await exchange.sample("overdue") == 1
 
-        await exchange.chores.tick()
+        await exchange.maintenance.tick()
 
         assert await status_of(exchange, "outside") == "CONSUMED"
         assert await exchange.sample("overdue") == 0
@@ -100,7 +100,7 @@ async def test_what_is_not_deep_enough_proves_nothing_and_takes_no_lease(
         await used_outside(exchange)
         clock.advance(16)
 
-        await exchange.chores.ask_the_chains()
+        await exchange.maintenance.ask_the_chains()
 
         with database.connect_admin() as admin:
             rows = admin.execute("select status, fencing_token from fencepost.nonce_allocation").fetchall()
@@ -114,10 +114,10 @@ async def test_a_signer_of_another_node_is_left_to_it(database: Database, clock:
         anvil.mine(3)
         clock.advance(2)
         async with opened(database, anvil, account=new_account(7)) as other:
-            await other.chores.ask_the_chains()
+            await other.maintenance.ask_the_chains()
         (held,) = await exchange.node.reserve(exchange.signer, ["outside"])
         assert (held.status, held.fencing_token) == ("HELD", 1)
 
-        await exchange.chores.ask_the_chains()
+        await exchange.maintenance.ask_the_chains()
 
         assert await status_of(exchange, "outside") == "CONSUMED"

@@ -157,7 +157,7 @@ def _order(broker: str, number: int) -> OrderRequest:
     )
 
 
-async def test_what_a_broker_accepts_late_waits_for_nobody(database: Database) -> None:
+async def test_what_a_broker_accepts_late_waits_for_no_caller(database: Database) -> None:
     report = await health(database, Storm(40))
     assert (report.doubled, report.wrong) == ([], [])
     assert report.share < 0.01, report

@@ -41,7 +41,9 @@ def serve(database_url: str, redis_url: str) -> None:
     fp = Fencepost(database_url, redis_url=redis_url)
     players = Players(fp, SETTINGS)
     app = make_app(
-        [HttpService("players", make_router(players), players.running)], WebSettings(), ground=lambda: fp
+        [HttpService("players", make_router(players), players.running)],
+        WebSettings(),
+        opened_first=lambda: fp,
     )
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()

@@ -79,7 +79,7 @@ async def test_a_mutation_that_has_waited_for_the_bound_ends_the_holder_and_goes
     assert await fp.run(queries.audit_check("ann")) == []
 
 
-async def test_nobody_is_ended_before_the_bound_nor_while_nobody_waits(
+async def test_no_backend_is_terminated_before_the_bound_nor_without_a_waiter(
     fp: Fencepost, shop: Shop, admin: Caller, clock: Clock
 ) -> None:
     evict = "select fencepost.player_evict(array['ann', 'nobody'])"
@@ -95,7 +95,7 @@ async def test_nobody_is_ended_before_the_bound_nor_while_nobody_waits(
     assert admin.rows(EVICTED) == []
 
 
-async def test_whoever_waits_inside_a_transaction_of_his_own_ends_the_holder_too(
+async def test_a_caller_that_waits_inside_a_transaction_of_its_own_ends_the_holder_too(
     fp: Fencepost, shop: Shop, clock: Clock
 ) -> None:
     players = Players(fp, patience=LOOKING)
@@ -126,7 +126,7 @@ async def test_without_the_looks_the_holder_blocks_the_player_and_the_request_is
         assert outcome_after_waking(holder) == "outcome committed"
 
 
-async def test_who_is_not_the_waiters_login_ends_nobody(
+async def test_another_login_than_the_waiters_terminates_no_backend(
     fp: Fencepost, shop: Shop, admin: Caller, database: Database, clock: Clock
 ) -> None:
     with frozen_holder(shop.url) as holder:

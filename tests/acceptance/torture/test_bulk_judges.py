@@ -134,7 +134,7 @@ async def test_a_nonce_that_was_never_used_is_seen(env: SystemEnvironment, nonce
     assert rules(nonces, env) == {"lost"}
 
 
-async def test_a_nonce_that_nobody_asked_for_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_nonce_that_no_caller_asked_for_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
         env,
         """update fencepost.nonce_allocation set request_id = '9999', tx_hash = 'tx-9999'
@@ -142,7 +142,7 @@ async def test_a_nonce_that_nobody_asked_for_is_seen(env: SystemEnvironment, non
     )
 
     # His whose it was is without one, and was told that it is his.
-    assert rules(nonces, env) == {"out of nowhere", "lost", "doubled"}
+    assert rules(nonces, env) == {"unrequested", "lost", "doubled"}
 
 
 async def test_blocks_that_the_database_has_forgotten_are_lost(
@@ -154,13 +154,15 @@ async def test_blocks_that_the_database_has_forgotten_are_lost(
     assert rules(nonces, env) == {"lost"}
 
 
-async def test_a_nonce_that_somebody_else_used_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
+async def test_a_nonce_that_was_used_by_another_caller_is_seen(
+    env: SystemEnvironment, nonces: FewNonces
+) -> None:
     wreck(env, "update fencepost.nonce_allocation set tx_hash = 'tx-0' where nonce = 7 and signer_id = 1")
 
     assert rules(nonces, env) == {"used by its owner"}
 
 
-async def test_two_callers_who_were_told_one_nonce_are_seen(
+async def test_two_callers_that_were_told_one_nonce_are_seen(
     env: SystemEnvironment, nonces: FewNonces
 ) -> None:
     def tell_one_number_less(operations: list[Operation]) -> None:
@@ -172,7 +174,7 @@ async def test_two_callers_who_were_told_one_nonce_are_seen(
     assert rules(nonces, env) == {"doubled", "linearizable"}
 
 
-async def test_two_callers_who_both_gave_back_one_nonce_are_seen(
+async def test_two_callers_that_both_gave_back_one_nonce_are_seen(
     env: SystemEnvironment, nonces: FewNonces
 ) -> None:
     def tell_both_the_same(operations: list[Operation]) -> None:
@@ -233,7 +235,7 @@ RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     ),
     "a record came out and never came in": (
         "insert into effect (value, arrival) values ('k1-73', 501)",
-        {"out of nowhere"},
+        {"unrequested"},
     ),
     "a record was counted with a state of before": (
         "update effect set value = 'k5-35' where arrival = 250",

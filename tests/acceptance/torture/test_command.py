@@ -37,7 +37,7 @@ def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
 def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: signal.Signals) -> None:
     arguments = ("--seconds", "3600", "--systems", "leases,players", "--faults", "kill")
-    # A short place: sockets lie there, whose paths are short.
+    # A short path: the paths of sockets are limited.
     with tempfile.TemporaryDirectory(prefix="fp-") as place:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, "torture", *arguments],
@@ -49,7 +49,7 @@ def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: si
             Deadline(120, "its holders write").wait(
                 lambda: (
                     process.poll() is not None
-                    or any(path.stat().st_size for path in Path(place).glob("*/stage-0/chronicle.jsonl"))
+                    or any(path.stat().st_size for path in Path(place).glob("*/stage-0/operations.jsonl"))
                 )
             )
             process.send_signal(wish)

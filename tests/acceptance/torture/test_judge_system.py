@@ -153,20 +153,20 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
         "insert into finishing select * from finishing where job_id = 1",
         {"doubled"},
     ),
-    "a job has no submission": ("insert into job_made values (999)", {"out of nowhere"}),
+    "a job has no submission": ("insert into job_made values (999)", {"unrequested"}),
     "a submission has no job": ("delete from job_made where job_id = 1", {"lost"}),
     "a key has two submissions": (
         """insert into fencepost.judge_submission select (jsonb_populate_record(s, '{"job_id": 999}')).*
            from fencepost.judge_submission s where s.author = 'exam-1/right'""",
         # The other one has no job, and what its caller was told is not what is there.
-        {"doubled", "lost", "as was told"},
+        {"doubled", "lost", "as answered"},
     ),
     "a submission is lost, with all that hangs on it": (
         """with s as (select job_id from fencepost.judge_submission where author = 'exam-1/right'),
                 d as (delete from fencepost.judge_rejudged where submission_id in (select job_id from s)),
                 r as (delete from fencepost.judge_result where job_id in (select job_id from s))
            delete from fencepost.judge_submission where job_id in (select job_id from s)""",
-        {"lost", "as was told", "all or none", "out of nowhere"},
+        {"lost", "as answered", "all or none", "unrequested"},
     ),
     "a submission is to another problem": (
         "update fencepost.judge_submission set slug = 'exam-2' where author = 'exam-1/right'",
@@ -174,26 +174,26 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     ),
     "a rejudging is half there": (
         "delete from fencepost.judge_rejudged where generation = 1 and verdict = 'CE'",
-        {"all or none", "out of nowhere"},
+        {"all or none", "unrequested"},
     ),
     "a rejudging is there without its submissions": (
         "delete from fencepost.judge_rejudged where generation = 1",
-        {"all or none", "out of nowhere"},
+        {"all or none", "unrequested"},
     ),
     "an order has two rejudgings": (
         """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
            select scope, reason, made_at, made_by from fencepost.judge_rejudging where generation = 1""",
-        {"doubled", "all or none", "as was told"},
+        {"doubled", "all or none", "as answered"},
     ),
     "a rejudging is lost": (
         """with d as (delete from fencepost.judge_rejudged where generation = 1)
            delete from fencepost.judge_rejudging where generation = 1""",
-        {"lost", "out of nowhere"},
+        {"lost", "unrequested"},
     ),
     "nobody ordered a rejudging": (
         """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
            values ('{}', 'nobody', now(), 'nobody')""",
-        {"out of nowhere"},
+        {"unrequested"},
     ),
     "an import has two versions": (
         """insert into fencepost.judge_problem select (jsonb_populate_record(p, '{"version": 2}')).*
@@ -223,14 +223,14 @@ async def test_a_problem_whose_data_is_gone_is_seen(env: SystemEnvironment, judg
     assert rules(judge, env) == {"whole problems"}
 
 
-async def test_an_exam_that_nobody_held_is_lost(env: SystemEnvironment, judge: FewExams) -> None:
+async def test_an_exam_that_was_never_held_is_lost(env: SystemEnvironment, judge: FewExams) -> None:
     await asyncio.to_thread(judge.ask, env, EXAMS)
 
     assert rules(judge, env) == {"lost"}
     assert judge.account(env).open == 4
 
 
-async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
+async def test_callers_that_were_told_two_jobs_of_one_key_are_seen(
     env: SystemEnvironment, judge: FewExams
 ) -> None:
     def tell_another(operations: list[Operation]) -> None:
@@ -241,7 +241,7 @@ async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
 
     retell(env, tell_another)
 
-    assert rules(judge, env) == {"as was told"}
+    assert rules(judge, env) == {"as answered"}
 
 
 async def test_an_order_that_was_never_answered_may_be_carried_out_or_not(

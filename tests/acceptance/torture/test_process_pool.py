@@ -9,7 +9,7 @@ from fencepost_torture._system_environment import ProcessTask
 DEAF = "tests.acceptance.torture.broken:Deaf"
 
 
-def test_who_does_not_end_is_named_and_its_stacks_are_in_the_log(tmp_path: Path) -> None:
+def test_a_caller_that_does_not_end_is_named_and_its_stacks_are_in_the_log(tmp_path: Path) -> None:
     log, there = tmp_path / "processes.log", tmp_path / "there"
     with ProcessPool(log, [DEAF]) as process_pool:
         process = process_pool.start(ProcessTask(DEAF, 0, 1, "", "", str(there), 1.0, {}))

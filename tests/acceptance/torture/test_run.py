@@ -49,7 +49,7 @@ class Recorder:
             case "jobs":
                 self.found["Attempt"] = traces.of_jobs(env)
             case "players":
-                self.found["Marker"] = traces.of_requests(env)
+                self.found["IdempotencyKey"] = traces.of_requests(env)
             case "orders":
                 self.found["Outbox"] = traces.of_messages(env)
             case "flows":
@@ -94,7 +94,7 @@ def story(outcome: RunResult) -> str:
 
 
 def check_by_specification(recorder: Recorder) -> None:
-    assert set(recorder.found) == {"Lease", "Attempt", "Marker", "Outbox", "Sink"}
+    assert set(recorder.found) == {"Lease", "Attempt", "IdempotencyKey", "Outbox", "Sink"}
     for specification, histories in recorder.found.items():
         assert histories, specification
         rejected = traces.replay(specification, histories)

@@ -116,7 +116,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     "a schedule never ticks": ("delete from effect where starts_with(key, 'every-1300@')", {"lost"}),
     "a tick comes at a moment that is none": (
         "insert into effect (key, job_id, attempt) values ('every-1000@1893499204000001', 0, 1)",
-        {"out of nowhere"},
+        {"unrequested"},
     ),
     "a tick comes that need not": (
         "insert into effect (key, job_id, attempt) values ('every-1000@1893499211000000', 0, 1)",
@@ -152,7 +152,7 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
     "an entry is recorded that nobody wrote": (
         """select fencepost.stream_poison('fencepost:{torture-odd-jobs}', '1-1', 'missing_field',
              '{"payload_ref": "nobody"}')""",
-        {"out of nowhere"},
+        {"unrequested"},
     ),
 }
 
@@ -191,7 +191,7 @@ def test_an_entry_is_owed_until_it_is_recorded(env: SystemEnvironment, asked: Sc
     assert (account.open, account.done) == (HELPING + 1, STRAYS)
 
 
-def test_nobody_owes_an_entry_that_redis_has_forgotten(
+def test_no_caller_owes_an_entry_that_redis_has_forgotten(
     env: SystemEnvironment, asked: ScheduledJobs, valkey: ValkeyServer
 ) -> None:
     wreck(env, WORKED)

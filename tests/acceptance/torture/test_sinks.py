@@ -96,7 +96,7 @@ ROW_DAMAGES: dict[str, tuple[LiteralString, set[tuple[str, str]]]] = {
     ),
     "a row of another flow": (
         "insert into effect (arrival, value) values (40, '4-7')",
-        {("out of nowhere", "prepared rows")},
+        {("unrequested", "prepared rows")},
     ),
     "a row is written over by itself": (
         "update result set value = value where arrival = 40",

@@ -27,11 +27,11 @@ def nobody_is_there() -> None:
     raise psycopg.OperationalError("connection refused")
 
 
-def test_who_did_not_reach_the_server_knows_that_nothing_happened(env: SystemEnvironment) -> None:
+def test_a_caller_that_did_not_reach_the_server_knows_that_nothing_happened(env: SystemEnvironment) -> None:
     assert fails_once(env, nobody_is_there) == 0
 
 
-def test_who_reached_it_and_had_no_answer_does_not(env: SystemEnvironment) -> None:
+def test_a_caller_that_reached_it_without_an_answer_does_not_know(env: SystemEnvironment) -> None:
     def lost() -> None:
         with env.connect():
             nobody_is_there()
@@ -44,7 +44,7 @@ def test_who_reached_it_and_had_no_answer_does_not(env: SystemEnvironment) -> No
     assert fails_once(env, lost_in_a_transaction) == 1
 
 
-def test_a_connection_that_died_while_nobody_used_it_has_carried_nothing(env: SystemEnvironment) -> None:
+def test_a_connection_that_died_while_no_caller_used_it_has_carried_nothing(env: SystemEnvironment) -> None:
     with env.asking() as connection:
         pid = connection.info.backend_pid
 
@@ -64,7 +64,7 @@ def test_one_that_is_still_open_may_happen_yet(env: SystemEnvironment) -> None:
     assert fails_once(env, open_still) == 1
 
 
-def test_a_look_of_ours_that_fails_is_nobodys_outcome(env: SystemEnvironment) -> None:
+def test_a_look_of_ours_that_fails_is_no_outcome(env: SystemEnvironment) -> None:
     env.rows("select 1")
     with env.database.connect_admin() as admin:
         admin.execute(

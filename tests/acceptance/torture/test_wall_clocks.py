@@ -34,7 +34,7 @@ def rules(outcome: RunResult) -> set[str]:
     return {breach.rule for _, breach in outcome.judgement.breaches}
 
 
-def test_who_goes_by_the_clock_of_a_node_is_found_out() -> None:
+def test_a_caller_that_goes_by_the_clock_of_a_node_is_found_out() -> None:
     assert "doubled" in rules(run(WATCH, kind=NODE_CLOCK, liveness_leases=0, patience_seconds=0))
 
 

@@ -68,7 +68,7 @@ def test_explain_tells_a_jobs_life_with_the_reason_of_every_refusal(fencepost: F
     assert told.out.startswith(f"job:{job}\n")
     for expected in ("submitted", "claimed", "finished", "refused:already_finished", "by=worker-1"):
         assert expected in told.out
-    assert "The one finishing write has happened. Read the result instead of writing another." in told.out
+    assert "It is already finished. Read the stored result instead of writing another." in told.out
 
 
 def test_explain_for_machines_has_meaning_and_remedy(fencepost: Fencepost, job: int) -> None:

@@ -39,7 +39,7 @@ def test_migrate_makes_the_schema_once(
     after = fencepost("migrate", "--check")
     assert (after.code, after.out) == (
         ExitCode.OK,
-        f"The schema has version {kernel().version}, which this code wants.\n",
+        f"The schema has version {kernel().version}, as this code needs.\n",
     )
     assert fencepost("migrate").out.startswith("Nothing to apply")
 
@@ -102,4 +102,4 @@ def test_a_role_without_rights_is_told_which_to_grant(
         connection.execute(sql.SQL("drop role {}").format(sql.Identifier(stranger)))
     assert answer.code == ExitCode.PROBLEM
     assert "Grant it fencepost_read (to look) or fencepost_app (to work)." in answer.err
-    assert findings["schema"]["detail"] == f"there, but {stranger} may not use it"
+    assert findings["schema"]["detail"] == f"exists, but {stranger} may not use it"

@@ -152,7 +152,7 @@ def test_up_serves_and_ctrl_c_leaves_nothing(
 def test_what_dies_is_started_again_and_a_killed_up_leaves_nothing_but_its_data(
     up: Callable[..., Up], directory: Path, status: Callable[..., Answer]
 ) -> None:
-    """To start the whole house is what takes time here, so one house lives through both."""
+    """To start the whole system is what takes time here, so one system lives through both."""
     first = up(LOG_FORMAT="json")
     postmaster = directory / ".fencepost/postgres/data/postmaster.pid"
     os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)

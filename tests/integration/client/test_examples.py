@@ -100,7 +100,7 @@ def test_a_nightly_report_is_made_once_a_day(example: Example, database: Databas
     assert example.run("nightly_report.py", "2030-01-02") == ["2030-01-02: 1 lines, now."]
 
 
-async def test_a_nightly_report_leaves_the_work_to_who_is_at_it(example: Example, database: Database) -> None:
+async def test_a_nightly_report_leaves_the_work_to_its_holder(example: Example, database: Database) -> None:
     async with Fencepost(database.url) as fp:
         await fp.run(lease.acquire("nightly-report", "another machine", 60))
 

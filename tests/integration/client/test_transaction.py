@@ -225,7 +225,7 @@ def test_a_replay_beside_a_claim_is_no_silent_rollback_of_the_claim(
 
     with pytest.raises(RefusedTransaction, match="transaction of its own"):
         claim_both()
-    assert admin.execute("select key from fencepost.markers").fetchall() == [("first",)]
+    assert admin.execute("select key from fencepost.idempotency_keys").fetchall() == [("first",)]
 
 
 def test_a_repeat_without_a_kept_response_is_a_duplicate(facade: Facade) -> None:
@@ -266,7 +266,7 @@ def test_a_request_that_another_transaction_is_doing_is_in_flight(facade: Facade
             claim_as_well()
 
 
-def test_an_answer_that_the_user_asks_for_himself_is_his_to_judge(
+def test_an_answer_that_user_code_requests_itself_is_left_to_that_code(
     facade: Facade, admin: psycopg.Connection
 ) -> None:
     with facade.transaction() as tx:

@@ -119,7 +119,7 @@ def console(
         ("/", "/console", "/api"),
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
     )
-    server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
+    server = WebServer(make_app([part], web, opened_first=lambda: fp), address="127.0.0.1", port=0)
     try:
         server.start()
         yield ConsoleEnv(server.url, database, context)

@@ -1,4 +1,4 @@
-"""A house with something on every page: the crowd of the kernel, and every service beside it."""
+"""A system with something on every page: the crowd of the kernel, and every service beside it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def call(database: Database, asked: Call[T]) -> T:
 
 
 @pytest.mark.parametrize("admit", [session, token])
-def test_who_is_no_user_or_no_longer_one_is_not_admitted(
+def test_a_name_without_an_active_user_is_not_admitted(
     database: Database, admit: Callable[[str], Call[Any]]
 ) -> None:
     call(database, ACCOUNTS.set_user("ada", Role.ADMIN, "hash", "test", by_service=False))

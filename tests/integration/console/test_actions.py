@@ -37,7 +37,7 @@ def test_a_refused_action_says_why_and_is_written_down(env: ConsoleEnv) -> None:
         assert refused.status_code == 409
         assert "already_finished" in refused.text
         assert client.post(f"/api/jobs/{crowd.finished}/cancel").json()["code"] == "already_finished"
-        audit_entries = client.get("/api/audit", params={"actor": "admin"}).json()["deeds"]
+        audit_entries = client.get("/api/audit", params={"actor": "admin"}).json()["entries"]
         assert (audit_entries[0]["action"], audit_entries[0]["outcome"], audit_entries[0]["subject"]) == (
             "job.cancel",
             "refused: already_finished",
@@ -70,7 +70,7 @@ def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(env: Conso
         assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
 
 
-def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(env: ConsoleEnv) -> None:
+def test_an_order_that_a_person_saw_at_the_broker_keeps_what_they_saw(env: ConsoleEnv) -> None:
     with closing(OrdersEnv(env.database.url)) as market, env.visitor(Role.OPERATOR) as client:
         market.declare(rate_per_second=1e6, burst=1e6)
         parked = market.accepted("order-parked")

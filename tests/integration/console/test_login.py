@@ -18,7 +18,7 @@ from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, 
 BEYOND = WebSettings(address="192.0.2.1", token="0123456789abcdef")
 
 
-def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(env: ConsoleEnv) -> None:
+def test_an_anonymous_visitor_is_sent_to_the_login_and_then_to_the_requested_page(env: ConsoleEnv) -> None:
     env.user(Role.VIEWER)
     with env.stranger() as client:
         sent = client.get("/console/jobs?state=dead")
@@ -61,7 +61,7 @@ def test_the_eleventh_attempt_waits_though_its_password_is_right(env: ConsoleEnv
     assert [entry.outcome for entry in entries if entry.action == "login"] == ["wrong password"] * 10
 
 
-def test_a_stranger_who_guesses_locks_no_known_browser_out(env: ConsoleEnv) -> None:
+def test_guessed_passwords_lock_no_known_browser_out(env: ConsoleEnv) -> None:
     env.user(Role.VIEWER)
     with env.stranger() as owner:
         assert log_in(owner, "viewer", PASSWORD).status_code == 303
@@ -153,7 +153,7 @@ def test_the_cookie_is_for_the_server_alone_and_cannot_be_made_up(env: ConsoleEn
         assert client.get("/console").status_code == 303
 
 
-def test_who_logs_out_or_is_locked_out_is_out(env: ConsoleEnv) -> None:
+def test_a_user_that_logs_out_or_is_locked_has_no_access(env: ConsoleEnv) -> None:
     with env.visitor(Role.VIEWER) as client:
         stolen = client.cookies["fencepost_session"]
         assert client.post("/console/logout").status_code == 303

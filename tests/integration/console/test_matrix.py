@@ -55,7 +55,7 @@ def test_every_route_was_made_by_the_router_or_is_open_to_all(env: ConsoleEnv) -
     assert len(context.router.roles) > 60
 
 
-def test_nobody_and_a_made_up_token_come_in_nowhere(env: ConsoleEnv) -> None:
+def test_no_caller_and_a_made_up_token_come_in_nowhere(env: ConsoleEnv) -> None:
     with env.stranger() as client:
         for method, path in routes(env):
             expected = 401 if path.startswith("/api") else 303

@@ -39,7 +39,7 @@ def test_a_minute_is_counted_again_and_not_twice(database: Database) -> None:
     assert counted(database) == [(1, 3, 1, 1, 1, 1, True)]
 
 
-def test_minutes_that_nobody_counted_are_counted_afterwards(database: Database) -> None:
+def test_missed_minutes_are_counted_afterwards(database: Database) -> None:
     clock = Clock(database.admin_url).install()
     clock.freeze()
     Watchers(database)
@@ -62,7 +62,7 @@ def test_what_is_older_than_eight_days_is_forgotten(database: Database) -> None:
     assert counted(database) == []
 
 
-def test_a_minute_knows_how_late_the_outbox_was_what_it_delivered_and_who_was_there(
+def test_a_minute_has_the_lag_and_the_deliveries_of_the_outbox_and_the_workers(
     database: Database,
 ) -> None:
     clock = Clock(database.admin_url).install()

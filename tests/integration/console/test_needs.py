@@ -26,7 +26,7 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(env: Consol
         "unknown in orders:acme": (1, f"/console/orders/{city.orders['unknown']}"),
         f"failing tasks of the flow {city.flow}": (1, "ConnectionError: the sink is away"),
         f"dead letters of the flow {city.flow}": (1, "ValueError: no number"),
-        "signers wait for a recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
+        "signers waiting for recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
         "transactions in doubt": (1, "In doubt"),
         "broker halted: acme": (1, "the market is shut"),
         "waiting in mail: no worker serves it": (1, "mail"),
@@ -57,7 +57,7 @@ def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(env: C
         assert far["signers"] == []
 
 
-def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(env: ConsoleEnv) -> None:
+def test_a_transaction_without_proof_of_what_used_its_nonce_is_reported(env: ConsoleEnv) -> None:
     PopulatedSystem(env.database)
     with env.database.connect_admin() as admin:
         admin.execute(

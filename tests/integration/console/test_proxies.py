@@ -14,7 +14,7 @@ from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import ConsoleEnv, console, log_in
 
-TOKEN = "the-token-of-the-house"
+TOKEN = "the-token-of-the-server"
 LOGIN = {"name": "nobody", "password": "wrong"}
 
 
@@ -90,5 +90,5 @@ def test_the_audit_has_the_client_and_not_what_it_invents(named: ConsoleEnv) -> 
             f"{named.url}/api/audit",
             headers={"authorization": f"Bearer {named.token(Role.ADMIN)}", "x-forwarded-for": "203.0.113.9"},
         )
-    used = [line for line in audit.json()["deeds"] if line["action"] == "link.use"]
+    used = [line for line in audit.json()["entries"] if line["action"] == "link.use"]
     assert {line["address"] for line in used} == {"203.0.113.9"}

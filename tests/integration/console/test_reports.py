@@ -71,7 +71,7 @@ def rule(text: str) -> tuple[str, str, str]:
     return text.strip().partition(" ")
 
 
-def test_a_name_that_nobody_left_is_not_found(client: httpx.Client, folder: Path) -> None:
+def test_a_name_without_a_report_is_not_found(client: httpx.Client, folder: Path) -> None:
     (folder.parent / "outside.html").write_text("secret")
     for name in ("last", "..%2Foutside", "%00", "%FF", "x" * 200):
         assert client.get(f"/api/reports/{name}").status_code == 404, name

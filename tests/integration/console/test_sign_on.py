@@ -39,7 +39,7 @@ def go(client: httpx.Client, person: dict[str, Any], wanted: str = "/console/job
     return f"{back.path}?{back.query}"
 
 
-def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(env: ConsoleEnv) -> None:
+def test_a_person_that_the_provider_vouches_for_gets_the_role_of_their_groups(env: ConsoleEnv) -> None:
     with env.stranger() as client:
         assert (
             "/console/login/sso?next=%2Fconsole%2Fjobs"
@@ -59,19 +59,21 @@ def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(env:
     ("person", "why"),
     [(BOB, "None of this person&#39;s groups"), (EVE, "has not verified this address")],
 )
-def test_whom_it_does_not_vouch_for_stays_outside(env: ConsoleEnv, person: dict[str, Any], why: str) -> None:
+def test_a_person_that_it_does_not_vouch_for_is_refused(
+    env: ConsoleEnv, person: dict[str, Any], why: str
+) -> None:
     with env.stranger() as client:
         answer = client.get(go(client, person))
         assert (answer.status_code, "fencepost_session" in client.cookies) == (403, False)
         assert why in answer.text
 
 
-def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(env: ConsoleEnv) -> None:
+def test_the_same_name_at_another_provider_is_another_person(env: ConsoleEnv) -> None:
     env.call(ACCOUNTS.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test", by_service=False))
     with env.stranger() as client:
         answer = client.get(go(client, FAKE))
         assert answer.status_code == 403
-        assert "Somebody else has this name" in answer.text
+        assert "Another account has this name" in answer.text
         assert client.get("/console").status_code == 303
 
 
@@ -100,7 +102,7 @@ def test_a_code_lets_in_once(env: ConsoleEnv) -> None:
         assert client.get(way).status_code == 403
 
 
-def test_who_was_locked_out_here_stays_out(env: ConsoleEnv) -> None:
+def test_a_user_that_was_locked_here_stays_locked(env: ConsoleEnv) -> None:
     with env.stranger() as client:
         client.get(go(client, ADA))
         env.call(ACCOUNTS.disable_user("ada@house.example", "test"))
@@ -110,7 +112,7 @@ def test_who_was_locked_out_here_stays_out(env: ConsoleEnv) -> None:
         assert "account is disabled" in answer.text
 
 
-def test_his_role_is_what_the_provider_says_today(database: Database, provider: str) -> None:
+def test_the_role_is_what_the_provider_says_today(database: Database, provider: str) -> None:
     with console(database, trusting(provider)) as env, env.stranger() as client:
         client.get(go(client, ADA))
     changed = trusting(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})

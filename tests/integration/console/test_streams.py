@@ -40,7 +40,7 @@ def next_look(lines: Iterator[str]) -> dict[str, int]:
     raise AssertionError("the stream has ended")
 
 
-def test_a_stream_is_only_for_who_is_known(env: ConsoleEnv) -> None:
+def test_a_stream_needs_a_login(env: ConsoleEnv) -> None:
     with env.stranger() as client:
         assert client.get("/api/events").status_code == 401
 
@@ -54,7 +54,7 @@ def test_no_more_streams_than_allowed(database: Database) -> None:
         assert client.get("/api/events").status_code == 503
 
 
-async def test_a_reader_keeps_the_newest_only_and_is_given_up_when_he_never_takes_it() -> None:
+async def test_a_reader_keeps_only_the_newest_and_is_dropped_when_it_never_takes_it() -> None:
     stream = SnapshotStream()
     assert all(stream.offer(b"%d" % number) for number in range(MISSED_MAX))
     assert await stream.take() == b"%d" % (MISSED_MAX - 1), "the newest, and only that"
@@ -62,7 +62,7 @@ async def test_a_reader_keeps_the_newest_only_and_is_given_up_when_he_never_take
     assert not stream.offer(b"one too many")
 
 
-def test_a_reader_who_reads_nothing_is_dropped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_reads_nothing_is_dropped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # However long a look takes here, the next one is made: it is their number that counts.
     monkeypatch.setattr("fencepost_server.console._live_snapshot.SHARE_MAX", 1000.0)
     with console(database, ConsoleSettings(look_seconds=0.2)) as env:

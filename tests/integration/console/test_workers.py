@@ -31,7 +31,7 @@ def workers(database: Database) -> list[tuple[Any, ...]]:
     return fetched(database, "select owner, jobs, oldest_at is null from fencepost.console_workers()")
 
 
-def test_an_idle_fleet_is_alive_and_who_leaves_is_not(env: ConsoleEnv) -> None:
+def test_an_idle_fleet_is_alive_and_a_worker_that_leaves_is_not(env: ConsoleEnv) -> None:
     async def work() -> None:
         async with Fencepost(env.database.url) as fp:
 
@@ -63,7 +63,9 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(env: ConsoleEnv) -> None:
     assert workers(env.database) == []
 
 
-def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_again(database: Database) -> None:
+def test_a_caller_that_died_is_not_seen_when_its_lease_is_over_and_its_place_is_taken_again(
+    database: Database,
+) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
         for life in range(12):
             # None of them leaves: each finds the places of the dead, and nobody has more than one.
@@ -82,7 +84,7 @@ def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_agai
     assert places <= 8
 
 
-def test_who_holds_a_job_is_seen_as_long_as_its_lease_lasts(database: Database) -> None:
+def test_the_holder_of_a_job_is_seen_as_long_as_its_lease_lasts(database: Database) -> None:
     Watchers(database)
     assert workers(database) == [(OWNER, 1, False)]
     with database.connect_admin() as admin:

@@ -22,7 +22,7 @@ def words(admin: psycopg.Connection) -> list[str]:
 
 
 def kept_keys(admin: psycopg.Connection) -> list[str]:
-    return [key for (key,) in admin.execute("select key from fencepost.marker order by key")]
+    return [key for (key,) in admin.execute("select key from fencepost.idempotency_key order by key")]
 
 
 @pytest.mark.parametrize(("then", "status"), [("return", 201), ("reject", 402), ("binary", 200)])

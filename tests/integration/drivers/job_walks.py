@@ -54,12 +54,14 @@ def _walk_dispatch(ask: Ask, job_ids: list[int]) -> None:
     assert set(job_ids) <= {d.job_id for d in due}
     assert ask(job.dispatch_by_priority("work", 100))[1] == [d.job_id for d in due]
     assert ask(job.dispatched(job_ids[:2], ["1-0", "1-1"], AWKWARD)) == 2
-    driven = ask(job.driven("work", 1, age_seconds=0))
+    driven = ask(job.dispatched_page("work", 1, age_seconds=0))
     assert [(d.job_id, d.entry_id, d.incarnation) for d in driven] == [
         (job_ids[0], "1-0", AWKWARD),
         (job_ids[1], "1-1", AWKWARD),
     ]
-    assert [d.job_id for d in ask(job.driven("work", 1, age_seconds=0, after=driven[0]))] == [job_ids[1]]
+    assert [d.job_id for d in ask(job.dispatched_page("work", 1, age_seconds=0, after=driven[0]))] == [
+        job_ids[1]
+    ]
     assert ask(job.recall(job_ids[:2], ["1-0", "another"])) == 1
     assert ask(job.dispatch_failed(job_ids[2:3], AWKWARD, AT_ONCE)) == 1
 

@@ -28,8 +28,8 @@ def words(outside: psycopg.Connection[Any]) -> list[str]:
     return [word for (word,) in outside.execute("select word from public.note order by ctid")]
 
 
-def markers(outside: psycopg.Connection[Any]) -> list[str]:
-    return [key for (key,) in outside.execute("select key from fencepost.markers")]
+def keys(outside: psycopg.Connection[Any]) -> list[str]:
+    return [key for (key,) in outside.execute("select key from fencepost.idempotency_keys")]
 
 
 def held_lease(port: Port) -> Lease:
@@ -43,7 +43,7 @@ def test_a_call_commits_with_the_users_own_rows(port: Port, outside: psycopg.Con
         claim = port.run(idempotency.claim("scope", "key"))
 
     assert claim.claimed
-    assert (words(outside), markers(outside)) == (["mine"], ["key"])
+    assert (words(outside), keys(outside)) == (["mine"], ["key"])
 
 
 def test_a_call_rolls_back_with_the_users_own_rows(port: Port, outside: psycopg.Connection[Any]) -> None:
@@ -55,7 +55,7 @@ def test_a_call_rolls_back_with_the_users_own_rows(port: Port, outside: psycopg.
 
     with pytest.raises(ChangeOfMindError):
         change_of_mind()
-    assert (words(outside), markers(outside)) == ([], [])
+    assert (words(outside), keys(outside)) == ([], [])
 
 
 def test_nothing_of_ours_begins_or_commits(port: Port, outside: psycopg.Connection[Any]) -> None:
@@ -63,7 +63,7 @@ def test_nothing_of_ours_begins_or_commits(port: Port, outside: psycopg.Connecti
         port.execute("insert into public.note values (pg_current_xact_id()::text)")
         port.run(idempotency.claim("scope", "key"))
         port.execute("insert into public.note values (pg_current_xact_id()::text)")
-        seen_before_the_commit = words(outside), markers(outside)
+        seen_before_the_commit = words(outside), keys(outside)
 
     before, after = words(outside)
     assert before == after
@@ -115,7 +115,7 @@ def test_after_a_refusal_the_transaction_is_left_as_it_is(port: Port) -> None:
         go_on_after_the_refusal()
 
 
-def test_a_refusal_inside_the_users_savepoint_leaves_him_the_rest(
+def test_a_refusal_inside_the_users_savepoint_leaves_them_the_rest(
     port: Port, outside: psycopg.Connection[Any]
 ) -> None:
     held = held_lease(port)

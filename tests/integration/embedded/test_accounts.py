@@ -88,7 +88,7 @@ def test_where_namespaces_are_refused_root_becomes_nobody(directory: Path) -> No
 
 
 @as_root
-def test_nobody_passes_through_a_closed_directory_that_stays_closed(directory: Path) -> None:
+def test_no_caller_passes_through_a_closed_directory_that_stays_closed(directory: Path) -> None:
     closed = directory / "closed"
     closed.mkdir(mode=0o700)
     with PostgresServer(closed / "postgres", identity=DROPPED, cache=closed / "cache") as server:

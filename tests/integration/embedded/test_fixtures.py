@@ -59,7 +59,7 @@ def test_a_database_is_entered_as_the_viewer(database: Database) -> None:
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_a_database_is_nobody_elses(database: Database, turn: int) -> None:
+def test_a_database_belongs_to_one_test(database: Database, turn: int) -> None:
     with database.connect_admin() as connection:
         connection.execute("create table mine (n int)")
         connection.execute("insert into mine values (%s)", (turn,))

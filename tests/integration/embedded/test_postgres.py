@@ -44,7 +44,7 @@ def test_it_listens_on_a_private_socket_and_nowhere_else(own_postgres: PostgresS
     assert stat.S_IMODE(Path(sockets).stat().st_mode) == 0o700
 
 
-def test_over_tcp_nobody_enters(directory: Path) -> None:
+def test_over_tcp_no_caller_enters(directory: Path) -> None:
     with PostgresServer(directory) as server:
         methods = "select array_agg(distinct auth_method) from pg_hba_file_rules where type like 'host%'"
         assert ask(server, methods) == ["reject"]
@@ -129,7 +129,7 @@ def test_a_crash_leaves_no_process_and_no_shared_memory(own_postgres: PostgresSe
     assert not segments & segments_of_the_machine()
 
 
-def test_a_server_that_somebody_else_killed_is_cleared_up_when_it_is_stopped(
+def test_a_server_that_another_process_killed_is_cleared_up_when_it_is_stopped(
     own_postgres: PostgresServer,
 ) -> None:
     segments = segments_of(own_postgres.pids[0])
@@ -167,7 +167,7 @@ def test_a_server_that_ended_by_itself_can_be_started_again(own_postgres: Postgr
     assert ask(own_postgres, "select 1") == 1
 
 
-def test_a_paused_server_answers_nobody_until_it_is_resumed(own_postgres: PostgresServer) -> None:
+def test_a_paused_server_answers_no_caller_until_it_is_resumed(own_postgres: PostgresServer) -> None:
     with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
         own_postgres.pause()
         table = process_table()
@@ -195,7 +195,7 @@ def test_a_directory_serves_one_server_at_a_time(own_postgres: PostgresServer) -
     assert ask(own_postgres, "select 1") == 1
 
 
-def test_the_data_of_a_server_that_somebody_else_started_is_refused(
+def test_the_data_of_a_server_that_another_process_started_is_refused(
     own_postgres: PostgresServer, directory: Path
 ) -> None:
     stranger = directory / "stranger"

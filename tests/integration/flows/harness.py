@@ -28,7 +28,7 @@ TABLES: LiteralString = """
 """
 LOSE: LiteralString = """
     update fencepost.lease set token = token + 1, owner = null, expires_at = fencepost.clock()
-    where position('/seat/' in resource) = 0 returning resource
+    where position('/slot/' in resource) = 0 returning resource
 """
 HURRY = FlowSettings(
     lease_seconds=6,
@@ -73,7 +73,7 @@ class FlowHarness:
             metrics=FlowMetrics.on(Metrics()),
         )
 
-    def place(self) -> FlowContext:
+    def context(self) -> FlowContext:
         """What a source or a sink is opened with."""
         return FlowContext(
             self.fp, "scene", self.redis_url, 11.05, HURRY.interval_seconds, HURRY.drain_seconds

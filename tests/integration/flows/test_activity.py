@@ -70,7 +70,7 @@ async def test_what_waits_in_a_stream_is_counted_also_when_it_was_trimmed_before
         harness.redis.xadd("in", {"data": str(n)})
     harness.redis.xtrim("in", maxlen=20, approximate=False)
     source = RedisStreams("in")
-    place: Any = harness.place()
+    place: Any = harness.context()
     reader = await source.open(place, "in", None)
     chunk = await reader.read(5, 0)
 
@@ -112,7 +112,7 @@ async def test_progress_is_what_all_tasks_have_committed(harness: FlowHarness, t
     assert await progress() == [Progress("file:in.txt", 290, 290, True), Progress("values:0", 50, 50, True)]
 
 
-def test_bars_are_drawn_where_somebody_watches() -> None:
+def test_bars_are_drawn_on_a_terminal() -> None:
     screen = io.StringIO()
     with progress_bars(Console(file=screen, force_terminal=True, width=100)) as bars:
         assert bars.are_shown

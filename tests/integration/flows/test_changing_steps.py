@@ -72,7 +72,7 @@ async def test_a_new_branch_above_leaves_the_state_of_the_others(
 
 
 async def test_another_branch_with_a_key_of_its_own_takes_its_own_records(harness: FlowHarness) -> None:
-    """Its border stands before the old one: entrances are found by name, not by number."""
+    """Its border stands before the old one: inputs are found by name, not by number."""
     await take(harness, counting(2), {"count-u": 1})
 
     by_amount = Flow("orders").source(RedisStreams("in")).json()
@@ -226,7 +226,7 @@ def _as_before(harness: FlowHarness, step: str) -> None:
     nodes = [{**{k: n[k] for k in ("kind", "section")}, "name": n["place"]} for n in plan["nodes"]]
     with harness.database.connect_admin() as connection:
         connection.execute(
-            "update fencepost.flow set layout = 0, plan = %s::jsonb, shape = shape - 'entrances'",
+            "update fencepost.flow set layout = 0, plan = %s::jsonb, shape = shape - 'inputs'",
             (json.dumps({"nodes": nodes, "edges": plan["edges"], "shape": plan["shape"]}),),
         )
 
@@ -240,7 +240,7 @@ def test_a_table_sink_is_no_state() -> None:
 async def test_a_reader_of_the_graph_before_sends_nothing_to_the_groups_of_the_next(
     harness: FlowHarness,
 ) -> None:
-    """Its entries name entrances by their numbers in its own graph."""
+    """Its entries name inputs by their numbers in its own graph."""
     worker = harness.worker(counting(2))
     running = asyncio.create_task(worker.run())
     await harness.until(lambda: len(worker.holds) == 3)

@@ -22,7 +22,7 @@ async def test_a_task_that_fails_tells_of_what_and_is_silent_when_it_works_again
 
     def shake(number: int) -> int:
         if broken:
-            raise ConnectionError("the other house is away\0")
+            raise ConnectionError("the other system is away\0")
         return number
 
     flow = Flow("shaky").source(IterableSource([1, 2, 3])).map(shake).sink(PostgresRows("line", ["value"]))
@@ -33,7 +33,7 @@ async def test_a_task_that_fails_tells_of_what_and_is_silent_when_it_works_again
         resource, failures, error = told[0]
         assert resource.startswith("flow:shaky/")
         assert failures >= 1
-        assert error.endswith("the other house is away")
+        assert error.endswith("the other system is away")
         broken = False
         await harness.until(lambda: len(harness.rows("select value from line")) == 3)
         while told:

@@ -42,13 +42,13 @@ async def test_a_file_that_is_followed_gives_whole_lines_and_goes_on_where_it_wa
     assert lines() == [1, 2, 4, 5, 6, 30]
 
 
-async def test_a_line_that_somebody_is_writing_waits_until_it_is_whole(
+async def test_a_line_that_is_being_written_waits_until_it_is_whole(
     harness: FlowHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "log"
     path.write_text("a\nb")
     source = FileLines(path, follow=True)
-    reader = await source.open(harness.place(), source.partitions[0], None)
+    reader = await source.open(harness.context(), source.partitions[0], None)
 
     first = await reader.read(10, 0)
     second = await reader.read(10, 0)
@@ -68,4 +68,4 @@ async def test_a_file_that_is_shorter_than_what_was_read_of_it_is_refused(
     source = FileLines(path, follow=True)
 
     with pytest.raises(SourceTrimmed, match="shorter than the 5 bytes"):
-        await source.open(harness.place(), source.partitions[0], 5)
+        await source.open(harness.context(), source.partitions[0], 5)

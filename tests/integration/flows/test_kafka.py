@@ -82,8 +82,8 @@ async def test_a_topic_that_has_lost_what_comes_next_is_refused(
     overflow(broker, "short")
 
     with pytest.raises(SourceTrimmed, match=r"short/0 begins at \d+, and this flow has come to 3"):
-        await source.open(harness.place(), "0", 3)
-    reader = await source.open(harness.place(), "0", 88)
+        await source.open(harness.context(), "0", 3)
+    reader = await source.open(harness.context(), "0", 88)
     chunk = await reader.read(10, 5)
     await reader.close()
 
@@ -96,7 +96,7 @@ async def test_a_reader_that_retention_overtakes_passes_nothing_by(
     overflow(broker, "short", messages=3)
     read_ahead = {"queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
     reader = await KafkaTopic("short", {**broker, **read_ahead}, partitions=1).open(
-        harness.place(), "0", None
+        harness.context(), "0", None
     )
     offsets = list((await reader.read(1, 60)).offsets)
     overflow(broker, "short")

@@ -119,7 +119,7 @@ async def test_a_savepoint_without_an_answer_is_not_made(harness: FlowHarness, c
         assert harness.rows("select * from fencepost.flow_savepoint") == []
 
 
-async def test_a_savepoint_of_a_flow_that_nobody_runs(harness: FlowHarness, command: Command) -> None:
+async def test_a_savepoint_of_a_flow_without_workers(harness: FlowHarness, command: Command) -> None:
     send(harness, 2)
     async with harness.running(harness.worker(deferring())):
         await harness.until(lambda: lines(harness) == 2)
@@ -207,7 +207,7 @@ def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
     assert as_record(stored, CheckpointId("r", 1, 1), 0) == IdempotentRecord("a", {"n": 1})
 
 
-async def test_markers_of_prepared_transactions_do_not_pile_up(harness: FlowHarness) -> None:
+async def test_rows_of_prepared_transactions_do_not_pile_up(harness: FlowHarness) -> None:
     flow = Flow("marked").source(IterableSource(list(range(40))))
     rows = TwoPhasePostgres(harness.database.admin_url, "line", ["value"])
     await harness.run(flow.sink(rows), batch=5, records_max=5)

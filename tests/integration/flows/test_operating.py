@@ -165,7 +165,7 @@ async def test_what_is_not_there_is_not_restored(harness: FlowHarness, command: 
     assert (await asyncio.to_thread(command, "flows", "show", "totals"))[0] == ExitCode.NOT_FOUND
 
 
-async def test_a_flow_that_nobody_has_started_is_neither_drained_nor_asked(harness: FlowHarness) -> None:
+async def test_a_flow_that_was_never_started_is_neither_drained_nor_asked(harness: FlowHarness) -> None:
     with pytest.raises(NotFound):
         await harness.fp.run(flow_store.drain("totals", draining=True))
     with pytest.raises(NotFound):

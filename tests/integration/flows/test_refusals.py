@@ -100,6 +100,8 @@ async def test_a_worker_too_many(harness: FlowHarness) -> None:
     first = harness.worker(flow)
     async with harness.running(first):
         await harness.until(lambda: first.holds != [])
-        with pytest.raises(StartRefused, match=r"All 1 seats of copy are taken\. Raise FLOW_WORKERS_MAX"):
+        with pytest.raises(
+            StartRefused, match=r"All 1 worker slots of copy are taken\. Raise FLOW_WORKERS_MAX"
+        ):
             async with asyncio.timeout(60):
                 await harness.worker(flow, workers_max=1).run()

@@ -132,7 +132,7 @@ async def test_a_stream_that_is_trimmed_ahead_of_its_reader_is_not_read_on(harne
     """What was between would be passed by, and nobody would know."""
     for n in range(30):
         harness.redis.xadd("a", {"data": str(n)})
-    reader = await RedisStreams("a").open(harness.place(), "a", None)
+    reader = await RedisStreams("a").open(harness.context(), "a", None)
     assert list((await reader.read(5, 0)).values) == [b"0", b"1", b"2", b"3", b"4"]
     harness.redis.xtrim("a", maxlen=26, approximate=False)
     assert list((await reader.read(5, 0)).values) == [b"5", b"6", b"7", b"8", b"9"]

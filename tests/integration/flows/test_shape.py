@@ -67,7 +67,7 @@ async def test_before_the_first_commit_another_shape_is_welcome(harness: FlowHar
     assert lines(harness) == Counter(NUMBERS)
 
 
-async def test_while_somebody_else_runs_it_no_other_shape_is_registered(harness: FlowHarness) -> None:
+async def test_while_another_process_runs_it_no_other_shape_is_registered(harness: FlowHarness) -> None:
     await harness.fp.run(flow_store.register("counted", plan(counted(3)), "a/boot-1"))
     await harness.fp.run(lease.acquire(units.slot("counted", 0), "a/boot-1", 60))
 

@@ -243,7 +243,7 @@ async def test_rows_in_another_database_replaced_by_key(harness: FlowHarness, po
 
 async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(harness: FlowHarness) -> None:
     sink = ExternalPostgres(harness.database.admin_url, "total", ["key"], ["value"])
-    await sink.open(harness.place())
+    await sink.open(harness.context())
     await sink.deliver(CheckpointId("flow:x/all", 2, 8), [("a", 8)])
 
     await sink.deliver(CheckpointId("flow:x/all", 1, 7), [("a", 7)])
@@ -254,12 +254,12 @@ async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(harness
     await sink.close()
 
 
-async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nobody_up(
+async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_no_caller_up(
     harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = harness.database.admin_url
     zombie, successor = (ExternalPostgres(url, "total", ["key"], ["value"]) for _ in range(2))
-    await zombie.open(harness.place())
+    await zombie.open(harness.context())
     inside = asyncio.Event()
 
     async def stand_still(*_: Any) -> None:

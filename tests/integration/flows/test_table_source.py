@@ -16,7 +16,7 @@ async def read_all(reader: TableReader, wait_seconds: float = 0) -> list[int]:
 
 
 async def opened(harness: FlowHarness) -> TableReader:
-    return await PostgresTable("arrival").open(harness.place(), "0", None)
+    return await PostgresTable("arrival").open(harness.context(), "0", None)
 
 
 async def test_a_lower_id_that_commits_later_is_waited_for(harness: FlowHarness) -> None:
@@ -35,7 +35,7 @@ async def test_a_lower_id_that_commits_later_is_waited_for(harness: FlowHarness)
         assert await read_all(reader, 60) == [3]
 
 
-async def test_a_writer_that_gives_up_holds_nobody_up(harness: FlowHarness) -> None:
+async def test_a_writer_that_gives_up_holds_no_caller_up(harness: FlowHarness) -> None:
     reader = await opened(harness)
     with psycopg.connect(harness.database.url) as slow, psycopg.connect(harness.database.url) as fast:
         slow.execute(INSERT, (1,))

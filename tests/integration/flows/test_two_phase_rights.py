@@ -1,4 +1,4 @@
-"""A login that may only write rows prepares them, where its table of markers is there."""
+"""A login that may only write rows prepares them, where its bookkeeping table exists."""
 
 from typing import LiteralString
 
@@ -6,7 +6,7 @@ from fencepost.flows import Flow, IterableSource
 from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
 from tests.integration.flows.harness import FlowHarness
 
-MARKERS: LiteralString = """
+PREPARED: LiteralString = """
     create table fencepost_prepared (gid text primary key, at timestamptz default now());
     grant select, insert, delete on fencepost_prepared to fencepost_app;
 """
@@ -14,7 +14,7 @@ MARKERS: LiteralString = """
 
 async def test_a_login_that_may_not_make_tables_prepares_rows(harness: FlowHarness) -> None:
     with harness.database.connect_admin() as admin:
-        admin.execute(MARKERS)
+        admin.execute(PREPARED)
     rows = TwoPhasePostgres(harness.database.url, "line", ["value"])
 
     await harness.run(Flow("rights").source(IterableSource([1, 2, 3])).sink(rows))

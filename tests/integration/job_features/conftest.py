@@ -1,4 +1,4 @@
-"""A house on a database of the test's own, workers on it, and the clock in the test's hand."""
+"""A system on a database of the test's own, workers on it, and the clock in the test's hand."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator

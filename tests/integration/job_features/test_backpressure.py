@@ -82,7 +82,7 @@ async def test_dispatched_jobs_wait_too(fp: Fencepost) -> None:
         await fp.jobs.submit(one.submission(3))
 
 
-async def test_whoever_can_wait_is_let_in_when_there_is_room(fp: Fencepost, probes: Probes) -> None:
+async def test_a_caller_that_can_wait_is_let_in_when_there_is_room(fp: Fencepost, probes: Probes) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 1, "test"))
     first = await fp.jobs.submit(one.submission(1))

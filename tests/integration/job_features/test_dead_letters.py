@@ -150,7 +150,7 @@ def test_one_that_cannot_be_replayed_does_not_hold_up_the_others(
     ]
 
 
-def test_a_discarded_job_leaves_the_dead_letters_with_the_name_of_who_did_it(
+def test_a_discarded_job_leaves_the_dead_letters_with_the_name_of_the_actor(
     sync_fp: SyncFencepost, probes: Probes
 ) -> None:
     [job] = die(sync_fp, "ValueError: no")

@@ -120,7 +120,7 @@ def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, probes:
     assert fencepost("cancel", "999999").code == ExitCode.NOT_FOUND
 
 
-def test_an_actor_is_named_even_if_nobody_names_him(fencepost: Fencepost, send: Send, probes: Probes) -> None:
+def test_an_actor_is_recorded_even_if_none_is_given(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     [job] = submit(send)
     fencepost("cancel", str(job))
     [(_, actor)] = probes.events("job", job)
@@ -139,7 +139,7 @@ def test_retry_hurries_what_waits_and_revives_what_is_dead(
     assert told.code == ExitCode.PROBLEM
     assert told.out.splitlines()[:2] == [
         f"job {delayed}: is due now",
-        f"job {dead}: runs again, its tries from the beginning",
+        f"job {dead}: runs again, with all its tries",
     ]
     assert probes.value("select count(*) from fencepost.job_waiting where run_at <= now()") == 2
 

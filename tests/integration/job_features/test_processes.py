@@ -19,7 +19,7 @@ from tests.takeover import TAKEN_OVER
 
 @pytest.fixture
 async def fp(database: Database) -> AsyncIterator[Fencepost]:
-    """A house with the handlers of `computing`, on the test's database."""
+    """A system with the handlers of `computing`, on the test's database."""
     async with Fencepost(database.url, job_settings=quick()) as fp:
         for handler in computing.fp.handlers:
             fp.handlers.add(handler)

@@ -86,7 +86,7 @@ async def test_each_key_has_a_bucket_of_its_own(fp: Fencepost, clock: Clock) -> 
     assert await claim(fp, of_ann + of_bob + other) == [*of_ann[:2], *of_bob[:2], *other]
 
 
-async def test_who_waits_for_a_key_does_not_hold_up_the_others(fp: Fencepost, clock: Clock) -> None:
+async def test_a_caller_that_waits_for_a_key_does_not_hold_up_the_others(fp: Fencepost, clock: Clock) -> None:
     await fp.run(kernel_rate.declare({"mail": Limit(1, 1)}))
     of_ann = await submit(fp, 50, key="ann")
     of_bob = await submit(fp, 1, key="bob")

@@ -34,7 +34,7 @@ async def test_the_result_of_a_job_that_has_finished_is_there_at_once(fp: Fencep
     assert await fp.jobs.result(job.job_id, within=0) == {"pages": 3}
 
 
-async def test_whoever_waits_is_told_when_the_job_ends(
+async def test_a_caller_that_waits_is_told_when_the_job_ends(
     fp: Fencepost, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With polling far away, only the notification can bring the answer in time."""
@@ -47,7 +47,7 @@ async def test_whoever_waits_is_told_when_the_job_ends(
     assert probes.value(SLEEPERS) == 0, "the job has ended, so nobody needs to be told again"
 
 
-async def test_a_job_that_ends_before_anybody_says_that_he_waits_leaves_nobody_to_be_told(
+async def test_a_job_that_ends_before_any_caller_says_that_it_waits_leaves_no_caller_to_be_told(
     fp: Fencepost, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await running(fp)

@@ -1,4 +1,4 @@
-"""A house with handlers, its workers, and what a test asks of them."""
+"""A system with handlers, its workers, and what a test asks of them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

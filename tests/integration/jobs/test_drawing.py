@@ -61,7 +61,7 @@ async def test_a_backlog_is_claimed_where_it_lies(harness: JobHarness) -> None:
     assert 0 < driven(harness) < BACKLOG / 4
 
 
-async def test_who_has_drawn_all_there_was_is_called_by_redis_again(harness: JobHarness) -> None:
+async def test_a_caller_that_has_drawn_all_there_was_is_called_by_redis_again(harness: JobHarness) -> None:
     declare(harness)
     await submit(harness, BACKLOG)
     with Signals() as signals:
@@ -78,7 +78,7 @@ async def test_who_has_drawn_all_there_was_is_called_by_redis_again(harness: Job
     pytest.fail(f"of {SINGLES_MAX} jobs, one after another, Redis drove {driven(harness) - before}")
 
 
-async def test_who_has_few_places_does_not_draw(harness: JobHarness) -> None:
+async def test_a_caller_that_has_few_places_does_not_draw(harness: JobHarness) -> None:
     """He would ask PostgreSQL for every one of them."""
     ran = declare(harness)
     await submit(harness, BACKLOG)
@@ -136,7 +136,7 @@ async def test_while_its_worker_draws_a_dispatcher_only_invites_fellows(
     assert rest_seconds <= INVITATION_SECONDS
 
 
-async def test_a_fellow_who_waits_is_invited(harness: JobHarness) -> None:
+async def test_a_waiting_request_joins_the_batch(harness: JobHarness) -> None:
     together = asyncio.Barrier(2)
     owners: set[str] = set()
 

@@ -303,7 +303,7 @@ async def test_entries_whose_reply_was_lost_are_found_at_once(
             assert once(harness, 55)
 
 
-async def test_a_redis_that_hangs_stops_nobody(database: Database, own_valkey: ValkeyServer) -> None:
+async def test_a_redis_that_hangs_stops_no_caller(database: Database, own_valkey: ValkeyServer) -> None:
     with Signals() as signals:
         async with counting(database, own_valkey.url) as (harness, _):
             harness.fp.settings = harness.fp.settings.model_copy(update={"redis_reply_seconds": 0.5})
@@ -317,7 +317,7 @@ async def test_a_redis_that_hangs_stops_nobody(database: Database, own_valkey: V
             assert once(harness, 30)
 
 
-async def test_a_redis_that_is_full_stops_nobody(harness: JobHarness) -> None:
+async def test_a_redis_that_is_full_stops_no_caller(harness: JobHarness) -> None:
     ran: list[int] = []
 
     @harness.fp.job("default")

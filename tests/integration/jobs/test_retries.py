@@ -101,7 +101,7 @@ async def test_a_handler_past_its_time_is_stopped_and_tried_again(harness: JobHa
         submitted = await slow.submit(tx)
     async with harness.working():
         seen = await harness.until_state(submitted.job_id, "dead")
-    assert (seen.tries, seen.error) == (2, "TimeoutError: the handler had not ended after 0.05 s")
+    assert (seen.tries, seen.error) == (2, "TimeoutError: the handler did not finish within 0.05 s")
 
 
 async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothing(
@@ -200,7 +200,7 @@ async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarnes
     )
 
 
-async def test_a_result_that_is_too_large_harms_nobody_else(harness: JobHarness) -> None:
+async def test_a_result_that_is_too_large_harms_no_other_caller(harness: JobHarness) -> None:
     @harness.fp.job("default")
     async def answer(job: Job, size: int) -> str:
         return "".join(chr(0x4E00 + n % 20_000) for n in range(size))

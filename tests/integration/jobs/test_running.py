@@ -184,7 +184,7 @@ async def test_a_duplicate_in_the_stream_runs_once(harness: JobHarness) -> None:
     assert ran == [submitted.job_id]
 
 
-async def test_a_job_of_another_version_goes_back_for_somebody_who_knows_its_kind(
+async def test_a_job_of_another_version_goes_back_for_a_caller_that_knows_its_kind(
     harness: JobHarness,
 ) -> None:
     @harness.fp.job("default")

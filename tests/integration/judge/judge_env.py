@@ -28,7 +28,7 @@ from fencepost_server.web.settings import WebSettings
 
 Command = Callable[..., tuple[int, str]]
 """`judge(...)`: what an operator types behind `fencepost judge`; answers the exit code, and what was said."""
-SERVER_TOKEN = "the-token-of-the-house"
+SERVER_TOKEN = "the-token-of-the-server"
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())"}
 # As cheap as argon2 can be: these tests are about who may come in, not about how slowly.
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

@@ -19,7 +19,7 @@ ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, SER
 NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
 
 
-async def test_every_route_lets_in_whom_the_table_names_and_nobody_else(
+async def test_every_route_admits_the_roles_of_the_table_and_no_others(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
@@ -43,7 +43,7 @@ async def test_every_route_lets_in_whom_the_table_names_and_nobody_else(
     assert not [key for key, status in got.items() if status >= 500]
 
 
-def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
+def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
     changing = {line for line, access in ACCESS.items() if line[0] != "GET" and access.role < JudgeRole.JURY}
 
     assert changing == {
@@ -57,7 +57,7 @@ def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
     } == set()
 
 
-async def test_nobody_is_asked_until_there_is_a_user_and_everybody_from_then_on(
+async def test_no_caller_is_asked_until_there_is_a_user_and_every_caller_from_then_on(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path, app_token=None) as office:
@@ -73,7 +73,7 @@ async def test_nobody_is_asked_until_there_is_a_user_and_everybody_from_then_on(
     assert with_token.json() == {"name": "ada", "role": "admin", "is_user": True}
 
 
-async def test_a_contestant_sees_his_own_submissions_and_acts_in_his_own_name(
+async def test_a_contestant_sees_their_own_submissions_and_acts_in_their_own_name(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
@@ -135,7 +135,7 @@ async def test_a_token_is_shown_once_and_ends_with_its_time_its_revocation_or_it
     assert [token for token in (ann, bob, cem) if token in everything] == []
 
 
-async def test_a_user_submits_as_fast_as_he_may_and_a_repeat_costs_nothing(
+async def test_a_user_submits_as_fast_as_they_may_and_a_repeat_costs_nothing(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
     async with open_office(database, tmp_path, submit_burst=2, submits_per_minute=6) as office:

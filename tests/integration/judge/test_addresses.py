@@ -1,4 +1,4 @@
-"""Where the house keeps its things is for those who run it: no address of it reaches a contestant."""
+"""Where the system keeps its things is for those who run it: no address of it reaches a contestant."""
 
 from pathlib import Path
 from typing import Any

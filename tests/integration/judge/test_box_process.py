@@ -57,7 +57,7 @@ async def test_an_agent_whose_start_is_cancelled_leaves_no_cgroup(tmp_path: Path
     assert (agent.is_open, agent.pid) == (False, None)
 
 
-async def test_who_is_cancelled_at_a_start_has_the_process_and_is_so_at_the_next_wait() -> None:
+async def test_a_caller_that_is_cancelled_at_a_start_has_the_process_and_is_so_at_the_next_wait() -> None:
     seen: list[int] = []
 
     async def begin() -> None:
@@ -76,7 +76,7 @@ async def test_who_is_cancelled_at_a_start_has_the_process_and_is_so_at_the_next
     assert seen == [7]
 
 
-async def test_a_start_that_takes_too_long_for_its_caller_is_his_timeout() -> None:
+async def test_a_start_that_takes_too_long_for_its_caller_is_the_callers_timeout() -> None:
     async def begin() -> None:
         async with asyncio.timeout(0):
             process = await start_box(sys.executable, "-c", "pass")

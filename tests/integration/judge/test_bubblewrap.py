@@ -204,7 +204,7 @@ async def test_a_submission_is_judged_in_bubblewrap(
         raise box_binary.CannotCompile("There is no C compiler.")
 
     monkeypatch.setattr(box_binary, "find", refuse)
-    folder = place / "court"
+    folder = place / "judge"
     folder.mkdir(mode=0o755)
     files = {"1.in": "1 2\n", "1.ans": "3\n"}
     async with open_judge_site(folder, bubblewrap=bwrap) as judge_site:

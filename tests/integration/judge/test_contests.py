@@ -51,7 +51,7 @@ async def test_a_problem_is_not_there_for_contestants_before_its_contest_begins(
     assert after == [[1, 200, 202, 1]] * 2
 
 
-async def test_a_submission_counts_within_the_contest_by_who_takes_part_and_the_freeze_hides_it(
+async def test_a_submission_of_a_participant_counts_within_the_contest_and_the_freeze_hides_it(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
     async def submit(who: str) -> tuple[int, Any]:
@@ -90,7 +90,7 @@ async def test_a_submission_counts_within_the_contest_by_who_takes_part_and_the_
     assert (too_soon.status_code, joined.status_code, lifted.status_code) == (400, 400, 204)
 
 
-async def test_a_question_is_answered_once_and_seen_by_whom_it_concerns(
+async def test_a_question_is_answered_once_and_seen_by_those_it_concerns(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
     place = "/judge/api/contests/autumn/clarifications"

@@ -132,7 +132,7 @@ async def test_a_testlib_interactor_is_called_as_it_expects(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("program", "verdict"), [("raise SystemExit(3)\n", "RE"), ("\n", "WA")])
-async def test_a_validator_that_speaks_to_nobody_is_not_the_judges_fault(
+async def test_a_validator_whose_partner_has_left_is_not_the_judges_fault(
     tmp_path: Path, program: str, verdict: str
 ) -> None:
     (got,) = await sentences(tmp_path, package("interactive", TALKATIVE, "v.c"), program)
@@ -140,7 +140,7 @@ async def test_a_validator_that_speaks_to_nobody_is_not_the_judges_fault(
     assert got.verdict == verdict
 
 
-async def test_who_is_told_that_he_is_wrong_and_goes_on_for_ever_is_wrong(tmp_path: Path) -> None:
+async def test_a_caller_that_is_told_that_it_is_wrong_and_goes_on_for_ever_is_wrong(tmp_path: Path) -> None:
     (got,) = await sentences(
         tmp_path, package("interactive", STRICT, "v.c"), "print(2, flush=True)\nwhile True: pass\n"
     )

@@ -31,7 +31,7 @@ DIRECT = DirectPathSettings(outbox_enabled=False, payload_ttl_seconds=3600)
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())  # grün"}
 LEFT: LiteralString = """
     select (select count(*) from fencepost.job) + (select count(*) from fencepost.judge_submission)
-         + (select count(*) from fencepost.marker) + (select count(*) from fencepost.job_finished)"""
+         + (select count(*) from fencepost.idempotency_key) + (select count(*) from fencepost.job_finished)"""
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_without_redis_the_submission_fails(database: Database, tmp_path: 
     assert rows(database, LEFT) == [(0,)]
 
 
-async def test_a_submission_that_somebody_drives_already_was_submitted(
+async def test_a_submission_that_is_dispatched_already_was_submitted(
     direct: JudgeEnv, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dispatcher was faster, and then our own entry could not be written: it is judged, so no error."""
@@ -193,7 +193,7 @@ async def test_withdrawing_frees_no_key_of_another_request(direct: JudgeEnv, dat
         await direct.fp.run(judge_calls.withdraw(job_id, "test", "judge:ann", "kept"))
     await direct.fp.run(kernel_job.recall([job_id], [entry_of(database)]))
     await direct.fp.run(judge_calls.withdraw(job_id, "test", "shop", "paid"))
-    assert rows(database, "select scope, key from fencepost.marker order by scope") == [
+    assert rows(database, "select scope, key from fencepost.idempotency_key order by scope") == [
         ("judge:ann", "kept"),
         ("shop", "paid"),
     ]

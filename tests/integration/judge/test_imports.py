@@ -38,7 +38,7 @@ def zipped(files: Mapping[str, str]) -> bytes:
 
 
 @pytest.mark.parametrize("bomb", [alias_bomb(9), merge_bomb(9)], ids=["aliases", "merge keys"])
-async def test_a_bomb_is_answered_and_nobody_waits_for_it(
+async def test_a_bomb_is_answered_and_no_caller_waits_for_it(
     database: Database, tmp_path: Path, bomb: str
 ) -> None:
     async with open_office(database, tmp_path) as office, asyncio.timeout(30):

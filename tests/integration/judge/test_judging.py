@@ -227,7 +227,7 @@ async def test_a_broken_box_is_the_judges_fault(tmp_path: Path, monkeypatch: pyt
     script.write_text("#!/bin/sh\nexit 1\n")
     script.chmod(0o755)
     monkeypatch.setattr("fencepost_judge.sandbox._box_binary.find", lambda: script)
-    async with open_judge_site(tmp_path / "court") as judge_site:
+    async with open_judge_site(tmp_path / "judge") as judge_site:
         with pytest.raises(JudgeFault, match="protocol"):
             await judge_site.sentence(judge_site.problem(SUM), "python", SUMS["python"])
 

@@ -67,7 +67,9 @@ async def test_an_input_that_is_too_long_is_refused_by_the_database_too(
 ) -> None:
     async with open_office(database, tmp_path) as office:
         job_id = await submit(office)
-        statement: LiteralString = "select fencepost.judge_trial_put(%s, 'ann', 'python', '{}', %s, '1 hour')"
+        statement: LiteralString = (
+            "select fencepost.judge_custom_run_put(%s, 'ann', 'python', '{}', %s, '1 hour')"
+        )
         with pytest.raises(InvalidInput) as refused:
             call(database, statement, (job_id, "x" * (1048576 + 1)))
 

@@ -74,7 +74,7 @@ async def test_a_judge_works_from_a_bucket_and_blames_itself_when_it_is_gone(
         s3_access_key=ACCESS,
         s3_secret_key=SECRET,
     )
-    async with open_judge_site(tmp_path / "court", open_store(settings)) as judge_site:
+    async with open_judge_site(tmp_path / "judge", open_store(settings)) as judge_site:
         known, new = judge_site.problem(SUM), judge_site.problem(SUM | {"1.in": "2 1\n"})
         before = await judge_site.sentence(known, "python", SUMS["python"])
         server.stop()

@@ -337,7 +337,7 @@ async def test_a_packages_data_are_checked_by_its_own_validators(tmp_path: Path)
         found = {one.name: (one.kept, one.why) async for one in check_data(judge_site.judge, read)}
 
     assert [case.name for case in read.problem.data.all_cases()] == ["secret/11", "secret/3", "secret/7"]
-    assert found.pop("format.ctd") == (None, "it is for a tool that is not here")
+    assert found.pop("format.ctd") == (None, "it needs a tool that is not installed")
     assert {name: kept for name, (kept, _) in found.items()} == {
         "data/secret/11.in": False,
         "data/secret/3.in": True,

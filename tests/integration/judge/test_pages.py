@@ -109,7 +109,7 @@ async def test_what_is_refused_comes_back_with_its_reason_and_its_program(
     assert "7</textarea>" in custom_run.text
 
 
-async def test_a_trial_shows_its_outcome_with_the_program_still_at_hand(
+async def test_a_custom_run_shows_its_outcome_with_the_program_still_at_hand(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
@@ -153,7 +153,7 @@ async def test_verdict_times_and_memory_are_shown_and_no_answer(database: Databa
     assert [one.status_code for one in others] == [404, 404]
 
 
-async def test_all_who_watch_are_told_by_one_look_and_who_leaves_takes_it_from_nobody(
+async def test_all_watchers_share_one_look_and_one_that_leaves_ends_no_other(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_office(database, tmp_path) as office:
@@ -252,7 +252,7 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
             changed = await jo.get("/judge/contest?contest=autumn")
 
     assert (made, joined) == (at, at)
-    assert ["They are shown when it begins" in page.text for page in before] == [True, False]
+    assert ["The problems are shown when the contest begins" in page.text for page in before] == [True, False]
     assert (hidden.status_code, early.status_code) == (404, 400)
     assert "1 pending" in boards[0].text
     assert "1 pending" not in boards[1].text
@@ -345,7 +345,7 @@ async def test_the_operator_is_asked_nothing_until_there_is_a_user(
     assert (wrong.status_code, inside.status_code, own.status_code) == (403, 200, 200)
 
 
-async def test_who_changes_the_password_stays_and_his_other_sessions_end(
+async def test_a_user_that_changes_the_password_stays_and_other_sessions_end(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
@@ -367,7 +367,7 @@ async def test_who_changes_the_password_stays_and_his_other_sessions_end(
     assert refused.status_code == 403
 
 
-async def test_a_stranger_who_guesses_locks_nobody_out_who_is_in_or_was(
+async def test_guessed_passwords_lock_out_no_user_with_a_known_browser(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:

@@ -109,7 +109,7 @@ async def test_a_filter_chooses_and_the_jobs_wait_behind_everything_else(
         with pytest.raises(NotFound):
             await again(office, problem="echo", language="c")
         nothing = await office.ask(
-            "the-token-of-the-house", "POST", "/judge/api/rejudgings", json={"reason": "x"}
+            "the-token-of-the-server", "POST", "/judge/api/rejudgings", json={"reason": "x"}
         )
     with psycopg.connect(database.admin_url) as connection:
         priorities = connection.execute(

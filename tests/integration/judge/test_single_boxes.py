@@ -127,7 +127,7 @@ sys.exit("somebody was left to us")
     ("change", "said"),
     [({}, '"verdict":"OK"'), ({"binds": {"missing": "/app"}}, "bind: "), ({"args": ["/app/no"]}, "exec: ")],
 )
-def test_a_single_box_leaves_nobody_behind(env: JudgingEnv, change: dict[str, Any], said: str) -> None:
+def test_a_single_box_leaves_no_process_behind(env: JudgingEnv, change: dict[str, Any], said: str) -> None:
     """In a container nobody may bury what is left: also where it could not be made, they end first."""
     words = [*replace(ORDER, **change).words(), *env.site.words(), "fd1=2"]
     for _ in range(5):

@@ -11,7 +11,7 @@ from fencepost.embedded._database import SERVICE
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 
-# A full hour, so that the slices of the marker ring begin where a reader expects them.
+# A full hour, so that the slices of the key ring begin where a reader expects them.
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 

@@ -23,7 +23,7 @@ WHOSE: dict[LiteralString, LiteralString] = {
     **dict.fromkeys(("job_rate", "job_bucket", "job_schedule"), "name"),
     "job_queue": "queue",
     "job_tick": "schedule",
-    "marker": "key",
+    "idempotency_key": "key",
     "sleeper": "topic",
     "outbox_unpromoted": "key",
 }
@@ -191,7 +191,7 @@ def test_a_call_leaves_alone_what_it_does_not_name(
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_a_call_does_not_wait_for_whoever_holds_what_it_does_not_name(
+def test_a_call_does_not_wait_for_the_caller_that_holds_what_it_does_not_name(
     app: Caller, admin: Caller, clock: Clock, what: str
 ) -> None:
     first, second = pair(app, clock, what)

@@ -29,16 +29,18 @@ class History:
         self._app = app
         self._clock = clock
         self._now = clock.now()
-        self._dice = random.Random(seed)  # noqa: S311 - Steps of a test.
+        self._random = random.Random(seed)  # noqa: S311 - Steps of a test.
         self._resources = {"flow:1": Resource(), "flow:2": Resource()}
         for name in self._resources:
             app.execute("select fencepost.lease_acquire(%s, 'o1', '1 day')", name)
 
     def step(self) -> None:
-        name, resource = self._dice.choice(list(self._resources.items()))
-        token = resource.token if self._dice.random() < 0.9 else self._dice.choice([resource.token - 1, 99])
-        act = self._dice.choices(ACTS, [5, 6, 4, 2, 2, 1, 1])[0]
-        if self._dice.random() < 0.2:
+        name, resource = self._random.choice(list(self._resources.items()))
+        token = (
+            resource.token if self._random.random() < 0.9 else self._random.choice([resource.token - 1, 99])
+        )
+        act = self._random.choices(ACTS, [5, 6, 4, 2, 2, 1, 1])[0]
+        if self._random.random() < 0.2:
             self._clock.advance(1)
             self._now = self._clock.now()
         getattr(self, "_" + act.replace(" ", "_"))(name, resource, token)
@@ -59,7 +61,7 @@ class History:
         return rows, expected
 
     def _begin(self, name: str, resource: Resource, token: int) -> None:
-        handles = [f"h{self._dice.randrange(9)}"]
+        handles = [f"h{self._random.randrange(9)}"]
         rows, number = self._both(
             lambda: resource.begin(self._now, token, handles),
             "select fencepost.checkpoint_begin(%s, %s, %s)",
@@ -69,16 +71,18 @@ class History:
 
     def _some_number(self, resource: Resource) -> int:
         newest = max(resource.known, default=1)
-        return self._dice.choice([newest, newest, newest, max(1, newest - 1), max(1, newest - 2), newest + 1])
+        return self._random.choice(
+            [newest, newest, newest, max(1, newest - 1), max(1, newest - 2), newest + 1]
+        )
 
     def _store(self, name: str, resource: Resource, token: int) -> None:
         number = self._some_number(resource)
         durable = [one for one in resource.known.values() if one.status in ("stored", "committed")]
         expected = durable[-1].frontier if durable else None
-        if self._dice.random() < 0.1:
+        if self._random.random() < 0.1:
             expected = -1
-        frontier, whole = self._dice.randrange(1000), self._dice.random() < 0.5
-        state = self._dice.randbytes(3)
+        frontier, whole = self._random.randrange(1000), self._random.random() < 0.5
+        state = self._random.randbytes(3)
         self._both(
             lambda: resource.store(self._now, token, number, expected, frontier, state, whole=whole),
             "select fencepost.checkpoint_store(%s, %s, %s, %s, %s, %s, %s, %s)",
@@ -111,7 +115,7 @@ class History:
         assert rows == (expected or [])
 
     def _prune(self, name: str, resource: Resource, token: int) -> None:
-        keep = self._dice.randint(1, 3)
+        keep = self._random.randint(1, 3)
         rows, expected = self._both(
             lambda: resource.prune(token, keep),
             "select fencepost.checkpoint_prune(%s, %s, %s)",

@@ -15,7 +15,7 @@ from tests.integration.kernel.job_states import SITUATIONS
 SECOND = timedelta(seconds=1)
 
 
-def test_who_may_act_on_a_lease(admin: Caller) -> None:
+def test_which_owners_may_act_on_a_lease(admin: Caller) -> None:
     verdict = """
         select fencepost._lease_verdict(l, %s, %s, %s) from (
           select (jsonb_populate_record(null::fencepost.lease, %s::jsonb)).*) l
@@ -31,7 +31,7 @@ def test_who_may_act_on_a_lease(admin: Caller) -> None:
     assert admin.value(verdict, 7, "anna", NOON, "{}") == "not_found"
 
 
-def test_who_may_settle_a_message(admin: Caller) -> None:
+def test_which_owners_may_settle_a_message(admin: Caller) -> None:
     verdict = """
         select fencepost._outbox_verdict(o, %s, %s) from (
           select (jsonb_populate_record(null::fencepost.outbox, jsonb_build_object(
@@ -51,7 +51,7 @@ def test_who_may_settle_a_message(admin: Caller) -> None:
 
 
 def test_what_a_known_key_answers(admin: Caller) -> None:
-    answer = "select fencepost._marker_answer(%s, %s, %s)"
+    answer = "select fencepost._idempotency_answer(%s, %s, %s)"
     for asked, known, response in product((None, "a", "b"), (None, "a"), (None, "1")):
         same = "duplicate" if response is None else "replay"
         expected = same if asked == known else "mismatch"
@@ -68,7 +68,7 @@ def test_a_bucket_fills_with_time_up_to_its_burst_and_never_empties_by_it(admin:
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_why_somebody_may_not_act_on_a_job(app: Caller, admin: Caller, clock: Clock, situation: str) -> None:
+def test_why_an_owner_may_not_act_on_a_job(app: Caller, admin: Caller, clock: Clock, situation: str) -> None:
     job_id = SITUATIONS[situation](app, clock)
     job = app.row("select * from fencepost.jobs where job_id = %s", job_id)
     state, attempt, now = job["state"], job["attempt"], clock.now()

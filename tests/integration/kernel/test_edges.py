@@ -103,7 +103,7 @@ def test_every_word_of_a_schedule_is_looked_at(app: Caller, field: str) -> None:
     )
 
 
-def test_who_asked_a_running_job_to_stop_is_written_down(app: Caller, admin: Caller) -> None:
+def test_the_actor_that_asked_a_running_job_to_stop_is_recorded(app: Caller, admin: Caller) -> None:
     job_id = job_calls.running(app)
     app.execute("select fencepost.job_cancel(%s, 'carol')", job_id)
 
@@ -180,15 +180,15 @@ def test_what_ends_at_this_moment_may_be_had_by_another(app: Caller, clock: Cloc
 
 def test_a_forgotten_key_takes_no_other_of_its_slot_along(app: Caller, admin: Caller, clock: Clock) -> None:
     ours, theirs = uuid7(clock.now()), uuid7(clock.now())
-    admin.execute("update fencepost.marker_forgotten set slice = fencepost._slice(fencepost.clock())")
+    admin.execute("update fencepost.idempotency_forgotten set slice = fencepost._slice(fencepost.clock())")
     for scope, key in (("s", theirs), ("t", ours)):
         admin.execute(
-            """insert into fencepost.marker_ring (slot, scope, key, claimed_by, claimed_at)
+            """insert into fencepost.idempotency_ring (slot, scope, key, claimed_by, claimed_at)
                values (fencepost._slice(fencepost.clock()) %% 8, %s, %s, pg_current_xact_id(), now())""",
             scope,
             key,
         )
 
     assert app.value("select outcome from fencepost.claim_ordered('s', %s)", ours) == "too_old"
-    left = admin.rows("select scope, key from fencepost.marker_ring order by scope")
+    left = admin.rows("select scope, key from fencepost.idempotency_ring order by scope")
     assert [tuple(row.values()) for row in left] == [("s", theirs), ("t", ours)]

@@ -63,7 +63,7 @@ def test_the_silent_holder_of_an_expired_job_is_ended(
 
 
 @pytest.mark.parametrize("seconds", [0, 59, 69])
-def test_nobody_is_ended_before_expiry_and_grace(app: Caller, clock: Clock, seconds: int) -> None:
+def test_no_backend_is_terminated_before_expiry_and_grace(app: Caller, clock: Clock, seconds: int) -> None:
     app.execute(ACQUIRE, "a/boot-1")
     job_id = submit_and_claim(app)
     clock.advance(seconds)
@@ -75,7 +75,7 @@ def test_nobody_is_ended_before_expiry_and_grace(app: Caller, clock: Clock, seco
 
 
 @pytest.mark.parametrize("grace", [None, "-1 hour", "2 days"])
-def test_a_grace_that_means_nothing_ends_nobody(app: Caller, clock: Clock, grace: str | None) -> None:
+def test_an_invalid_grace_terminates_no_backend(app: Caller, clock: Clock, grace: str | None) -> None:
     app.execute(ACQUIRE, "a/boot-1")
     job_id = submit_and_claim(app)
 
@@ -88,7 +88,7 @@ def test_a_grace_that_means_nothing_ends_nobody(app: Caller, clock: Clock, grace
     assert app.value("select state from fencepost.jobs") == "running"
 
 
-def test_a_job_that_does_not_run_has_nobody_to_end(app: Caller, clock: Clock) -> None:
+def test_a_job_that_does_not_run_has_no_backend_to_terminate(app: Caller, clock: Clock) -> None:
     waiting = app.value("select job_id from fencepost.job_submit('mail', 'send', '{}')")
     finished = submit_and_claim(app)
     app.execute("select fencepost.job_finish(%s, 1, 'a/boot-1')", finished)
@@ -99,7 +99,7 @@ def test_a_job_that_does_not_run_has_nobody_to_end(app: Caller, clock: Clock) ->
     assert app.refused("not_found", evict, 999).seen == {}
 
 
-def test_an_expired_lease_is_no_licence_against_whoever_blocks_elsewhere(
+def test_an_expired_lease_is_no_licence_against_the_caller_that_blocks_elsewhere(
     app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
 ) -> None:
     bystander, waiter = connect(), connect()
@@ -131,7 +131,7 @@ end $$
 """
 
 
-def test_who_is_evicted_is_so_before_the_next_one_takes_over(
+def test_a_caller_that_is_evicted_is_so_before_the_next_one_takes_over(
     app: Caller, admin: Caller, connect: Callable[[], Caller]
 ) -> None:
     holder, taker = connect(), connect()

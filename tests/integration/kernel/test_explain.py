@@ -60,7 +60,7 @@ def test_the_life_of_a_discarded_job_is_told_in_order(app: Caller, clock: Clock)
     assert told[4]["detail"] == {"from": "dead", "final_status": "failed"}
 
 
-def test_a_job_says_where_it_was_driven_and_who_holds_it(app: Caller, clock: Clock) -> None:
+def test_a_job_shows_its_entry_and_its_holder(app: Caller, clock: Clock) -> None:
     driven, held = job_calls.dispatched(app), job_calls.running(app)
 
     assert life(app, f"job:{driven}")[-1] == ("dispatched", None, 0)
@@ -167,7 +167,7 @@ def test_a_job_and_a_message_say_to_which_trace_they_belong(app: Caller) -> None
         assert told[0]["detail"]["trace_id"] == "4bf92f35"
 
 
-def test_what_nobody_knows_has_no_life(app: Caller) -> None:
+def test_what_no_caller_knows_has_no_life(app: Caller) -> None:
     for subject in ("job:999", "99999999999999999999", "lease:none", "nonsense", "job:"):
         assert life(app, subject) == []
     app.invalid("subject", EXPLAIN, "")

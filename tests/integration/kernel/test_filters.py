@@ -90,7 +90,7 @@ def test_dead_letters_are_the_ones_that_a_filter_means(app: Caller, crowd: list[
 def test_what_was_driven_is_told_by_priority_and_age_from_a_place_on(
     app: Caller, clock: Clock, crowd: list[dict[str, Any]]
 ) -> None:
-    driven = "select job_id from fencepost.job_driven(%s, %s, %s, %s, %s, %s)"
+    driven = "select job_id from fencepost.job_dispatched_page(%s, %s, %s, %s, %s, %s)"
     events = {row["job_id"]: row for row in app.rows("select * from fencepost.outbox_events")}
     places = sorted(
         (events[job["job_id"]]["dispatched_at"], job["job_id"])

@@ -71,7 +71,7 @@ def test_scopes_do_not_share_keys(app: Caller) -> None:
     assert app.value("select outcome from fencepost.claim('player:8', 'req-1')") == "claimed"
 
 
-def test_a_rollback_takes_the_marker_along(app: Caller) -> None:
+def test_a_rollback_takes_the_key_along(app: Caller) -> None:
     app.execute("begin")
     app.execute(CLAIM, "req-1", None)
     app.execute("rollback")
@@ -180,17 +180,17 @@ def test_a_mismatch_among_many_spoils_no_other(app: Caller) -> None:
     assert answers == [{"key": "a", "outcome": "mismatch"}, {"key": "b", "outcome": "claimed"}]
 
 
-def test_markers_are_forgotten_after_the_retention_and_not_before(app: Caller, clock: Clock) -> None:
+def test_keys_are_forgotten_after_the_retention_and_not_before(app: Caller, clock: Clock) -> None:
     app.execute(CLAIM, "old", None)
     clock.advance(1)
     app.execute(CLAIM, "young", None)
     clock.advance(3599)
 
-    assert app.value("select fencepost.marker_clean('1 hour', 100)") == 0
+    assert app.value("select fencepost.idempotency_clean('1 hour', 100)") == 0
     clock.advance(1)
-    assert app.value("select fencepost.marker_clean('1 hour', 100)") == 1
+    assert app.value("select fencepost.idempotency_clean('1 hour', 100)") == 1
 
-    assert app.column("select key from fencepost.markers") == ["young"]
+    assert app.column("select key from fencepost.idempotency_keys") == ["young"]
     assert app.row(CLAIM, "old", None)["outcome"] == "claimed"
 
 
@@ -200,40 +200,40 @@ def test_cleaning_takes_at_most_its_limit_oldest_first(app: Caller, clock: Clock
         clock.advance(1)
     clock.advance(3600)
 
-    assert app.value("select fencepost.marker_clean('1 hour', 2)") == 2
-    assert app.column("select key from fencepost.markers") == ["b"]
-    assert app.value("select fencepost.marker_clean('1 hour', 2)") == 1
+    assert app.value("select fencepost.idempotency_clean('1 hour', 2)") == 2
+    assert app.column("select key from fencepost.idempotency_keys") == ["b"]
+    assert app.value("select fencepost.idempotency_clean('1 hour', 2)") == 1
 
 
-def test_cleaning_leaves_a_marker_that_another_cleaner_holds(
+def test_cleaning_leaves_a_key_that_another_cleaner_holds(
     app: Caller, connect: Callable[[], Caller], clock: Clock
 ) -> None:
     app.execute(CLAIM, "old", None)
     clock.advance(3601)
     other = connect()
     other.execute("begin")
-    assert other.value("select fencepost.marker_clean('1 hour', 10)") == 1
+    assert other.value("select fencepost.idempotency_clean('1 hour', 10)") == 1
 
-    assert app.value("select fencepost.marker_clean('1 hour', 10)") == 0
+    assert app.value("select fencepost.idempotency_clean('1 hour', 10)") == 0
     other.execute("rollback")
 
 
-def test_a_marker_cleaned_away_while_its_key_is_claimed_again_is_claimed(
+def test_a_key_cleaned_away_while_its_key_is_claimed_again_is_claimed(
     app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
 ) -> None:
     app.execute(CLAIM, "old", None)
     clock.advance(3601)
-    # The claim stops where it has met the old marker and not yet read it.
+    # The claim stops where it has met the old key and not yet read it.
     admin.execute("create function public.stop() returns trigger language plpgsql as "
                   "$$ begin perform pg_advisory_xact_lock(1); return null; end $$")  # fmt: skip
-    admin.execute("create trigger stop after insert on fencepost.marker for each statement "
+    admin.execute("create trigger stop after insert on fencepost.idempotency_key for each statement "
                   "execute function public.stop()")  # fmt: skip
     admin.execute("select pg_advisory_lock(1)")
     claimer = connect()
 
     with begun(claimer, CLAIM, "old", None) as claimed:
         wait_until_blocked(admin, claimer)
-        assert app.value("select fencepost.marker_clean('1 hour', 10)") == 1
+        assert app.value("select fencepost.idempotency_clean('1 hour', 10)") == 1
         admin.execute("select pg_advisory_unlock(1)")
 
     assert claimed.result() == [{"outcome": "claimed", "response": None}]
@@ -252,7 +252,7 @@ def test_two_batches_in_opposite_order_do_not_deadlock(app: Caller, connect: Cal
         caller.execute("commit")
 
 
-def test_the_callers_own_writes_leave_with_the_marker(app: Caller, admin: Caller) -> None:
+def test_the_callers_own_writes_leave_with_the_key(app: Caller, admin: Caller) -> None:
     admin.execute("create table public.player (id int primary key, coins int)")
     admin.execute("grant insert, select on public.player to fencepost_app")
 

@@ -33,8 +33,10 @@ def claim(caller: Caller, key: str, digest: str | None = None) -> dict[str, Any]
 
 
 def slots(admin: Caller) -> dict[int, int]:
-    """How many markers each slot holds."""
-    rows = admin.rows("select slot, count(*) as n from fencepost.marker_ring group by slot order by slot")
+    """How many keys each slot holds."""
+    rows = admin.rows(
+        "select slot, count(*) as n from fencepost.idempotency_ring group by slot order by slot"
+    )
     return {row["slot"]: row["n"] for row in rows}
 
 
@@ -132,15 +134,15 @@ def test_a_slot_is_emptied_when_its_slice_has_left_the_window(
     claim(app, uuid7(clock.now()))
     claim(app, uuid7(clock.now() + timedelta(seconds=SLICE)))
     clock.advance(4 * SLICE)
-    assert app.value("select fencepost.marker_ring_clean()") == 0
+    assert app.value("select fencepost.idempotency_ring_clean()") == 0
     clock.advance(SLICE)
 
-    assert app.value("select fencepost.marker_ring_clean()") == 1
+    assert app.value("select fencepost.idempotency_ring_clean()") == 1
 
     assert list(slots(admin).values()) == [1]
-    assert app.value("select fencepost.marker_ring_clean()") == 0
+    assert app.value("select fencepost.idempotency_ring_clean()") == 0
     clock.advance(SLICE)
-    assert app.value("select fencepost.marker_ring_clean()") == 1
+    assert app.value("select fencepost.idempotency_ring_clean()") == 1
     assert slots(admin) == {}
 
 
@@ -150,7 +152,7 @@ def test_a_slot_that_is_in_use_again_is_not_emptied(app: Caller, admin: Caller, 
     clock.advance(8 * SLICE)
     claim(app, uuid7(clock.now()))
 
-    assert app.value("select fencepost.marker_ring_clean()") == 0
+    assert app.value("select fencepost.idempotency_ring_clean()") == 0
     assert list(slots(admin).values()) == [2]
     assert claim(app, uuid7(clock.now()))["outcome"] == "duplicate"
 
@@ -159,7 +161,7 @@ def test_a_forgotten_slice_stays_refused_when_the_clock_goes_back(app: Caller, c
     key, later = uuid7(clock.now()), uuid7(clock.now() + timedelta(seconds=SLICE))
     claim(app, key)
     clock.advance(5 * SLICE)
-    assert app.value("select fencepost.marker_ring_clean()") == 1
+    assert app.value("select fencepost.idempotency_ring_clean()") == 1
     clock.advance(-5 * SLICE)
 
     assert claim(app, key)["outcome"] == "too_old"
@@ -170,7 +172,7 @@ def test_a_forgotten_slice_stays_refused_when_the_clock_goes_back(app: Caller, c
 def test_what_a_refused_claim_wrote_is_gone(app: Caller, admin: Caller, clock: Clock) -> None:
     claim(app, uuid7(clock.now()))
     clock.advance(5 * SLICE)
-    app.value("select fencepost.marker_ring_clean()")
+    app.value("select fencepost.idempotency_ring_clean()")
     clock.advance(-5 * SLICE)
 
     claim(app, uuid7(clock.now()))
@@ -187,9 +189,9 @@ def test_a_slot_with_an_open_claim_is_left_for_the_next_time(
     claim(slow, uuid7(clock.now(), 2))
     clock.advance(5 * SLICE)
 
-    assert app.value("select fencepost.marker_ring_clean()") == 0
+    assert app.value("select fencepost.idempotency_ring_clean()") == 0
     slow.execute("commit")
-    assert app.value("select fencepost.marker_ring_clean()") == 1
+    assert app.value("select fencepost.idempotency_ring_clean()") == 1
     assert slots(admin) == {}
 
 
@@ -201,7 +203,7 @@ def test_a_key_without_a_time_is_turned_away(app: Caller) -> None:
 def test_cleaning_the_ring_gives_up_quickly_on_a_lock_and_keeps_the_callers_setting(app: Caller) -> None:
     with app.transaction():
         app.execute("set local lock_timeout = '7s'")
-        app.execute("select fencepost.marker_ring_clean()")
+        app.execute("select fencepost.idempotency_ring_clean()")
         assert app.value("show lock_timeout") == "7s"
 
 
@@ -211,15 +213,18 @@ def test_what_was_claimed_before_the_ring_covered_a_day_is_still_known(
     """The step that made the slots longer moves what it finds, and what was emptied stays refused."""
     now, old = uuid7(clock.now()), uuid7(clock.now() - 10 * MINUTE, 2)
     lost = uuid7(clock.now() - 180 * MINUTE, 3)
-    admin.execute("alter table fencepost.marker_forgotten drop column before_millis")
-    admin.execute("alter table fencepost.marker_ring drop column response_json cascade")
-    admin.execute("alter table fencepost.marker drop column response_json cascade")
-    admin.execute("alter table fencepost.marker drop column expires_at")
-    admin.execute("create index marker_by_age on fencepost.marker (claimed_at)")
-    admin.execute("update fencepost.marker_forgotten set slice = %s", int(clock.now().timestamp()) // 900 - 5)
+    admin.execute("alter table fencepost.idempotency_forgotten drop column before_millis")
+    admin.execute("alter table fencepost.idempotency_ring drop column response_json cascade")
+    admin.execute("alter table fencepost.idempotency_key drop column response_json cascade")
+    admin.execute("alter table fencepost.idempotency_key drop column expires_at")
+    admin.execute("create index marker_by_age on fencepost.idempotency_key (claimed_at)")
+    admin.execute(
+        "update fencepost.idempotency_forgotten set slice = %s", int(clock.now().timestamp()) // 900 - 5
+    )
     for key in (now, old):
         admin.execute(
-            "insert into fencepost.marker_ring (slot, scope, key, digest, response, claimed_by, claimed_at)"
+            "insert into fencepost.idempotency_ring"
+            " (slot, scope, key, digest, response, claimed_by, claimed_at)"
             " values (fencepost._key_millis(%s) / 900000 %% 8, 'orders', %s, 'd', '7', '1', %s)",
             key,
             key,
@@ -227,9 +232,16 @@ def test_what_was_claimed_before_the_ring_covered_a_day_is_still_known(
         )
     (step,) = (one for one in migrate.kernel().steps if one.name == "exact_responses")
     functions = dict(migrate.kernel().functions)
-    for text in (step.text, functions["idempotency.sql"], functions["idempotency_ring.sql"]):
+    names = {"marker": "idempotency_key", "marker_ring": "idempotency_ring"}
+    names |= {"marker_forgotten": "idempotency_forgotten"}
+    for then, today in names.items():
+        admin.connection.execute(f"alter table fencepost.{today} rename to {then}".encode())
+    admin.connection.execute(step.text.encode())
+    for then, today in names.items():
+        admin.connection.execute(f"alter table fencepost.{then} rename to {today}".encode())
+    for text in (functions["idempotency.sql"], functions["idempotency_ring.sql"]):
         admin.connection.execute(text.encode())
 
     assert claim(admin, now, "d") == claim(admin, old, "d") == {"outcome": "replay", "response": 7}
-    assert claim(admin, lost, "d")["outcome"] == "too_old", "its marker may have been emptied"
+    assert claim(admin, lost, "d")["outcome"] == "too_old", "its key may have been emptied"
     assert claim(admin, uuid7(clock.now() - 30 * MINUTE, 4), "d")["outcome"] == "claimed"

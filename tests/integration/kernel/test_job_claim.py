@@ -202,7 +202,7 @@ def test_a_concurrency_key_has_as_many_slots_as_its_limit(app: Caller, clock: Cl
 
 
 @pytest.mark.parametrize("leave", ["finish", "release", "retry", "bury", "expire"])
-def test_a_slot_that_comes_free_calls_who_waits_for_it(app: Caller, clock: Clock, leave: str) -> None:
+def test_a_freed_slot_wakes_its_next_waiter(app: Caller, clock: Clock, leave: str) -> None:
     first, second, third = (job_calls.submit_keyed(app, "user:7", 1) for _ in range(3))
     job_calls.claim_many(app, [first, second, third])
     clock.advance(1)

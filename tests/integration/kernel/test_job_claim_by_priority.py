@@ -55,7 +55,9 @@ def test_priorities_are_claimed_with_what_redis_held_when_it_is_gone(app: Caller
     assert app.column(priorities, OWNER, True) == [driven]
 
 
-def test_who_knows_where_to_begin_passes_over_what_was_due_before(app: Caller, clock: Clock) -> None:
+def test_a_caller_that_knows_where_to_begin_passes_over_what_was_due_before(
+    app: Caller, clock: Clock
+) -> None:
     submit_counts(app, 1, 1)
     clock.advance(10)
     beginning = clock.now()

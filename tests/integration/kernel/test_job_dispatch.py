@@ -109,7 +109,7 @@ def test_what_was_driven_long_enough_ago_is_listed_page_by_page(app: Caller, clo
     clock.advance(30)
     job_calls.dispatched(app, "3-0")
     job_calls.submit(app)
-    driven = "select * from fencepost.job_driven('mail', 1, '30 seconds', %s, %s, 1)"
+    driven = "select * from fencepost.job_dispatched_page('mail', 1, '30 seconds', %s, %s, 1)"
 
     page = app.row(driven, None, None)
 
@@ -218,7 +218,7 @@ def test_an_idle_dispatcher_is_ended_after_half_its_patience(app: Caller) -> Non
 def test_a_limit_that_means_nothing_is_turned_away(app: Caller, limit: int | None) -> None:
     app.invalid("limit", "select fencepost.job_dispatch('mail', 1, %s::int)", limit)
     app.invalid("limit", "select fencepost.job_dispatch_by_priority('mail', %s::int)", limit)
-    app.invalid("limit", "select fencepost.job_driven('mail', 1, '1 s', null, null, %s::int)", limit)
+    app.invalid("limit", "select fencepost.job_dispatched_page('mail', 1, '1 s', null, null, %s::int)", limit)
     app.invalid("limit", "select fencepost.job_claim_next('mail', 1, 'w', %s::int)", limit)
     app.invalid("limit", "select fencepost.job_reclaim(%s::int)", limit)
     app.invalid("limit", "select fencepost.job_prune('1 hour', %s::int)", limit)
@@ -226,5 +226,5 @@ def test_a_limit_that_means_nothing_is_turned_away(app: Caller, limit: int | Non
     app.invalid("limit", "select fencepost.outbox_take('orders', 'r', '1 minute', %s::int)", limit)
     app.invalid("limit", "select fencepost.outbox_expire('orders', 'queued', %s::int)", limit)
     app.invalid("limit", "select fencepost.outbox_prune('1 hour', %s::int)", limit)
-    app.invalid("limit", "select fencepost.marker_clean('1 hour', %s::int)", limit)
+    app.invalid("limit", "select fencepost.idempotency_clean('1 hour', %s::int)", limit)
     app.invalid("limit", "select fencepost.history_prune('1 hour', %s::int)", limit)

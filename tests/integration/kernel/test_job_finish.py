@@ -73,7 +73,7 @@ def test_another_owner_is_refused(app: Caller, clock: Clock, write: Any) -> None
 
 
 @REFUSED_TO_ALL
-def test_an_attempt_that_was_never_minted_is_nobodys(app: Caller, clock: Clock, write: Any) -> None:
+def test_an_attempt_that_was_never_minted_has_no_owner(app: Caller, clock: Clock, write: Any) -> None:
     job_id = job_calls.running(app)
 
     assert app.refused("not_owner", write, job_id, 2, OWNER).seen["attempt"] == 1

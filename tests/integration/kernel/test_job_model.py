@@ -29,7 +29,7 @@ class History:
     def __init__(self, app: Caller, clock: Clock, seed: int) -> None:
         self._app = app
         self._clock = clock
-        self._dice = random.Random(seed)  # noqa: S311 - Steps of a test.
+        self._random = random.Random(seed)  # noqa: S311 - Steps of a test.
         self._model = Jobs(clock.now())
         self._acts: list[tuple[int, Callable[[], None]]] = [
             (6, self._submit),
@@ -53,10 +53,10 @@ class History:
         ]
 
     def step(self) -> None:
-        if self._dice.random() < 0.3:
+        if self._random.random() < 0.3:
             self._clock.advance(1)
             self._model.now = self._clock.now()
-        (act,) = self._dice.choices([act for _, act in self._acts], [weight for weight, _ in self._acts])
+        (act,) = self._random.choices([act for _, act in self._acts], [weight for weight, _ in self._acts])
         act()
         expected = [(number, *job.shown()) for number, job in sorted(self._model.jobs.items())]
         assert self._rows(SHOWN) == expected
@@ -65,34 +65,34 @@ class History:
         return [tuple(row.values()) for row in self._app.rows(query, *values)]
 
     def _place(self) -> tuple[str, int]:
-        return self._dice.choice(["mail", "post"]), self._dice.choice([0, 1])
+        return self._random.choice(["mail", "post"]), self._random.choice([0, 1])
 
     def _seconds(self, *seconds: int) -> timedelta:
-        return timedelta(seconds=self._dice.choice(seconds))
+        return timedelta(seconds=self._random.choice(seconds))
 
     def _owner(self) -> str:
-        return self._dice.choice(["anna", "anna", "bert"])
+        return self._random.choice(["anna", "anna", "bert"])
 
     def _one(self, *states: str) -> int:
         """Mostly a job in one of these states, sometimes any, or one that is not there."""
         fitting = [number for number, job in self._model.jobs.items() if job.state in states]
-        if fitting and self._dice.random() < 0.8:
-            return self._dice.choice(fitting)
-        return self._dice.choice([*self._model.jobs, 999])
+        if fitting and self._random.random() < 0.8:
+            return self._random.choice(fitting)
+        return self._random.choice([*self._model.jobs, 999])
 
     def _held(self) -> tuple[int, int, str]:
         """A running job with its attempt and its owner: mostly those that are right."""
         number = self._one("running")
         job = self._model.jobs.get(number)
         attempt, owner = (1, None) if job is None else (job.attempt, job.owner)
-        if self._dice.random() < 0.15:
-            attempt += self._dice.choice([-1, 1])
-        return number, attempt, self._owner() if owner is None or self._dice.random() < 0.15 else owner
+        if self._random.random() < 0.15:
+            attempt += self._random.choice([-1, 1])
+        return number, attempt, self._owner() if owner is None or self._random.random() < 0.15 else owner
 
     def _submit(self) -> None:
-        (queue, priority), tries_max = self._place(), self._dice.choice([1, 2])
-        run_at = self._dice.choice([None, None, self._model.now + self._seconds(-1, 1)])
-        key = self._dice.choice([None, None, "u", "v"])
+        (queue, priority), tries_max = self._place(), self._random.choice([1, 2])
+        run_at = self._random.choice([None, None, self._model.now + self._seconds(-1, 1)])
+        key = self._random.choice([None, None, "u", "v"])
         ((number, created),) = self._rows(
             """select job_id, created from fencepost.job_submit(
                  %s, 'send', '{}', %s, %s, p_tries_max => %s, p_lease => '3 seconds', p_unique_key => %s)""",
@@ -101,17 +101,17 @@ class History:
         assert (number, created) == self._model.submit(queue, priority, tries_max, run_at, key, number)
 
     def _dispatch(self) -> None:
-        (queue, priority), limit = self._place(), self._dice.choice([1, 9])
+        (queue, priority), limit = self._place(), self._random.choice([1, 9])
         answer = self._rows("select job_id from fencepost.job_dispatch(%s, %s, %s)", queue, priority, limit)
         assert answer == [(number,) for number in self._model.due(queue, priority, limit)]
 
     def _dispatched(self) -> None:
-        number, entry = self._one("pending"), self._dice.choice(["1-0", "2-0"])
+        number, entry = self._one("pending"), self._random.choice(["1-0", "2-0"])
         answer = self._rows("select fencepost.job_dispatched(array[%s], array[%s], 'life')", number, entry)
         assert answer == [(self._model.dispatched(number, entry),)]
 
     def _recall(self) -> None:
-        number, entry = self._one("dispatched"), self._dice.choice(["1-0", "2-0"])
+        number, entry = self._one("dispatched"), self._random.choice(["1-0", "2-0"])
         answer = self._rows("select fencepost.job_recall(array[%s], array[%s])", number, entry)
         assert answer == [(self._model.recall(number, entry),)]
 
@@ -135,7 +135,7 @@ class History:
 
     def _claim_next(self) -> None:
         (queue, priority), owner = self._place(), self._owner()
-        limit, driven = self._dice.choice([1, 2]), self._dice.random() < 0.5
+        limit, driven = self._random.choice([1, 2]), self._random.random() < 0.5
         answer = self._rows(
             "select job_id, outcome, refusal from fencepost.job_claim_next(%s, %s, %s, %s, null, %s)",
             *(queue, priority, owner, limit, driven),
@@ -145,7 +145,7 @@ class History:
 
     def _renew(self) -> None:
         number, attempt, owner = self._held()
-        if self._dice.random() < 0.5:
+        if self._random.random() < 0.5:
             ((refusal,),) = self._rows(
                 "select refusal from fencepost.job_renew_many(array[%s::bigint], array[%s::bigint], %s)",
                 *(number, attempt, owner),
@@ -156,7 +156,7 @@ class History:
 
     def _report(self) -> None:
         number, attempt, owner = self._held()
-        progress = self._dice.randrange(9)
+        progress = self._random.randrange(9)
         refusal = self._reason(
             "select fencepost.job_progress(%s, %s, %s, %s)", number, attempt, owner, Jsonb(progress)
         )
@@ -164,9 +164,9 @@ class History:
 
     def _finish(self) -> None:
         number, attempt, owner = self._held()
-        result = self._dice.randrange(9)
+        result = self._random.randrange(9)
         values = (number, attempt, owner, "fine", Jsonb(result))
-        if self._dice.random() < 0.5:
+        if self._random.random() < 0.5:
             ((refusal,),) = self._rows(
                 """select refusal from fencepost.job_finish_many(
                      array[%s::bigint], array[%s::bigint], %s, array[%s], array[%s::jsonb])""",
@@ -178,7 +178,7 @@ class History:
 
     def _leave(self) -> None:
         number, attempt, owner = self._held()
-        how, delay = self._dice.choice(["release", "retry", "bury"]), self._seconds(0, 1)
+        how, delay = self._random.choice(["release", "retry", "bury"]), self._seconds(0, 1)
         error = None if how == "release" else "no"
         answer = self._rows(
             """select refusal, state from fencepost.job_leave_many(
@@ -210,12 +210,12 @@ class History:
 
     def _cancel(self) -> None:
         number = self._one("pending", "dispatched", "running")
-        expected = self._dice.choice([None, None, "pending", "dispatched", "running"])
+        expected = self._random.choice([None, None, "pending", "dispatched", "running"])
         reason = self._reason("select fencepost.job_cancel(%s, 'carol', %s)", number, expected)
         assert (reason or "done") == self._model.cancel(number, expected)
 
     def _replay(self) -> None:
-        number, expected = self._one("dead", "cancelled"), self._dice.choice(["dead", "cancelled"])
+        number, expected = self._one("dead", "cancelled"), self._random.choice(["dead", "cancelled"])
         reason = self._reason("select fencepost.job_replay(%s, 'carol', %s)", number, expected)
         assert (reason or "done") == self._model.replay(number, expected)
 
@@ -234,7 +234,7 @@ class History:
         if queue in self._model.paused:
             self._app.execute("select fencepost.queue_resume(%s, 'carol')", queue)
             self._model.paused.remove(queue)
-        elif self._dice.random() < 0.3:
+        elif self._random.random() < 0.3:
             self._app.execute("select fencepost.queue_pause(%s, 'carol')", queue)
             self._model.paused.add(queue)
 

@@ -142,7 +142,7 @@ def test_a_renewal_is_refused(
 @pytest.mark.parametrize(
     ("owner", "token"), [("b/boot-1", 1), ("a/boot-1", 0), ("a/boot-1", 2)], ids=["owner", "older", "newer"]
 )
-def test_a_release_by_anybody_else_is_refused(app: Caller, clock: Clock, owner: str, token: int) -> None:
+def test_a_release_by_any_other_caller_is_refused(app: Caller, clock: Clock, owner: str, token: int) -> None:
     acquire(app, "shard:1", "a/boot-1")
 
     refused = app.refused("not_owner", "select fencepost.lease_release('shard:1', %s, %s)", owner, token)
@@ -160,7 +160,7 @@ def test_an_expired_lease_may_still_be_released(app: Caller, clock: Clock) -> No
     assert app.value("select owner from fencepost.lease_status") is None
 
 
-def test_a_released_lease_is_nobodys(app: Caller, clock: Clock) -> None:
+def test_a_released_lease_has_no_owner(app: Caller, clock: Clock) -> None:
     acquire(app, "shard:1", "a/boot-1")
     app.execute("select fencepost.lease_release('shard:1', 'a/boot-1', 1)")
 
@@ -170,7 +170,7 @@ def test_a_released_lease_is_nobodys(app: Caller, clock: Clock) -> None:
         assert app.refused("not_owner", statement).seen["owner"] is None
 
 
-def test_a_resource_that_nobody_ever_had_is_not_found(app: Caller) -> None:
+def test_a_resource_that_no_caller_ever_had_is_not_found(app: Caller) -> None:
     for statement in ("select fencepost.lease_renew('none', 'a/boot-1', 1, '1 minute')",
                       "select fencepost.lease_release('none', 'a/boot-1', 1)",
                       "select fencepost.lease_fence('none', 1)",
@@ -179,7 +179,7 @@ def test_a_resource_that_nobody_ever_had_is_not_found(app: Caller) -> None:
     assert refusal_counts(app) == {"not_found": 4}
 
 
-def test_the_holder_passes_the_fence_until_his_lease_ends(app: Caller, clock: Clock) -> None:
+def test_the_holder_passes_the_fence_until_its_lease_ends(app: Caller, clock: Clock) -> None:
     acquire(app, "shard:1", "a/boot-1")
     clock.advance(59)
     app.execute("select fencepost.lease_fence('shard:1', 1)")

@@ -45,7 +45,7 @@ def owned(virgin: PostgresServer, superuser: Caller) -> Callable[[Any], str]:
     return create
 
 
-def test_an_owner_who_may_create_roles_migrates(
+def test_an_owner_that_may_create_roles_migrates(
     virgin: PostgresServer, superuser: Caller, owned: Callable[[Any], str]
 ) -> None:
     url = owned("createrole")
@@ -60,7 +60,9 @@ def test_an_owner_who_may_create_roles_migrates(
         live(service)
 
 
-def test_the_schema_is_the_same_whoever_migrates(virgin: PostgresServer, owned: Callable[[Any], str]) -> None:
+def test_the_schema_is_the_same_the_caller_that_migrates(
+    virgin: PostgresServer, owned: Callable[[Any], str]
+) -> None:
     migrate(owned("createrole"))
     other = Database(virgin, "other")
     other.create()

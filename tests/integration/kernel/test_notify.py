@@ -37,7 +37,7 @@ def heard(listener: Caller, speaker: Caller) -> list[str]:
     raise AssertionError("the last word was not heard")
 
 
-def test_nobody_is_notified_while_nobody_sleeps(app: Caller, listener: Caller) -> None:
+def test_no_notification_is_sent_while_no_listener_sleeps(app: Caller, listener: Caller) -> None:
     job_calls.submit(app)
     app.execute("select fencepost.outbox_put('orders', null, '{}')")
 
@@ -57,7 +57,7 @@ def test_a_sleeper_hears_a_job_of_its_queue_and_a_message_of_its_channel(
     assert heard(listener, app) == ["job:mail", "outbox:orders", "outbox:orders"]
 
 
-def test_whoever_is_awake_hears_nothing(app: Caller, listener: Caller) -> None:
+def test_a_listener_that_is_awake_is_not_notified(app: Caller, listener: Caller) -> None:
     app.execute("select fencepost.sleep_on('job:mail')")
     app.execute("select fencepost.wake_up('job:mail')")
     job_calls.submit(app)
@@ -78,7 +78,7 @@ def test_a_notification_comes_with_the_commit(
     assert heard(listener, app) == ["job:mail"]
 
 
-def test_a_job_for_later_wakes_nobody_now(app: Caller, listener: Caller, clock: Clock) -> None:
+def test_a_job_for_later_wakes_no_caller_now(app: Caller, listener: Caller, clock: Clock) -> None:
     app.execute("select fencepost.sleep_on('job:mail')")
     app.execute("select fencepost.job_submit('mail', 'send', '{}', p_run_at => '2031-01-01')")
     job_id = job_calls.running(app, tries_max=9)
@@ -140,7 +140,7 @@ def test_falling_asleep_twice_is_sleeping(app: Caller, admin: Caller, clock: Clo
     assert admin.row("select topic, since from fencepost.sleeper") == {"topic": "job:mail", "since": first}
 
 
-def test_only_who_waits_for_a_result_is_forgotten_after_a_while(
+def test_only_that_waits_for_a_result_is_forgotten_after_a_while(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
     for topic in ("resul", "result", "result:7", "result:8", "result;", "job:mail"):

@@ -35,7 +35,7 @@ class History:
     def __init__(self, app: Caller, clock: Clock, seed: int) -> None:
         self._app = app
         self._clock = clock
-        self._dice = random.Random(seed)  # noqa: S311 - Steps of a test.
+        self._random = random.Random(seed)  # noqa: S311 - Steps of a test.
         self._model = Outbox(clock.now())
         self._acts: list[tuple[int, Callable[[], None]]] = [
             (4, self._put),
@@ -50,10 +50,10 @@ class History:
         ]
 
     def step(self) -> None:
-        if self._dice.random() < 0.3:
+        if self._random.random() < 0.3:
             self._clock.advance(1)
             self._model.now = self._clock.now()
-        (act,) = self._dice.choices([act for _, act in self._acts], [weight for weight, _ in self._acts])
+        (act,) = self._random.choices([act for _, act in self._acts], [weight for weight, _ in self._acts])
         act()
         expected = [(number, *astuple(one)) for number, one in sorted(self._model.messages.items())]
         assert self._rows(SHOWN) == expected
@@ -62,31 +62,35 @@ class History:
         return [tuple(row.values()) for row in self._app.rows(query, *values)]
 
     def _channel(self) -> str:
-        return self._dice.choice(["a", "b"])
+        return self._random.choice(["a", "b"])
 
     def _key(self) -> str | None:
-        return self._dice.choice([None, "k", "l"])
+        return self._random.choice([None, "k", "l"])
 
     def _owner(self) -> str:
-        return self._dice.choice(["anna", "anna", "anna", "bert"])
+        return self._random.choice(["anna", "anna", "anna", "bert"])
 
     def _seconds(self, *seconds: int) -> timedelta:
-        return timedelta(seconds=self._dice.choice(seconds))
+        return timedelta(seconds=self._random.choice(seconds))
 
     def _delivery(self) -> tuple[int, int, str | None]:
         """A message, a take and an owner: mostly those that are right."""
         moving = [number for number, one in self._model.messages.items() if one.settled_at is None]
         every = list(self._model.messages)
-        number = self._dice.choice(moving * 4 + every or [1]) if self._dice.random() < 0.95 else 999
+        number = self._random.choice(moving * 4 + every or [1]) if self._random.random() < 0.95 else 999
         known = self._model.messages.get(number)
         take, owner = (0, None) if known is None else (known.take, known.owner)
-        if self._dice.random() < 0.1:
-            take += self._dice.choice([-1, 1])
-        return number, take, self._dice.choice([None, "anna", "bert"]) if self._dice.random() < 0.1 else owner
+        if self._random.random() < 0.1:
+            take += self._random.choice([-1, 1])
+        return (
+            number,
+            take,
+            self._random.choice([None, "anna", "bert"]) if self._random.random() < 0.1 else owner,
+        )
 
     def _put(self) -> None:
         channel, key = self._channel(), self._key()
-        at = self._dice.choice([None, self._model.now + self._seconds(-1, 1)])
+        at = self._random.choice([None, self._model.now + self._seconds(-1, 1)])
         answer = self._rows("select fencepost.outbox_put(%s, %s, '{}', '{}', %s)", channel, key, at)
         assert answer == [(self._model.put(channel, key, at),)]
 
@@ -99,7 +103,7 @@ class History:
 
     def _take(self) -> None:
         channel, owner, lease = self._channel(), self._owner(), self._seconds(1, 3)
-        limit, unknown = self._dice.choice([0, 1, 5]), self._dice.random() < 0.3
+        limit, unknown = self._random.choice([0, 1, 5]), self._random.random() < 0.3
         answer = self._rows(
             """select id, attempts, take, taken_until, last_error
                from fencepost.outbox_take(%s, %s, %s, %s, %s)""",
@@ -112,7 +116,7 @@ class History:
         ]
 
     def _hold(self) -> None:
-        channel, limit = self._channel(), self._dice.choice([0, 1, 5])
+        channel, limit = self._channel(), self._random.choice([0, 1, 5])
         answer = self._rows("select id, take from fencepost.outbox_hold(%s, %s)", channel, limit)
         held = self._model.due(channel, ("queued", "failed"), limit)
         assert answer == [(number, self._model.messages[number].take) for number in held]
@@ -127,9 +131,14 @@ class History:
         assert answer == [(self._model.renew(number, take, owner or "anna", lease),)]
 
     def _end(self) -> tuple[str, str | None, timedelta | None, Any]:
-        outcome = self._dice.choice(OUTCOMES)
-        error = None if outcome == "sent" else self._dice.choice([None, "no"])
-        return outcome, error, self._dice.choice([None, self._seconds(0, 2)]), self._dice.choice([None, 7])
+        outcome = self._random.choice(OUTCOMES)
+        error = None if outcome == "sent" else self._random.choice([None, "no"])
+        return (
+            outcome,
+            error,
+            self._random.choice([None, self._seconds(0, 2)]),
+            self._random.choice([None, 7]),
+        )
 
     def _settle(self) -> None:
         number, take, owner = self._delivery()
@@ -141,7 +150,7 @@ class History:
         assert reason == self._model.settle(number, take, owner, outcome, error, delay, result)
 
     def _settle_many(self) -> None:
-        owner = self._dice.choice([None, "anna", "anna", "bert"])
+        owner = self._random.choice([None, "anna", "anna", "bert"])
         asked = {number: take for number, take, _ in (self._delivery() for _ in range(4))}
         ends = [self._end() for _ in asked]
         outcomes, errors, delays, results = map(list, zip(*ends, strict=True))
@@ -159,7 +168,7 @@ class History:
     def _expire(self) -> None:
         channel, outcome, grace = (
             self._channel(),
-            self._dice.choice(["queued", "unknown"]),
+            self._random.choice(["queued", "unknown"]),
             self._seconds(0, 2),
         )
         answer = self._rows("select fencepost.outbox_expire(%s, %s, 100, %s)", channel, outcome, grace)
@@ -169,10 +178,10 @@ class History:
         number, _, _ = self._delivery()
         known = self._model.messages.get(number)
         states = ["queued", "failed", "unknown", "parked"]
-        expected = known.state if known is not None and known.state in states else self._dice.choice(states)
-        if self._dice.random() < 0.2:
-            expected = self._dice.choice(states)
-        outcome = self._dice.choice(OUTCOMES)
+        expected = known.state if known is not None and known.state in states else self._random.choice(states)
+        if self._random.random() < 0.2:
+            expected = self._random.choice(states)
+        outcome = self._random.choice(OUTCOMES)
         reason = self._reason(
             "select fencepost.outbox_resolve(%s, %s, %s, 'carol', 'so', %s)",
             *(number, expected, outcome, Jsonb(7)),

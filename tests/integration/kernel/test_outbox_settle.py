@@ -111,7 +111,7 @@ def test_a_parked_message_waits_for_a_person(app: Caller, clock: Clock) -> None:
         ("not_owner", 1, None),
     ],
 )
-def test_nobody_but_the_taker_settles(
+def test_no_caller_but_the_taker_settles(
     app: Caller, clock: Clock, reason: str, take: int, owner: str | None
 ) -> None:
     message_id = taken(app)
@@ -135,7 +135,7 @@ def test_a_settled_message_is_not_settled_again(app: Caller, clock: Clock) -> No
     assert refusal_counts(app) == {"already_finished": 1, "not_found": 1}
 
 
-def test_a_taker_past_his_time_may_settle_while_nobody_took_since(app: Caller, clock: Clock) -> None:
+def test_a_taker_past_its_time_may_settle_while_no_caller_took_since(app: Caller, clock: Clock) -> None:
     message_id = taken(app)
     clock.advance(3600)
 
@@ -145,7 +145,7 @@ def test_a_taker_past_his_time_may_settle_while_nobody_took_since(app: Caller, c
 
 
 @pytest.mark.parametrize("state", ["unknown", "parked"])
-def test_nobodys_name_settles_nothing_that_waits_for_somebody(app: Caller, clock: Clock, state: str) -> None:
+def test_no_owner_settles_what_waits_for_an_operator(app: Caller, clock: Clock, state: str) -> None:
     message_id = taken(app)
     app.execute(SETTLE, message_id, 1, "relay-1", state)
 
@@ -155,7 +155,7 @@ def test_nobodys_name_settles_nothing_that_waits_for_somebody(app: Caller, clock
     ]
 
 
-def test_nobodys_name_does_not_settle_out_of_turn(app: Caller, clock: Clock) -> None:
+def test_no_owner_settles_out_of_order(app: Caller, clock: Clock) -> None:
     put(app, "AAPL")
     behind = put(app, "AAPL")
 
@@ -232,7 +232,7 @@ def test_a_result_too_large_settles_nothing_of_the_batch(app: Caller, clock: Clo
 
 
 @pytest.mark.parametrize("outcome", ["queued", "unknown"])
-def test_a_silent_taker_loses_his_delivery_after_the_grace(app: Caller, clock: Clock, outcome: str) -> None:
+def test_a_silent_taker_loses_its_delivery_after_the_grace(app: Caller, clock: Clock, outcome: str) -> None:
     message_id = taken(app)
     expire = "select fencepost.outbox_expire('orders', %s, 10, '10 seconds')"
     clock.advance(39)
@@ -247,7 +247,7 @@ def test_a_silent_taker_loses_his_delivery_after_the_grace(app: Caller, clock: C
     assert event == {"event": "expired", "actor": "relay-1", "token": 1, "detail": {"to": outcome}}
 
 
-def test_who_asks_about_an_unknown_message_is_no_silent_taker_and_may_be_followed(
+def test_a_caller_that_asks_about_an_unknown_message_is_no_silent_taker_and_may_be_followed(
     app: Caller, clock: Clock
 ) -> None:
     message_id = taken(app)
@@ -262,7 +262,7 @@ def test_who_asks_about_an_unknown_message_is_no_silent_taker_and_may_be_followe
 
 
 @pytest.mark.parametrize("outcome", ["sent", "dead", "queued", "parked"])
-def test_a_person_decides_about_what_waits_for_him(app: Caller, clock: Clock, outcome: str) -> None:
+def test_a_person_decides_about_what_waits_for_them(app: Caller, clock: Clock, outcome: str) -> None:
     head, behind = put(app, "AAPL"), put(app, "AAPL")
     app.execute(TAKE, "relay-1")
     app.execute(SETTLE, head, 1, "relay-1", "unknown")
@@ -276,7 +276,7 @@ def test_a_person_decides_about_what_waits_for_him(app: Caller, clock: Clock, ou
     assert event == {"actor": "carol", "detail": {"from": "unknown", "to": outcome, "note": "looked at it"}}
 
 
-def test_a_person_is_told_when_the_state_is_not_the_one_he_saw(app: Caller, clock: Clock) -> None:
+def test_a_person_is_told_when_the_state_is_not_the_one_they_saw(app: Caller, clock: Clock) -> None:
     message_id = taken(app)
 
     refused = app.refused("mismatch", RESOLVE, message_id, "parked", "dead")

@@ -17,7 +17,7 @@ FIRE = "select from fencepost.schedule_fire('tick', %s, array[%s], %s)"
 BUCKETS = "select fencepost.queue_rate(%s, 1000, 1, 'carol')"
 # What forgets, with how many that is, and the table that it forgets from.
 FORGETTING: dict[Any, tuple[int, Any]] = {
-    "marker_clean('1 hour', %s)": (1, "marker"),
+    "idempotency_clean('1 hour', %s)": (1, "idempotency_key"),
     "outbox_prune('1 hour', %s)": (1, "outbox_settled"),
     "job_prune('1 hour', %s)": (1, "job_finished"),
     "job_prune_excess(1, %s)": (1, "job_finished"),
@@ -47,7 +47,7 @@ def leave_traces(app: Caller, admin: Caller, clock: Clock, key: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["its age", "its holder"])
-def test_what_forgets_takes_what_is_older_and_passes_over_what_somebody_holds(
+def test_what_forgets_takes_what_is_older_and_passes_over_what_a_caller_holds(
     app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock, how: str
 ) -> None:
     leave_traces(app, admin, clock, "older")
@@ -73,7 +73,7 @@ def test_what_forgets_takes_what_is_older_and_passes_over_what_somebody_holds(
             assert app.value("select count(*) from fencepost.jobs where state = 'finished'") == 2
 
 
-def test_a_bucket_that_somebody_holds_is_passed_over(app: Caller, admin: Caller, clock: Clock) -> None:
+def test_a_bucket_that_a_caller_holds_is_passed_over(app: Caller, admin: Caller, clock: Clock) -> None:
     app.execute(BUCKETS, "mail")
     job_calls.running(app)
     app.execute("set lock_timeout = '5s'")

@@ -16,7 +16,7 @@ PENDING = (
     "select 1 where fencepost.job_next_due(%s) is not null",
 )
 DRIVEN = (
-    "select job_id from fencepost.job_driven(%s, 1, '0 seconds', null, null, 10)",
+    "select job_id from fencepost.job_dispatched_page(%s, 1, '0 seconds', null, null, 10)",
     "select job_id from fencepost.job_claim_next(%s, 1, 'w', 10, p_dispatched => true)",
     "select job_id from fencepost.job_claim_by_priority(%s, 'w', 10, p_dispatched => true)",
 )

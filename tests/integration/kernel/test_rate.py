@@ -66,7 +66,7 @@ def test_tokens_are_counted_from_when_they_were_last_taken(
         assert buckets(admin) == {("kind:send", ""): left}
 
 
-def test_who_finds_no_token_is_promised_the_next_and_takes_nothing(
+def test_a_caller_that_finds_no_token_is_promised_the_next_and_takes_nothing(
     limited: Caller, admin: Caller, clock: Clock
 ) -> None:
     jobs = [submit(limited, "mail", "send") for _ in range(6)]
@@ -84,7 +84,7 @@ def test_who_finds_no_token_is_promised_the_next_and_takes_nothing(
     )
 
 
-def test_who_finds_no_token_of_its_queue_is_left_to_the_dispatch(
+def test_a_caller_that_finds_no_token_of_its_queue_is_left_to_the_dispatch(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 1, 'carol')")
@@ -137,7 +137,7 @@ def test_what_is_on_its_way_takes_room_from_the_dispatch_and_not_from_a_claim(
         ("update fencepost.job_bucket set promised_until = '2030-01-01 12:02:00+00'", 121, 1),
     ],
 )
-def test_a_bucket_is_forgotten_when_it_is_idle_full_and_promised_to_nobody(
+def test_a_bucket_is_forgotten_when_it_is_idle_full_and_promised_to_no_caller(
     app: Caller, admin: Caller, clock: Clock, prepare: Any, seconds: int, pruned: int
 ) -> None:
     app.execute("select fencepost.rate_declare('{send}', '{1}', '{3}')")

@@ -19,9 +19,14 @@ SUCCESSORS = {
     for known in components()
     if known.version > 1 and APART.get(known.name) != known.version
 }
-RENAMED = re.compile(r"(?:\b|_)lanes?\b")
-"""Version 14 of the kernel says priority instead. Nothing was released before it, so no second name is kept:
-processes of the versions before it have to stop."""
+RENAMED = re.compile(
+    r"(?:\b|_)lanes?\b"
+    r"|\b_?marker_|\bfencepost\.markers?\b|\bmutation_(?:marker|dice|gate)|\bjob_driven\b"
+    r"|\bjudge_trial_|\bselect place, token\b|\borders_follow_|\borders_ledger\b"
+)
+"""Names that changed before anything was released, so no second name is kept: processes of the versions
+before them have to stop. Version 14 of the kernel says priority for lane, and 17 idempotency key for marker;
+mutations 3, judge 11, orders 7 and console 9 have plain names for their own tables and functions."""
 
 
 def not_understood(connection: psycopg.Connection, said: Said) -> list[str]:

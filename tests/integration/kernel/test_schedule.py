@@ -57,7 +57,7 @@ def test_a_tick_that_is_due_submits_one_job(declared: Caller, admin: Caller) -> 
     assert admin.value("select count(*) from fencepost.job") == 1
 
 
-def test_whoever_fires_is_told_whether_the_schedule_is_paused(declared: Caller) -> None:
+def test_a_caller_that_fires_is_told_whether_the_schedule_is_paused(declared: Caller) -> None:
     paused = "select paused from fencepost.schedule_next(10)"
 
     assert declared.column(paused) == [False]

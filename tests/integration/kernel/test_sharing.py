@@ -86,7 +86,7 @@ TAKING: dict[LiteralString, tuple[LiteralString, LiteralString, Given]] = {
 
 
 @pytest.mark.parametrize("take", TAKING)
-def test_what_another_has_in_hand_is_passed_over_and_what_is_taken_is_his_who_took_it(
+def test_what_another_holds_is_skipped_and_what_is_taken_belongs_to_its_taker(
     app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock, take: LiteralString
 ) -> None:
     table, key, given = TAKING[take]
@@ -103,7 +103,7 @@ def test_what_another_has_in_hand_is_passed_over_and_what_is_taken_is_his_who_to
     assert held in app.column(take)
 
 
-def test_a_schedule_that_another_fires_is_left_to_him(app: Caller, admin: Caller, clock: Clock) -> None:
+def test_a_schedule_that_another_fires_is_left_to_it(app: Caller, admin: Caller, clock: Clock) -> None:
     now = clock.now()
     app.execute(
         """select fencepost.schedule_declare('tick', '* * * * *', 'UTC', 'once', '0', %s, 'mail', 'send', '1',
@@ -118,7 +118,7 @@ def test_a_schedule_that_another_fires_is_left_to_him(app: Caller, admin: Caller
     assert app.column(fire, now, now, now + timedelta(minutes=1)) == [now]
 
 
-def test_a_slot_calls_the_next_who_waits_when_somebody_has_the_first_in_hand(
+def test_a_slot_wakes_the_next_waiter_when_the_first_is_locked(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
     first, second, third = (job_calls.submit_keyed(app, "user:7", 1) for _ in range(3))
@@ -228,7 +228,7 @@ JOIN: Any = """
 """
 
 
-def test_no_batch_is_counted_in_before_all_rows_of_those_who_leave_are_locked(
+def test_no_batch_is_counted_in_before_all_rows_of_callers_that_leave_are_locked(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
     jobs = _running(app, clock)
@@ -249,7 +249,7 @@ def test_no_batch_is_counted_in_before_all_rows_of_those_who_leave_are_locked(
         holder.close()
 
 
-def test_who_is_refused_waits_for_no_batch(app: Caller, admin: Caller, clock: Clock) -> None:
+def test_a_caller_that_is_refused_waits_for_no_batch(app: Caller, admin: Caller, clock: Clock) -> None:
     job_id = job_calls.submit(app, tries_max=1)
     app.execute("select fencepost.batch_make(%s)", [job_id])
     job_calls.claim(app, job_id)
@@ -259,7 +259,7 @@ def test_who_is_refused_waits_for_no_batch(app: Caller, admin: Caller, clock: Cl
         assert job_calls.claim_many(app, [job_id], "w")[job_id]["refusal"] == "not_owner"
 
 
-def test_a_settlement_does_not_wait_for_whoever_has_the_next_message_in_hand(
+def test_a_settlement_does_not_wait_for_the_caller_that_has_the_next_message_in_hand(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
     first, second = (app.value("select fencepost.outbox_put('c', 'k', '1')") for _ in range(2))

@@ -10,7 +10,7 @@ from fencepost.embedded import Database
 from fencepost_players.mutations.metrics import MutationMetrics
 from fencepost_players.mutations.pipeline import Pipeline
 from fencepost_players.mutations.settings import MutationSettings
-from tests.integration.mutations.counter import Addition, CounterLedger
+from tests.integration.mutations.counter import Addition, CounterStore
 
 SCHEMA = (Path(__file__).parent / "counter.sql").read_text()
 
@@ -26,4 +26,4 @@ async def fp(database: Database) -> AsyncIterator[Fencepost]:
 
 @pytest.fixture
 def counters(fp: Fencepost) -> Pipeline[str, Addition]:
-    return Pipeline(fp, CounterLedger(), MutationSettings(), MutationMetrics.on(fp.metrics))
+    return Pipeline(fp, CounterStore(), MutationSettings(), MutationMetrics.on(fp.metrics))

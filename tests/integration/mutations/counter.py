@@ -31,7 +31,7 @@ def add_some(snapshot: str, request: AddSome, rng: Rng) -> Addition:
     return Addition(1 + rng.below(6))
 
 
-class CounterLedger:
+class CounterStore:
     """The calls of the counters."""
 
     service = "counters"

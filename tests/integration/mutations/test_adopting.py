@@ -24,7 +24,7 @@ async def test_it_takes_effect_once_and_a_repeat_shows_the_same_throw(
     counters: Pipeline[str, Addition], database: Database
 ) -> None:
     answers = [await counters.run(add_some, "hits", HITS, request_id="r1") for _ in range(5)]
-    assert {answer.layer for answer in answers[1:]} == {"marker"}
+    assert {answer.layer for answer in answers[1:]} == {"repeat"}
     assert {answer.response["added"] for answer in answers} == {value(database)}
     with pytest.raises(KeyReused):
         await counters.run(add_some, "hits", AddSome(name="others"), request_id="r1")

@@ -1,4 +1,4 @@
-"""Forgetting markers: all that are past their retention, none before it, and a lag that can be seen."""
+"""Forgetting keys: all that are past their retention, none before it, and a lag that can be seen."""
 
 from typing import Any
 
@@ -15,13 +15,11 @@ from fencepost_players import catalog
 from fencepost_players.requests import CreatePlayer
 from fencepost_players.service import Players
 
-KEEP = Settings(
-    marker_keep_seconds=60, marker_clean_batch=10, marker_clean_seconds=5, marker_lag_alert_seconds=30
-)
+KEEP = Settings(key_keep_seconds=60, key_clean_batch=10, key_clean_seconds=5, key_lag_alert_seconds=30)
 
 
 def lag(metrics: RetentionMetrics) -> float:
-    value: Any = metrics.marker_lag._value  # pyright: ignore[reportPrivateUsage]
+    value: Any = metrics.idempotency_lag._value  # pyright: ignore[reportPrivateUsage]
     return float(value.get())
 
 
@@ -39,7 +37,7 @@ async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_
             await claim(fp, "old", 35)
             clock.advance(61)
             await claim(fp, "new", 5)
-            wait_seconds = await retention.forget_markers()
+            wait_seconds = await retention.delete_expired_keys()
             assert 4 <= wait_seconds <= 6
             with database.connect_admin() as admin:
                 rows = admin.execute(
@@ -58,14 +56,14 @@ async def test_a_cleaning_that_falls_behind_shows_its_lag_and_keeps_the_retentio
             clock.advance(160)
             # Somebody's transaction holds the row, so that nobody can delete it.
             with database.connect_admin() as admin, admin.transaction():
-                admin.execute("select from fencepost.marker for update")
+                admin.execute("select from fencepost.idempotency_key for update")
                 with structlog.testing.capture_logs() as logs:
-                    await retention.forget_markers()
+                    await retention.delete_expired_keys()
             assert 99 < lag(metrics) < 120
             assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
-                "marker_cleaning_behind"
+                "idempotency_cleanup_behind"
             ]
-            await retention.forget_markers()
+            await retention.delete_expired_keys()
             assert lag(metrics) == 0
 
 
@@ -81,9 +79,9 @@ async def test_every_node_cleans_and_none_waits_for_another(database: Database) 
             assert await two.run(first) == 0
 
 
-async def test_a_marker_with_a_retention_of_its_own_goes_by_it(database: Database) -> None:
-    """Players keep an hour, the library a day: each marker is forgotten in its own time, by anybody."""
-    kept = "select key from fencepost.markers order by key"
+async def test_a_key_with_a_retention_of_its_own_goes_by_it(database: Database) -> None:
+    """Players keep an hour, the library a day: each key is forgotten in its own time, by anybody."""
+    kept = "select key from fencepost.idempotency_keys order by key"
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
             retention = Retention(fp, Settings(), RetentionMetrics.on(fp.metrics))
@@ -99,11 +97,11 @@ async def test_a_marker_with_a_retention_of_its_own_goes_by_it(database: Databas
                     (2, []),
                 ):
                     clock.advance(seconds)
-                    await retention.forget_markers()
+                    await retention.delete_expired_keys()
                     assert [row[0] for row in admin.execute(kept)] == left
 
 
-async def test_the_lag_is_that_of_whichever_marker_is_most_overdue(database: Database) -> None:
+async def test_the_lag_is_that_of_whichever_key_is_most_overdue(database: Database) -> None:
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
             await Players(fp).run(CreatePlayer(player_id="ann"), request_id="r1")

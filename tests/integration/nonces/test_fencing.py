@@ -39,7 +39,7 @@ def new(connect: Callable[[], Caller]) -> NonceOperator:
     return NonceOperator(connect(), "b/boot-1")
 
 
-def test_a_takeover_raises_the_token_and_says_who_went(
+def test_a_takeover_raises_the_token_and_names_the_old_owner(
     old: NonceOperator, new: NonceOperator, clock: Clock
 ) -> None:
     clock.advance(10)
@@ -54,7 +54,9 @@ def test_a_takeover_raises_the_token_and_says_who_went(
     ]
 
 
-def test_who_asks_while_another_holds_it_is_told_his_name(old: NonceOperator, new: NonceOperator) -> None:
+def test_a_caller_that_asks_while_another_holds_it_is_told_its_name(
+    old: NonceOperator, new: NonceOperator
+) -> None:
     row = new.acquire()
 
     assert (row["owner"], row["outcome"], new.token) == ("a/boot-1", "not_owner", 0)
@@ -122,7 +124,7 @@ def test_every_write_of_the_old_owner_is_refused(
     assert statuses(new.caller) == {0: "HELD"}
 
 
-def test_the_owner_moves_only_what_is_his_and_where_it_can_go(old: NonceOperator) -> None:
+def test_the_owner_moves_only_what_is_its_and_where_it_can_go(old: NonceOperator) -> None:
     note, _ = WRITES["nonce_tx_note"]
     assert old.caller.refused("not_found", note, *old.key).seen == {}
     submitted = old.caller.value(
@@ -145,7 +147,7 @@ def test_the_owner_moves_only_what_is_his_and_where_it_can_go(old: NonceOperator
     old.caller.refused("already_finished", note, *old.key)
 
 
-def test_nobody_goes_on_more_than_a_hundred_thousand_nonces_above(old: NonceOperator) -> None:
+def test_no_caller_goes_on_more_than_a_hundred_thousand_nonces_above(old: NonceOperator) -> None:
     resume = "select next_nonce from fencepost.nonce_resume(%s, %s, %s, %s, %s, %s)"
     old.caller.invalid("next_nonce", resume, *old.key, 7, 100_008)
     assert old.caller.value(resume, *old.key, 100_000_000, 100_000_003) == 100_000_003, "by the chain's count"
@@ -168,7 +170,7 @@ def test_a_takeover_waits_for_the_write_that_passed_its_fence(
     assert new.reserve("r2") == [1]
 
 
-def test_the_owners_renewal_passes_his_own_open_write(
+def test_the_owners_renewal_passes_its_own_open_write(
     old: NonceOperator, connect: Callable[[], Caller], clock: Clock
 ) -> None:
     other = connect()
@@ -223,7 +225,7 @@ def test_a_deleted_lease_row_does_not_turn_the_token_back(
     assert third.reserve("r1") == [0]
 
 
-def test_a_lease_row_that_somebody_made_by_hand_is_no_right(old: NonceOperator, admin: Caller) -> None:
+def test_a_lease_row_that_was_made_by_hand_is_no_right(old: NonceOperator, admin: Caller) -> None:
     """As the deletion, but the row came back from elsewhere with a token that was given out before."""
     admin.execute("update fencepost.nonce_signer set fencing_token = 7")
 

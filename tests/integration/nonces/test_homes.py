@@ -90,7 +90,7 @@ async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(env: N
     assert again.fencing_token == 2
 
 
-async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(env: NoncesEnv) -> None:
+async def test_a_caller_that_does_not_get_it_is_told_where_the_holder_can_be_asked(env: NoncesEnv) -> None:
     """A node of basic mode has it: its address, and not its name."""
     holder = await env.node(lease_seconds=300, idle_seconds=300, node_address="http://basic")
     await holder.reserve(ALICE, ["r1"])
@@ -102,7 +102,7 @@ async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(env: No
     assert caught.value.owner == "http://basic"
 
 
-async def test_a_node_that_nobody_can_ask_is_nobodys_home(env: NoncesEnv) -> None:
+async def test_a_node_that_cannot_be_asked_is_no_home(env: NoncesEnv) -> None:
     nodes = [await env.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
     silent = await env.node(**QUEUE)
     await look(*nodes)

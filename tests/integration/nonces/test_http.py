@@ -40,7 +40,7 @@ def served(
     database: Database, settings: NoncesSettings, port: int = 0, token: str | None = None
 ) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
-    app = make_app([make_service(fp, settings)], WebSettings(token=token), ground=lambda: fp)
+    app = make_app([make_service(fp, settings)], WebSettings(token=token), opened_first=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=port)
     server.start()
     try:
@@ -131,7 +131,7 @@ def test_bad_input_is_400_and_names_the_field(client: httpx.Client) -> None:
     assert client.get("/nonces/signers").json() == []
 
 
-def test_a_signer_that_nobody_asked_for_is_404(client: httpx.Client) -> None:
+def test_a_signer_that_no_caller_asked_for_is_404(client: httpx.Client) -> None:
     answer = client.get("/nonces/1/nobody")
 
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

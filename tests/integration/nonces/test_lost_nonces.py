@@ -70,7 +70,7 @@ def unproved(node: NonceOperator) -> int:
     ],
     ids=["no proof", "no hash", "no number", "no block", "the newest version", "the first version", "case"],
 )
-def test_without_a_transaction_of_somebody_else_no_nonce_is_given_up(
+def test_without_a_transaction_of_another_process_no_nonce_is_given_up(
     node: NonceOperator, used_by: str | None, number: int | None, block: str | None
 ) -> None:
     node.floor(1, 1)
@@ -86,7 +86,7 @@ def test_before_the_chain_has_counted_it_for_good_no_nonce_is_given_up(node: Non
     assert shown(node) == ("BOUND", 0, False)
 
 
-def test_for_a_transaction_of_somebody_else_it_takes_another_one_and_tells_which(node: NonceOperator) -> None:
+def test_for_a_foreign_transaction_it_takes_another_nonce_and_reports_which(node: NonceOperator) -> None:
     node.floor(1, 1)
     node.caller.execute(UNPROVED, *node.key)
 

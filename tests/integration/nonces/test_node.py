@@ -75,7 +75,7 @@ async def test_a_node_that_was_stopped_takes_no_signer_any_more(env: NoncesEnv) 
         await first.reserve(ALICE, ["r1"])
 
 
-async def test_a_signer_that_was_got_after_nobody_waited_is_handed_over(
+async def test_a_signer_that_was_got_after_no_caller_waited_is_handed_over(
     env: NoncesEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who gave up no longer hears that he got it. The node does, and nobody waits for the lease to end."""
@@ -146,7 +146,7 @@ async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(
     assert caught.value.owner == first.owner
 
 
-async def test_all_who_wait_are_served_with_few_statements(env: NoncesEnv) -> None:
+async def test_all_waiting_callers_are_served_with_few_statements(env: NoncesEnv) -> None:
     node = await env.node(mode="queue", lease_seconds=300)
 
     nonces = await reserve_many([node], 500)

@@ -1,4 +1,4 @@
-"""What a reservation and the chores touch does not grow with the history. In pages: no load can blur that."""
+"""A reservation and the maintenance read no more pages when the history grows."""
 
 from typing import Any, LiteralString
 
@@ -15,7 +15,7 @@ OLD = """
 MORE_PAGES = 30
 
 
-CHORES: tuple[LiteralString, ...] = (
+MAINTENANCE: tuple[LiteralString, ...] = (
     "select * from fencepost.nonce_measures()",
     "select * from fencepost.nonce_unanswered('{1}', 20)",
     "select fencepost.nonce_prune('1 second', 1000)",
@@ -38,14 +38,14 @@ def test_a_long_history_costs_a_reservation_and_maintenance_nothing(app: Caller,
     for number in range(10):
         pages_of(admin, f"warm-{number}")
     before = min(pages_of(admin, f"before-{number}") for number in range(5))
-    chores = [min(pages(admin, query) for _ in range(3)) for query in CHORES]
+    maintenance = [min(pages(admin, query) for _ in range(3)) for query in MAINTENANCE]
     admin.execute(OLD)
     admin.execute("update fencepost.nonce_signer set next_nonce = 200000")
 
     after = min(pages_of(admin, f"after-{number}") for number in range(5))
 
     assert after <= before + MORE_PAGES, (before, after)
-    for query, few in zip(CHORES, chores, strict=True):
+    for query, few in zip(MAINTENANCE, maintenance, strict=True):
         assert pages(admin, query) <= few + MORE_PAGES, query
 
 

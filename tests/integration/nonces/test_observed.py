@@ -79,7 +79,7 @@ async def test_the_life_of_a_lease_is_counted_and_told(env: NoncesEnv, clock: Cl
     assert (lost["signer"], lost["fencing_token"]) == (ALICE.resource, 3)
 
 
-async def test_who_is_turned_down_is_counted_with_his_mode(env: NoncesEnv) -> None:
+async def test_a_caller_that_is_turned_down_is_counted_with_its_mode(env: NoncesEnv) -> None:
     holder = await env.node(lease_seconds=300, idle_seconds=300)
     await holder.reserve(ALICE, ["r1"])
     other = await env.node(lease_seconds=300)

@@ -85,7 +85,7 @@ def transactions(operator: NonceOperator) -> dict[int, tuple[str, int | None, bo
     return {row["transaction_id"]: (row["state"], row["nonce"], row["in_doubt"]) for row in rows}
 
 
-def test_nothing_is_reserved_until_somebody_says_where_it_goes_on(database: Database, backup: Backup) -> None:
+def test_nothing_is_reserved_until_a_caller_says_where_it_goes_on(database: Database, backup: Backup) -> None:
     at(database, lambda operator: operator.reserve("r1"))
     backup.make()
     lost = at(database, lambda operator: operator.reserve("r2", "r3"))
@@ -108,7 +108,7 @@ def test_without_it_the_same_nonce_is_given_twice(database: Database, backup: Ba
     assert at(backup.database, lambda operator: operator.reserve("r4")) == lost
 
 
-def test_what_was_given_out_above_the_chain_is_held_for_whoever_has_it(
+def test_what_was_given_out_above_the_chain_is_held_for_the_caller_that_has_it(
     database: Database, backup: Backup
 ) -> None:
     at(database, lambda operator: operator.reserve("r1"))
@@ -145,7 +145,7 @@ def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Back
     assert at(backup.database, after, "b") == [2]
 
 
-def test_who_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again(
+def test_a_caller_that_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again(
     database: Database, backup: Backup
 ) -> None:
     """It may be another's since. Who still has it asks again, and gets it under a new hold."""
@@ -191,7 +191,7 @@ def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database
     at(backup.database, after, "b")
 
 
-def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
+def test_a_nonce_that_was_only_reserved_belongs_to_a_caller_after_a_restore(
     database: Database, backup: Backup
 ) -> None:
     def before(operator: NonceOperator) -> int:
@@ -290,7 +290,7 @@ BUGS: list[tuple[str, Edit, Story]] = [
     (
         "a signer gives out at once",
         Edit("_nonce_reserve", "if v_signer.recovering_since is not null", "if false"),
-        test_nothing_is_reserved_until_somebody_says_where_it_goes_on,
+        test_nothing_is_reserved_until_a_caller_says_where_it_goes_on,
     ),
     (
         "a gap stays a gap",
@@ -300,7 +300,7 @@ BUGS: list[tuple[str, Edit, Story]] = [
     (
         "holds go on where they were",
         Edit("_recover_nonces", "hold = a.hold + fencepost._recover_jump()", "hold = a.hold"),
-        test_who_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again,
+        test_a_caller_that_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again,
     ),
     (
         "what is in doubt is taken",
@@ -315,7 +315,7 @@ BUGS: list[tuple[str, Edit, Story]] = [
     (
         "an unsigned reservation is ours as before",
         Edit("_recover_nonces", "caller_signs = true,", ""),
-        test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore,
+        test_a_nonce_that_was_only_reserved_belongs_to_a_caller_after_a_restore,
     ),
 ]
 

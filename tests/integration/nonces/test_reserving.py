@@ -192,7 +192,7 @@ def test_the_newest_block_lifts_the_sequence_and_consumes_nothing(node: NonceOpe
     assert statuses(node.caller) == {0: "HELD"}
 
 
-def test_what_we_signed_is_left_to_whoever_follows_it(node: NonceOperator) -> None:
+def test_what_we_signed_is_left_to_the_caller_that_follows_it(node: NonceOperator) -> None:
     node.reserve("a", caller_signs=False)
     node.signing(0)
     node.signed(0, "0xaa")
@@ -201,7 +201,7 @@ def test_what_we_signed_is_left_to_whoever_follows_it(node: NonceOperator) -> No
     assert statuses(node.caller) == {0: "SIGNED"}
 
 
-def test_who_speaks_after_the_chain_has_proved_it_adds_the_hash(node: NonceOperator) -> None:
+def test_a_caller_that_speaks_after_the_chain_has_proved_it_adds_the_hash(node: NonceOperator) -> None:
     """The chain counts, and knows no request. The caller is late, and right."""
     node.reserve("a")
     node.floor(1)
@@ -253,7 +253,7 @@ def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: NonceOper
     assert node.caller.value(take, *node.key) == 1
 
 
-def test_nobody_stores_bytes_for_the_nonce_of_a_managed_transaction(
+def test_no_caller_stores_bytes_for_the_nonce_of_a_managed_transaction(
     node: NonceOperator, admin: Caller
 ) -> None:
     """They would be sent in its name, and mined they would count as it: something else would be paid."""

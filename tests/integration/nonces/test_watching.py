@@ -24,7 +24,9 @@ def operator(app: Caller) -> NonceOperator:
     return node
 
 
-def test_a_gap_is_counted_whoever_holds_the_signer_and_apart_when_it_jams(app: Caller, clock: Clock) -> None:
+def test_a_gap_is_counted_for_any_holder_of_the_signer_and_apart_when_it_blocks(
+    app: Caller, clock: Clock
+) -> None:
     node = operator(app)
     node.reserve("a", "b")
     node.recyclable(1)
@@ -38,7 +40,7 @@ def test_a_gap_is_counted_whoever_holds_the_signer_and_apart_when_it_jams(app: C
     assert (measures(app)["gaps"], measures(app)["jamming"]) == (1, 1), "also when nobody holds the signer"
 
 
-def test_a_caller_who_says_nothing_in_his_time_is_counted_and_asked_for(app: Caller, clock: Clock) -> None:
+def test_a_caller_that_says_nothing_in_its_time_is_counted_and_asked_for(app: Caller, clock: Clock) -> None:
     node = operator(app)
     node.reserve("mine", "told", locked="5 seconds")
     node.reserve("ours", caller_signs=False, locked="5 seconds")

@@ -129,7 +129,7 @@ def test_the_result_of_the_broker_is_kept_and_its_digest_too(market: OrdersEnv) 
 
 def test_the_application_cannot_write_around_the_functions(market: OrdersEnv) -> None:
     for statement in (
-        "delete from fencepost.orders_ledger",
+        "delete from fencepost.orders_idempotency_key",
         "update fencepost.orders_order set final_status = 'sent'",
         "insert into fencepost.orders_halt values ('acme', 'main', now(), 'me', 'why')",
     ):

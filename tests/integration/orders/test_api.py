@@ -55,7 +55,7 @@ def serving(database: Database, broker: HostileBroker, settings: OrdersSettings)
     app = make_app(
         [HttpService("orders", make_router(orders), orders.running, access=ACCESS)],
         WebSettings(),
-        ground=lambda: fp,
+        opened_first=lambda: fp,
         authenticate=Callers(fp).authenticate,
     )
     server = WebServer(app, address="127.0.0.1", port=0)
@@ -91,7 +91,7 @@ def stored(database: Database) -> int:
     with database.connect_admin() as admin:
         row = admin.execute(
             "select (select count(*) from fencepost.orders_order) + (select count(*) from fencepost.outbox)"
-            " + (select count(*) from fencepost.orders_ledger)"
+            " + (select count(*) from fencepost.orders_idempotency_key)"
         ).fetchone()
     assert row is not None
     return int(row[0])

@@ -86,7 +86,7 @@ def test_an_asker_of_a_parked_order_that_dies_leaves_it_to_the_next(market: Orde
     assert market.settle(second, "sent", "asker-2").state == "sent"
 
 
-def test_a_person_who_decides_while_it_is_asked_about_wins(market: OrdersEnv, clock: Clock) -> None:
+def test_an_operators_decision_wins_over_a_query_in_progress(market: OrdersEnv, clock: Clock) -> None:
     order_id = park(market)
     clock.advance(300)
     (taken,) = ask(market)
@@ -292,7 +292,7 @@ def test_held_instead_of_ended_it_waits_with_the_others(market: OrdersEnv) -> No
     assert market.take_one().id == order_id
 
 
-def test_a_broker_that_a_person_halted_keeps_his_reason(market: OrdersEnv) -> None:
+def test_a_broker_that_a_person_halted_keeps_their_reason(market: OrdersEnv) -> None:
     market.accepted()
     taken = market.take_one()
     market.run(operator_calls.halt(BROKER, None, "ann", "prices are wrong"))
@@ -428,7 +428,7 @@ def test_an_order_resolved_as_sent_is_followed(market: OrdersEnv, clock: Clock) 
     assert [one.id for one in market.run(fill_source.take(BROKER, 60, 10))] == [bare]
 
 
-def test_the_kill_switch_refuses_a_broker_and_an_account_that_nobody_knows(market: OrdersEnv) -> None:
+def test_the_kill_switch_refuses_a_broker_and_an_account_that_no_caller_knows(market: OrdersEnv) -> None:
     market.accepted(account="main")
     market.accepted(account="never-sent", symbol="EURUSD")
     for switch in (operator_calls.halt, operator_calls.resume):

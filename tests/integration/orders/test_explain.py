@@ -44,5 +44,5 @@ def test_an_order_whose_key_is_another_ones_id_is_told_by_its_key(market: Orders
     assert moment["detail"]["id"] == second
 
 
-def test_an_order_that_nobody_placed_has_no_life(market: OrdersEnv) -> None:
+def test_an_order_that_was_never_placed_has_no_history(market: OrdersEnv) -> None:
     assert [life(market, f"order:{name}") for name in ("nobody", "999", "9" * 30)] == [[], [], []]

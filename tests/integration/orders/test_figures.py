@@ -126,7 +126,7 @@ async def test_every_outcome_is_counted_and_every_state_is_shown(
     assert audited == [(outcome, code) for outcome, code in OUTCOMES.values()]
 
 
-async def test_whoever_takes_or_keeps_house_every_end_is_counted(
+async def test_every_end_is_counted_in_takes_and_in_maintenance(
     database: Database, market: OrdersEnv, clock: Clock
 ) -> None:
     """Expired while somebody takes; and sent by somebody who went silent."""
@@ -148,7 +148,7 @@ async def test_whoever_takes_or_keeps_house_every_end_is_counted(
     } <= shown
 
 
-async def test_what_expired_while_nobody_was_there_is_counted_as_dead(
+async def test_what_expired_while_no_caller_was_there_is_counted_as_dead(
     database: Database, market: OrdersEnv, clock: Clock
 ) -> None:
     for number in range(3):

@@ -189,7 +189,7 @@ def test_a_followed_order_is_not_pruned(
     assert market.run(order_calls.prune(60, 10)) == 1
 
 
-def test_one_that_nobody_follows_any_more_is_named(
+def test_one_that_no_caller_follows_any_more_is_named(
     market: OrdersEnv, followed: tuple[int, fill_source.Followed]
 ) -> None:
     _, taken = followed

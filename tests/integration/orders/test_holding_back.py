@@ -150,7 +150,7 @@ def test_a_failed_probe_keeps_the_breaker_open(market: OrdersEnv, clock: Clock) 
     assert broker_row(market)["breaker"] == "open"
 
 
-def test_a_broker_that_nobody_declared_is_not_found(market: OrdersEnv) -> None:
+def test_an_undeclared_broker_is_not_found(market: OrdersEnv) -> None:
     with pytest.raises(NotFound):
         market.run(order_source.take("nobody", "w", 60, 1))
 

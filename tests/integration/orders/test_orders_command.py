@@ -106,7 +106,7 @@ def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market:
 
 
 @pytest.mark.parametrize("verb", ["halt", "resume"])
-def test_the_kill_switch_refuses_names_that_nobody_knows(
+def test_the_kill_switch_refuses_names_that_no_caller_knows(
     fencepost: Fencepost, market: OrdersEnv, verb: str
 ) -> None:
     market.accepted()
@@ -147,7 +147,7 @@ def test_refused_credentials_are_shown_with_whether_the_broker_answers(
         health="unauthorized",
     )
     assert "HALTED by fencepost: UNAUTHORIZED" in fencepost("brokers").out
-    assert "has not answered a question since" in fencepost("brokers").out
+    assert "has not answered a query since" in fencepost("brokers").out
     market.run(order_source.settle_probe("acme", "ok"))
     assert "answers questions since" in fencepost("brokers").out
     assert 'last_answer:      401: {"message": "expired"}' in fencepost("show", str(order_id)).out

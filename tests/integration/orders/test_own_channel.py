@@ -23,7 +23,7 @@ def test_a_parked_order_is_not_decided_about_as_a_message(market: OrdersEnv, out
     assert market.status(order_id) == "parked"
 
 
-def test_nobody_puts_takes_holds_or_frees_messages_beside_the_orders(market: OrdersEnv) -> None:
+def test_no_caller_puts_takes_holds_or_frees_messages_beside_the_orders(market: OrdersEnv) -> None:
     order_id = market.accepted()
     channel = f"orders:{BROKER}"
     calls: list[Call[Any]] = [
@@ -41,7 +41,7 @@ def test_nobody_puts_takes_holds_or_frees_messages_beside_the_orders(market: Ord
     assert market.status(order_id) == "queued"
 
 
-def test_an_order_is_not_settled_as_a_message_not_even_by_who_has_it(market: OrdersEnv) -> None:
+def test_an_order_is_not_settled_as_a_message_not_even_by_its_taker(market: OrdersEnv) -> None:
     order_id = market.accepted()
     taken = market.take_one()
 

@@ -12,7 +12,7 @@ from fencepost_orders import operator_calls
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv
 
 HISTORY = 3000
-LONG = ("orders_order", "orders_ledger", "orders_result", "orders_audit", "outbox_settled", "outbox")
+LONG = ("orders_order", "orders_idempotency_key", "orders_result", "orders_audit", "outbox_settled", "outbox")
 
 
 def scans(admin: psycopg.Connection[tuple[object, ...]]) -> dict[str, int]:
@@ -72,7 +72,7 @@ def _follow(market: OrdersEnv, admin: psycopg.Connection[tuple[object, ...]]) ->
     market.accepted("followed", symbol="F")
     market.settle(market.take_one(), "sent", result={**RESULT, "open": True})
     # As if a minute had passed.
-    admin.execute("update fencepost.orders_following set ask_at = ask_at - interval '1 minute'")
+    admin.execute("update fencepost.orders_fill_tracking set ask_at = ask_at - interval '1 minute'")
     (followed,) = market.run(fill_source.take(BROKER, 60, 10))
     heard = fill_source.FollowUp(
         followed.id, followed.take, {"digest": "sha256:y", "status": "filled"}, over=True

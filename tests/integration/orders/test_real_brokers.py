@@ -152,7 +152,7 @@ def fill_list(broker: HostileBroker, ages_seconds: list[int]) -> None:
 
 
 @BOTH
-async def test_what_may_still_arrive_is_parked_unless_somebody_says_how_long_it_can(
+async def test_what_may_still_arrive_is_parked_unless_a_caller_says_how_long_it_can(
     database: Database, make: Make, dialect: Any
 ) -> None:
     with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, faults=BrokerFaults(lose_request=100)) as broker:

@@ -33,7 +33,7 @@ def test_an_order_that_is_not_there_or_not_dead_is_not_sent_again(market: Orders
     refused(Mismatch, market, market.accepted(), "new")
 
 
-def test_a_resend_needs_a_key_that_nobody_has(market: OrdersEnv, connect: Callable[[], OrdersEnv]) -> None:
+def test_a_resend_needs_a_key_that_no_caller_has(market: OrdersEnv, connect: Callable[[], OrdersEnv]) -> None:
     order_id, other = dead(market), market.accepted("taken")
 
     with pytest.raises(InvalidInput) as caught:

@@ -52,7 +52,7 @@ def test_a_settlement_after_the_end_says_so(market: OrdersEnv) -> None:
     assert market.settle(taken, "failed").refusal == "already_finished"
 
 
-def test_a_silent_sender_leaves_an_unknown_order_that_nobody_sends(market: OrdersEnv, clock: Clock) -> None:
+def test_a_silent_sender_leaves_an_unknown_order_that_is_not_sent(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted()
     market.take_one()
     clock.advance(61)
@@ -221,7 +221,7 @@ def test_an_order_that_is_being_sent_cannot_be_cancelled_here(market: OrdersEnv)
         market.run(operator_calls.cancel(999_999, "ann", "stop"))
 
 
-def test_a_person_resolves_what_he_saw_and_not_what_it_became(market: OrdersEnv) -> None:
+def test_a_person_resolves_what_they_saw_and_not_what_it_became(market: OrdersEnv) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "parked", code="UNKNOWN")
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request
-from fencepost.testing.server_close import close_door
+from fencepost.testing.server_close import stop_listening
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
@@ -37,7 +37,7 @@ async def serving(serve: Serve) -> AsyncGenerator[tuple[str, list[int]]]:
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
     finally:
-        await close_door(server)
+        await stop_listening(server)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -108,7 +108,7 @@ async def test_a_request_without_a_whole_answer_may_have_been_carried_out(serve:
     assert ("no whole reply after 0.3 s" in str(raised.value)) == (serve is never)
 
 
-async def test_who_gives_up_leaves_no_answer_behind_for_the_next_one() -> None:
+async def test_a_caller_that_gives_up_leaves_no_answer_behind_for_the_next_one() -> None:
     """A cancelled request's connection is not used again, although its answer would still come."""
     answers = asyncio.Event()
     asked = asyncio.Event()

@@ -131,7 +131,7 @@ async def test_a_slow_delivery_keeps_its_take(fp: Fencepost) -> None:
     assert (state, attempts, len(receiver.got)) == ("sent", 1, 1)
 
 
-async def test_a_settlement_that_cannot_be_stored_holds_up_nobody(fp: Fencepost) -> None:
+async def test_a_settlement_that_cannot_be_stored_holds_up_no_caller(fp: Fencepost) -> None:
     """A destination that answers with what PostgreSQL cannot store: its message alone is tried again."""
 
     class Odd(Webhook):

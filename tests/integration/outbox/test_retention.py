@@ -1,4 +1,4 @@
-"""Whatever stays, forgets: a house, a worker of jobs, a worker of flows. None needs another for it."""
+"""Whatever stays, forgets: a system, a worker of jobs, a worker of flows. None needs another for it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -22,7 +22,7 @@ from fencepost.testing import Clock, Signals
 from fencepost_players.service import Players
 from fencepost_server.web import _background as background
 
-AT_ONCE = Settings(message_keep_seconds=0.001, history_keep_seconds=0.001, marker_keep_seconds=1)
+AT_ONCE = Settings(message_keep_seconds=0.001, history_keep_seconds=0.001, key_keep_seconds=1)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_settled_messages_and_history_are_forgotten(fp: Fencepost, somewhe
 
     with Signals() as signals:
         async with somewhere(fp):
-            await signals.wait("upkeep.done")
+            await signals.wait("retention.done")
 
     assert await left(fp) == (0, 0)
 
@@ -106,7 +106,7 @@ async def test_settled_messages_and_history_are_forgotten(fp: Fencepost, somewhe
 async def test_what_is_young_stays(fp: Fencepost) -> None:
     await settle(fp, 3)
 
-    assert await retention(fp, Settings()).forget_history() > 0
+    assert await retention(fp, Settings()).delete_history() > 0
 
     assert await left(fp) == (3, 3)
 
@@ -115,8 +115,8 @@ async def test_it_goes_on_at_once_while_there_is_more(fp: Fencepost, monkeypatch
     monkeypatch.setattr("fencepost.retention.BATCHES_PER_TICK", 1)
     await settle(fp, BATCH)
 
-    assert await retention(fp).forget_history() == 0
-    assert await retention(fp).forget_history() > 0
+    assert await retention(fp).delete_history() == 0
+    assert await retention(fp).delete_history() > 0
 
     assert await left(fp) == (0, 0)
 
@@ -137,13 +137,13 @@ async def test_a_database_that_is_away_is_waited_for(fp: Fencepost, monkeypatch:
 
 
 @pytest.mark.parametrize("somewhere", EVERYWHERE)
-async def test_markers_are_forgotten(fp: Fencepost, clock: Clock, somewhere: Somewhere) -> None:
+async def test_keys_are_forgotten(fp: Fencepost, clock: Clock, somewhere: Somewhere) -> None:
     await fp.run(idempotency.claim_many("letters", ["a", "b"]))
     clock.advance(2)
 
     with Signals() as signals:
         async with somewhere(fp):
-            await signals.wait("markers.cleaned")
+            await signals.wait("idempotency_keys.deleted")
 
     assert (await fp.run(idempotency.claim("letters", "a"))).claimed
 
@@ -151,8 +151,8 @@ async def test_markers_are_forgotten(fp: Fencepost, clock: Clock, somewhere: Som
 async def test_one_process_does_it_once_however_many_parts_it_has(fp: Fencepost) -> None:
     with Signals() as signals:
         async with in_a_web_server(fp), in_a_players_service(fp), in_a_worker(fp):
-            await signals.wait("markers.cleaned")
+            await signals.wait("idempotency_keys.deleted")
             names = [task.get_name() for task in asyncio.all_tasks()]
-            assert names.count("fencepost-markers") == names.count("fencepost-upkeep") == 1
+            assert names.count("fencepost-idempotency_keys") == names.count("fencepost-history") == 1
     names = [task.get_name() for task in asyncio.all_tasks()]
-    assert "fencepost-markers" not in names
+    assert "fencepost-idempotency_keys" not in names

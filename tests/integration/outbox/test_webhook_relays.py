@@ -1,4 +1,4 @@
-"""A house delivers its channels to their URLs; whoever asks for a webhook needs nobody else to be told."""
+"""A system delivers its channels to their URLs; whoever asks for a webhook needs nobody else to be told."""
 
 import asyncio
 import json

@@ -30,11 +30,11 @@ GROWN = 20_000
 CUSTOM_PLANS = 5
 
 BIG_TABLES = frozenset(
-    {"checkpoint", "event", "lease", "marker", "outbox", "outbox_settled", "refusal"}
+    {"checkpoint", "event", "idempotency_key", "lease", "outbox", "outbox_settled", "refusal"}
     | {"job", "job_finished", "job_label", "job_running", "job_unique", "job_waiting"}
     | {"job_batch", "job_batch_member", "job_batch_part", "job_bucket", "job_tick"}
     | {"workflow_event", "workflow_result", "workflow_step", "workflow_undo", "workflow_wait"}
-    | {f"marker_ring_{slot}" for slot in range(8)}
+    | {f"idempotency_ring_{slot}" for slot in range(8)}
 )
 POPULATION = Path(__file__).with_name("population.sql")
 
@@ -69,7 +69,7 @@ class PlanDatabases:
 
 @dataclass(frozen=True)
 class AgedDatabase:
-    """A connection with old plans, and the house as it is now."""
+    """A connection with old plans, and the system as it is now."""
 
     observer: Observer
     plan_database: PlanDatabase
@@ -136,7 +136,7 @@ STATISTICS: dict[str, Callable[[Database], None]] = {
 def street(
     request: pytest.FixtureRequest, small_plan_database: PlanDatabase, crowded_plan_database: PlanDatabase
 ) -> Iterator[PlanDatabases]:
-    """A small house and a crowded one, with statistics of one kind."""
+    """A small system and a crowded one, with statistics of one kind."""
     with _open(small_plan_database, crowded_plan_database, request.param) as street:
         yield street
 
@@ -152,7 +152,7 @@ def long_street(
 
 @pytest.fixture
 def scratch_plan_database(small_plan_database: PlanDatabase) -> Iterator[PlanDatabase]:
-    """A small house to plant a bug in."""
+    """A small system to plant a bug in."""
     plan_database = _copy(small_plan_database, "scratch")
     yield plan_database
     plan_database.database.drop()
@@ -175,7 +175,7 @@ def _open(small: PlanDatabase, crowded: PlanDatabase, statistics: str) -> Genera
 
 @pytest.fixture(scope="session")
 def veteran(empty_plan_database: PlanDatabase) -> Iterator[AgedDatabase]:
-    """A connection that made its plans among a handful of rows, in a house that has grown since."""
+    """A connection that made its plans among a handful of rows, in a system that has grown since."""
     plan_database = _furnish(_copy(empty_plan_database, "grown"), HANDFUL)
     with (
         observer(plan_database.database, BIG_TABLES) as watcher,

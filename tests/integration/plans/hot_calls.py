@@ -4,7 +4,7 @@ from tests.integration.plans.hot_call import BATCH, HotCall, ones, plain, sendin
 from tests.integration.plans.job_calls import FEATURES, JOBS, OPERATORS
 from tests.integration.plans.workflow_calls import WORKFLOWS
 
-MARKERS = (
+IDEMPOTENCY_KEYS = (
     HotCall("claim", "select * from fencepost.claim('scope-1', 'new', 'digest')", plain()),
     HotCall(
         "claim of a known key",
@@ -33,8 +33,8 @@ MARKERS = (
         lambda _: (time_ordered_key(1),),
         lambda _: [("select fencepost.claim_ordered('scope', %s)", (time_ordered_key(1),))],
     ),
-    HotCall("marker_clean", "select * from fencepost.marker_clean('1 hour', %s)", plain(BATCH)),
-    HotCall("marker_lag", "select * from fencepost.marker_lag('1 hour')", plain()),
+    HotCall("idempotency_clean", "select * from fencepost.idempotency_clean('1 hour', %s)", plain(BATCH)),
+    HotCall("idempotency_lag", "select * from fencepost.idempotency_lag('1 hour')", plain()),
 )
 
 OUTBOX = (
@@ -165,7 +165,9 @@ HISTORY = (
     HotCall("history_prune", "select * from fencepost.history_prune('5 days', %s)", plain(BATCH)),
 )
 
-HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + OPERATORS + HISTORY + WORKFLOWS
+HOT_CALLS = (
+    IDEMPOTENCY_KEYS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + OPERATORS + HISTORY + WORKFLOWS
+)
 
 # Every other function, and why its plan needs no guard.
 NOT_HOT = {
@@ -183,7 +185,7 @@ NOT_HOT = {
     "a worker was lost, which is rare; it goes through the suspects, or through what that worker held": (
         "job_claim_suspects job_reclaim_owner job_reserve_suspects"
     ),
-    "it empties a slot whole": "marker_ring_clean",
+    "it empties a slot whole": "idempotency_ring_clean",
     "it walks what it is to keep, once a minute": "job_prune_excess",
     "it works on one workflow, as the calls above, and makes its children a batch, as batch_make": (
         "workflow_join workflow_restart workflow_retry_from workflow_spawn"

@@ -171,8 +171,8 @@ FEATURES = (
     ),
     HotCall("job_next_due", "select * from fencepost.job_next_due('hot')", plain()),
     HotCall(
-        "job_driven",
-        "select * from fencepost.job_driven('hot', 1, '1 minute', '2000-01-01', %s, %s)",
+        "job_dispatched_page",
+        "select * from fencepost.job_dispatched_page('hot', 1, '1 minute', '2000-01-01', %s, %s)",
         lambda size: (size // 2, BATCH),
     ),
     HotCall("job_outcome", "select * from fencepost.job_outcome(%s)", lambda size: (2 * size + 7,)),

@@ -1,4 +1,4 @@
--- A house that is full: plans.size rows in every table that grows, waiting set and history alike. Written straight
+-- A system that is full: plans.size rows in every table that grows, waiting set and history alike. Written straight
 -- into the tables by the superuser, because only the number and the shape of the rows matter here.
 --
 -- Job ids: 1..n wait (even ones dispatched), n+1..2n run (the first hundred have expired), 2n+1..3n are finished.
@@ -78,11 +78,11 @@ select n.size + i, 'mail', '{}', '{}', 'sent', clock_timestamp(),
 from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
 select setval('fencepost.outbox_id_seq', 10 * current_setting('plans.size')::bigint);
 
-insert into fencepost.marker (scope, key, digest, claimed_by, claimed_at)
+insert into fencepost.idempotency_key (scope, key, digest, claimed_by, claimed_at)
 select 'scope-' || i % 3, 'key-' || i, 'digest', pg_current_xact_id(),
        clock_timestamp() - interval '2 hours' + i * interval '2 hours' / n.size
 from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
-insert into fencepost.marker_ring (slot, scope, key, claimed_by, claimed_at)
+insert into fencepost.idempotency_ring (slot, scope, key, claimed_by, claimed_at)
 select fencepost._slice(clock_timestamp() - i % 4 * interval '15 minutes') % 8, 'scope', 'key-' || i,
        pg_current_xact_id(), clock_timestamp()
 from generate_series(1, current_setting('plans.size')::bigint) i;

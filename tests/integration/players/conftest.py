@@ -33,7 +33,7 @@ async def node(database: Database) -> AsyncIterator[Node]:
 
 @pytest.fixture
 async def players(node: Node) -> Players:
-    """One node without Redis: the marker alone."""
+    """One node without Redis: the key alone."""
     players = await node()
     await env.load(players.fp)
     return players

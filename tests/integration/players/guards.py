@@ -46,7 +46,7 @@ def elsewhere(url: str, work: Callable[[Players], Any]) -> None:
 
 
 async def overtaken_by_its_own_copy(players: Players) -> None:
-    """A copy is executed after this one has looked and planned: this one must find its marker."""
+    """A copy is executed after this one has looked and planned: this one must find its key."""
     url = players.fp.database_url
     copies: list[Any] = []
 
@@ -61,7 +61,7 @@ async def overtaken_by_its_own_copy(players: Players) -> None:
 
 
 async def crashed_before_it_was_executed(players: Players) -> None:
-    """Nothing was written, the marker neither: the repeat must do it."""
+    """Nothing was written, the key neither: the repeat must do it."""
     with pytest.raises(PlannedCrash), crash_at("mutations.before_execute"):
         await players.run(BOX, request_id="r1")
     with suppress(AlreadyExists):
@@ -70,7 +70,7 @@ async def crashed_before_it_was_executed(players: Players) -> None:
 
 
 async def sent_again(players: Players, plans: list[Any]) -> None:
-    """A request that failed without an effect is sent again: the dice must stay."""
+    """A request that failed without an effect is sent again: the seed must stay."""
 
     def fail() -> None:
         raise Aborted("Somebody was in the way.", reason="test")
@@ -78,7 +78,7 @@ async def sent_again(players: Players, plans: list[Any]) -> None:
     with pytest.raises(Aborted), at_crash_point("mutations.before_execute", fail):
         await players.run(BOX, request_id="r1")
     answer = await players.run(BOX, request_id="r1")
-    assert answer.response["granted"] == plans[0].plan.answer["granted"], "other dice were thrown"
+    assert answer.response["granted"] == plans[0].plan.answer["granted"], "other numbers were drawn"
 
 
 async def reused_its_id(players: Players) -> None:

@@ -70,7 +70,7 @@ class Table:
             told: dict[str, Any] = {"told": wish.player, "version": version or kept_version}
             assert response == (told if outcome in {"claimed", "replay"} else None)
             if outcome == "claimed":
-                kept = "select response from fencepost.markers where scope = %s and key = %s"
+                kept = "select response from fencepost.idempotency_keys where scope = %s and key = %s"
                 assert self.tuples(kept, wish.scope or f"player:{wish.player}", wish.key) == [(told,)]
             outcomes[place - 1] = outcome
         return outcomes
@@ -165,7 +165,7 @@ def test_a_version_that_was_not_expected_is_taken_over(table: Table, only_togeth
     assert [table.gold(name) for name in ("ann", "bob", "cat")] == [11, 11, 11]
 
 
-def test_whose_marker_is_there_gets_its_answer_and_the_others_are_done(table: Table) -> None:
+def test_whose_key_is_there_gets_its_answer_and_the_others_are_done(table: Table) -> None:
     assert table.bring(Wish("ann")) == ["claimed"]
 
     assert table.bring(Wish("ann"), Wish("bob")) == ["replay", "claimed"]
@@ -188,18 +188,18 @@ OBSTACLES = {
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table: Table, obstacle: str) -> None:
+def test_a_caller_that_cannot_be_carried_goes_alone_and_leaves_nothing(table: Table, obstacle: str) -> None:
     meant = OBSTACLES[obstacle]
 
     assert table.bring(Wish("cat"), meant, Wish("bob")) == ["claimed", None, "claimed"]
 
     assert [table.gold(name) for name in ("ann", "bob", "cat")] == [10, 11, 11]
-    markers = table.tuples("select scope from fencepost.markers where key = %s order by 1", meant.key)
-    assert (f"player:{meant.player}",) not in markers
+    keys = table.tuples("select scope from fencepost.idempotency_keys where key = %s order by 1", meant.key)
+    assert (f"player:{meant.player}",) not in keys
     assert table.holds_together()
 
 
-def test_a_held_row_holds_up_nobody_else(table: Table, database: Database) -> None:
+def test_a_held_row_holds_up_no_other_caller(table: Table, database: Database) -> None:
     with closing(Caller(database.admin_url)) as other, other.transaction():
         other.execute("select from fencepost.player where player_id = 'ann' for update")
 
@@ -227,12 +227,14 @@ BUGS: dict[str, tuple[str, str, Callable[[Table], object]]] = {
     "amounts are not judged": (
         "if exists (select from fencepost._player_amounts_unfit(v_players, v_changes)) then",
         "if false then",
-        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "an unknown resource"),
+        lambda table: test_a_caller_that_cannot_be_carried_goes_alone_and_leaves_nothing(
+            table, "an unknown resource"
+        ),
     ),
-    "whose marker is there is done all the same": (
+    "whose key is there is done all the same": (
         "if cardinality(v_fresh) is distinct from cardinality(v_places) then",
         "if false then",
-        test_whose_marker_is_there_gets_its_answer_and_the_others_are_done,
+        test_whose_key_is_there_gets_its_answer_and_the_others_are_done,
     ),
 }
 

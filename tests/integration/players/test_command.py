@@ -69,12 +69,12 @@ def test_what_is_not_there_or_not_right_is_said_in_a_line(fencepost: Fencepost) 
     assert "unknown section" in fencepost("catalog", "wrong.yaml").err
 
 
-def test_the_gate_is_shown_and_switched_when_nothing_came(fencepost: Fencepost, database: Database) -> None:
-    assert fencepost("gate", "--json").json["phase"] == 1
+def test_the_phase_is_shown_and_switched_when_nothing_came(fencepost: Fencepost, database: Database) -> None:
+    assert fencepost("request-ids", "--json").json["phase"] == 1
     with database.connect() as connection:
         connection.execute("select fencepost.mutation_unkeyed_note('players', 'UseItem')")
-    refused = fencepost("gate", "--phase", "2")
+    refused = fencepost("request-ids", "--phase", "2")
     assert (refused.code, "1 requests without an id" in refused.err) == (1, True)
     with database.connect_admin() as admin:
         admin.execute("delete from fencepost.mutation_unkeyed")
-    assert fencepost("gate", "--phase", "2", "--json").json["phase"] == 2
+    assert fencepost("request-ids", "--phase", "2", "--json").json["phase"] == 2

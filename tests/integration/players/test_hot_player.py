@@ -106,7 +106,7 @@ async def test_what_takes_and_what_gives_at_once_adds_up(node: Node, players: Pl
     assert (await balances(players, "ann"))["potion"] >= 20
 
 
-async def test_nobody_pays_with_what_another_has_spent_in_the_same_moment(
+async def test_no_caller_pays_with_what_another_has_spent_in_the_same_moment(
     node: Node, players: Players
 ) -> None:
     await enrol(players, "ann", items={"potion": 7})
@@ -198,7 +198,7 @@ async def test_a_retry_of_the_request_throws_the_same_dice_on_any_node(node: Nod
     first = planned[0].answer
     assert (await other.run(many, request_id="r1")).response["granted"] == first["granted"]
     again = (await other.run(many, request_id="r2")).response["granted"]
-    assert again != first["granted"], "another request has dice of its own"
+    assert again != first["granted"], "another request has a seed of its own"
     known = await seeds(players)
     assert known["r1"] != known["r2"]
 
@@ -213,12 +213,12 @@ async def test_an_id_that_is_used_again_after_the_retention_has_new_dice(
         await players.run(many, request_id="r1")
     first = await players.run(many, request_id="r1")
     with closing(Caller(database.admin_url)) as admin:
-        assert admin.value("select count(*) from fencepost.mutation_dice") == 1
-        admin.execute("update fencepost.mutation_dice set expires_at = now()")
-        admin.execute("delete from fencepost.marker where key = 'r1'")
+        assert admin.value("select count(*) from fencepost.mutation_seed") == 1
+        admin.execute("update fencepost.mutation_seed set expires_at = now()")
+        admin.execute("delete from fencepost.idempotency_key where key = 'r1'")
         second = await players.run(many, request_id="r1")
         assert second.response["granted"] != first.response["granted"]
-        assert admin.value("select fencepost.mutation_dice_clean(10)") == 1
+        assert admin.value("select fencepost.mutation_seed_clean(10)") == 1
 
 
 async def test_nothing_is_recorded_for_what_leaves_nothing_to_chance(
@@ -228,10 +228,10 @@ async def test_nothing_is_recorded_for_what_leaves_nothing_to_chance(
     with at_crash_point("mutations.before_execute", fail), pytest.raises(Aborted):
         await players.run(gold(), request_id="r1")
     with closing(Caller(database.admin_url)) as admin:
-        assert admin.value("select count(*) from fencepost.mutation_dice") == 0
+        assert admin.value("select count(*) from fencepost.mutation_seed") == 0
 
 
-async def test_a_held_hot_player_holds_up_nobody_else(players: Players, database: Database) -> None:
+async def test_a_held_hot_player_holds_up_no_other_caller(players: Players, database: Database) -> None:
     for name in ("ann", "bob", "cat"):
         await enrol(players, name)
     with closing(Caller(database.admin_url)) as admin:
@@ -248,7 +248,7 @@ async def test_a_held_hot_player_holds_up_nobody_else(players: Players, database
     assert await balances(players, "ann") == {"gold": 6}
 
 
-async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
+async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_key(
     players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await enrol(players, "ann")
@@ -278,8 +278,8 @@ async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
             monkeypatch.setattr(PlayerStore, "execute", execute)
             with at_crash_point("mutations.before_execute", overtake):
                 answer = await behind.run(CAVE, request_id="r1")
-            assert executed == [1], "its marker told that it had committed"
-    assert answer.layer == "marker"
+            assert executed == [1], "its key told that it had committed"
+    assert answer.layer == "repeat"
     assert answer.response["clears"] == 2
     assert (await players.player("ann")).state["clears"] == {"cave": 2}
 

@@ -218,7 +218,7 @@ async def test_a_player_its_inventory_and_its_history_can_be_read(http: httpx.As
     assert (await http.get("/players/nobody/inventory")).status_code == 404
 
 
-async def test_the_audit_says_who_it_was(http: httpx.AsyncClient, database: Database) -> None:
+async def test_the_audit_names_the_actor(http: httpx.AsyncClient, database: Database) -> None:
     async def actor_after(path: str, **headers: str) -> Any:
         body = {"player_id": "bob", "dungeon": "cave"} if path.startswith("/twirp") else {"dungeon": "cave"}
         answer = await http.post(path, json={**body, "request_id": f"{path}{headers}"}, headers=headers)

@@ -73,7 +73,7 @@ async def test_a_request_that_is_under_way_is_asked_about_again_as_soon_as_it_ma
     assert int(told.value.meta["retry_after_ms"]) == round(told.value.retry_seconds * 1000)
 
 
-async def test_the_gate_says_how_many_came_without_an_id(players: Players) -> None:
+async def test_requests_without_an_id_are_counted(players: Players) -> None:
     await enrol(players, "ann")
     for _ in range(3):
         await players.run(GOLD, request_id=None)
@@ -94,7 +94,7 @@ class Shop:
         return uuid7(at) if kind == "uuid7" else ulid(at)
 
     async def clean(self) -> None:
-        await self.retention.forget_markers()
+        await self.retention.delete_expired_keys()
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ async def test_a_repeat_after_the_retention_is_refused_and_not_granted_again(sho
     shop.clock.advance(3599)
     await shop.clean()
     again = await shop.players.run(GOLD, request_id=key.upper())
-    assert (again.layer, again.body) == ("marker", first.body)
+    assert (again.layer, again.body) == ("repeat", first.body)
 
     shop.clock.advance(2)
     await shop.clean()
@@ -142,7 +142,7 @@ async def test_an_id_of_a_clock_that_runs_ahead_is_known_for_as_long_as_it_may_b
     await shop.players.run(GOLD, request_id=key)
     shop.clock.advance(3600 + 13 * 60)
     await shop.clean()
-    assert (await shop.players.run(GOLD, request_id=key)).layer == "marker"
+    assert (await shop.players.run(GOLD, request_id=key)).layer == "repeat"
     shop.clock.advance(61)
     await shop.clean()
     with pytest.raises(FailedPrecondition):

@@ -216,5 +216,5 @@ async def test_what_cannot_be_done_says_why_and_writes_nothing(players: Players)
             await players.run(request, request_id="r")
         assert refused.value.meta.items() >= meta.items(), request
         assert (await players.player("ann"), await balances(players, "ann")) == before
-    # Each time the marker went with it: another request may use the id.
+    # Each time the key went with it: another request may use the id.
     await players.run(UseItem(player_id="ann", item="potion"), request_id="r")

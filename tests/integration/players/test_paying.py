@@ -39,7 +39,9 @@ async def generous(players: Players) -> Players:
 
 
 @pytest.mark.parametrize("wish", WISHES)
-async def test_who_has_nothing_gets_nothing_however_often_he_asks(generous: Players, wish: str) -> None:
+async def test_a_caller_that_has_nothing_gets_nothing_however_often_it_asks(
+    generous: Players, wish: str
+) -> None:
     await enrol(generous, "ann")
 
     for number in range(12):
@@ -51,7 +53,7 @@ async def test_who_has_nothing_gets_nothing_however_often_he_asks(generous: Play
 
 
 @pytest.mark.parametrize("wish", WISHES)
-async def test_who_has_it_pays_and_gets(generous: Players, wish: str) -> None:
+async def test_a_caller_that_has_it_pays_and_gets(generous: Players, wish: str) -> None:
     await enrol(generous, "ann", gold=50, gem=5, items={"lamp": 1})
 
     answer = await generous.run(WISHES[wish], request_id="r1")

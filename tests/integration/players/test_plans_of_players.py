@@ -12,7 +12,8 @@ from tests.integration.players.conftest import enrol
 
 SCANS = """
     select relname::text from pg_stat_user_tables
-    where schemaname = 'fencepost' and (relname like 'player%' or relname = 'marker') and seq_scan > 0
+    where schemaname = 'fencepost' and (relname like 'player%' or relname = 'idempotency_key')
+      and seq_scan > 0
 """
 READ = "select count(*) > 3 from pg_stat_user_tables where relname like 'player%' and idx_scan > 0"
 

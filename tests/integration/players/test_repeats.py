@@ -48,11 +48,11 @@ async def with_boxes(players: Players) -> None:
     await enrol(players, "ann", items={"box": 100})
 
 
-async def test_a_repeat_is_answered_by_the_marker_where_there_is_no_redis(players: Players) -> None:
+async def test_a_repeat_is_answered_by_the_key_where_there_is_no_redis(players: Players) -> None:
     await enrol(players, "ann", items={"box": 100})
     first = await players.run(BOX, request_id="r1")
     again = await players.run(BOX, request_id="r1")
-    assert (first.layer, again.layer) == ("executed", "marker")
+    assert (first.layer, again.layer) == ("executed", "repeat")
     assert again.response == first.response
     assert (await balances(players, "ann"))["box"] == 80
 
@@ -77,7 +77,7 @@ async def test_completed_then_redis_is_lost_and_the_same_request_comes_again(
     held = await balances(players, "ann")
     {"killed": own_valkey.kill, "wiped": own_valkey.wipe, "frozen": own_valkey.pause}[trouble]()
     again = await players.run(BOX, request_id="r1")
-    assert (again.layer, again.response) == ("marker", first.response)
+    assert (again.layer, again.response) == ("repeat", first.response)
     assert await balances(players, "ann") == held
     if trouble == "frozen":
         own_valkey.resume()
@@ -105,9 +105,9 @@ async def test_a_redis_that_answers_late_neither_repeats_nor_hides_the_answer(
         await with_boxes(other)
         proxy.delay(0.5)
         first = await late.run(BOX, request_id="r1")
-        # Redis still has the late node's announcement, which nobody will withdraw: the marker answers.
+        # Redis still has the late node's announcement, which nobody will withdraw: the key answers.
         again = await other.run(BOX, request_id="r1")
-        assert (first.layer, again.layer) == ("executed", "marker")
+        assert (first.layer, again.layer) == ("executed", "repeat")
         assert again.response == first.response
         assert (await balances(other, "ann"))["box"] == 80
 
@@ -135,7 +135,7 @@ async def test_whatever_stands_in_redis_the_answer_is_right(cached: Players, cli
         first = await cached.run(BOX, request_id=request_id)
         client.set(place, said)
         again = await cached.run(BOX, request_id=request_id)
-        assert (first.layer, again.layer) == ("executed", "marker"), lie
+        assert (first.layer, again.layer) == ("executed", "repeat"), lie
         assert again.response == first.response
 
 
@@ -208,7 +208,7 @@ async def test_an_answer_of_a_thousand_pieces_is_kept_and_repeated(players: Play
     first = await players.run(many, request_id="r1")
     assert len(first.body) > 32_768
     again = await players.run(many, request_id="r1")
-    assert (again.layer, again.body) == ("marker", first.body)
+    assert (again.layer, again.body) == ("repeat", first.body)
     assert (await players.player("ann")).version == 2
 
 
@@ -253,7 +253,7 @@ async def test_many_senders_of_one_request_to_three_nodes_make_one_effect(node: 
     assert (await balances(nodes[0], "ann"))["box"] == 80
 
 
-async def test_a_lost_commit_reply_is_settled_by_the_marker(database: Database, node: Node) -> None:
+async def test_a_lost_commit_reply_is_settled_by_the_key(database: Database, node: Node) -> None:
     players = await node()
     await with_boxes(players)
     with Proxy.for_postgres(database.url) as proxy:
@@ -263,5 +263,5 @@ async def test_a_lost_commit_reply_is_settled_by_the_marker(database: Database, 
             # The look is answered, then the execution happens and its reply is lost.
             with at_crash_point("mutations.before_execute", proxy.lose_reply):
                 answer = await behind.run(BOX, request_id="r1")
-    assert answer.layer == "marker"
+    assert answer.layer == "repeat"
     assert (await balances(players, "ann"))["box"] == 80

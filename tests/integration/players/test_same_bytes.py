@@ -50,7 +50,7 @@ OWN_AUTH_PATHS = {"rest": by_rest, "twirp": by_twirp}
 
 @pytest.mark.parametrize("first", OWN_AUTH_PATHS)
 @pytest.mark.parametrize("second", OWN_AUTH_PATHS)
-@pytest.mark.parametrize("layer", ["redis", "marker"])
+@pytest.mark.parametrize("layer", ["redis", "repeat"])
 async def test_a_repeat_has_the_bytes_of_the_first_answer(
     node: Node, cached: Players, layer: str, first: str, second: str
 ) -> None:
@@ -71,7 +71,7 @@ async def test_the_layers_that_were_asked_are_the_ones_that_were_meant(node: Nod
     request = GrantItems(player_id="ann", items=(ItemGrant(item="sword", metadata=METADATA),))
     first = await cached.run(request, request_id="r1")
     answers = [await one.run(request, request_id="r1") for one in (cached, await node())]
-    assert [(one.layer, one.body) for one in answers] == [("cache", first.body), ("marker", first.body)]
+    assert [(one.layer, one.body) for one in answers] == [("cache", first.body), ("repeat", first.body)]
 
 
 async def test_what_the_database_keeps_is_the_text_that_was_sent(
@@ -80,5 +80,7 @@ async def test_what_the_database_keeps_is_the_text_that_was_sent(
     await enrol(players, "ann")
     answer = await by_rest(players)
     with database.connect_admin() as admin:
-        kept = admin.execute("select response_json::text from fencepost.marker where key = 'r1'").fetchone()
+        kept = admin.execute(
+            "select response_json::text from fencepost.idempotency_key where key = 'r1'"
+        ).fetchone()
     assert kept == (answer.content.decode(),)

@@ -84,21 +84,21 @@ async def test_a_lock_in_the_order_of_the_request_holds_one_and_waits_for_the_ot
         await guards.gave_to_somebody_who_is_held(ready, database)
 
 
-async def test_a_marker_that_comes_after_the_write_doubles_it(ready: Players, database: Database) -> None:
+async def test_a_key_that_comes_after_the_write_doubles_it(ready: Players, database: Database) -> None:
     """The writes are done whatever the claim says, because it is asked too late."""
     mutate(database, EXECUTE, "if outcome <> 'claimed' then", "if false then")
     with pytest.raises(AssertionError, match="doubled"):
         await guards.overtaken_by_its_own_copy(ready)
 
 
-async def test_a_marker_outside_the_transaction_loses_the_effect(ready: Players, database: Database) -> None:
-    with planted_marker_outside(database), pytest.raises(AssertionError, match="lost"):
+async def test_a_key_outside_the_transaction_loses_the_effect(ready: Players, database: Database) -> None:
+    with planted_key_outside(database), pytest.raises(AssertionError, match="lost"):
         await guards.crashed_before_it_was_executed(ready)
 
 
 @contextmanager
-def planted_marker_outside(database: Database) -> Generator[None]:
-    """The marker is committed as soon as there is a plan; the execution brings none."""
+def planted_key_outside(database: Database) -> Generator[None]:
+    """The key is committed as soon as there is a plan; the execution brings none."""
     right = PlayerStore.execute
 
     def claimed_first(plan: Any, rng: Rng) -> Any:
@@ -131,8 +131,8 @@ async def test_dice_that_are_not_recorded_can_be_chosen(ready: Players, plans: l
         """Nothing is written down: the next sending throws anew."""
 
     with (
-        mock.patch.object(pipeline.Pipeline, "_record_dice", wrong),
-        pytest.raises(AssertionError, match="other dice"),
+        mock.patch.object(pipeline.Pipeline, "_record_seed", wrong),
+        pytest.raises(AssertionError, match="other numbers"),
     ):
         await guards.sent_again(ready, plans)
 

@@ -17,7 +17,7 @@ from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import Node, balances, enrol
 
-COMMITS = "select count(distinct claimed_by::text) from fencepost.marker where key = 'r1'"
+COMMITS = "select count(distinct claimed_by::text) from fencepost.idempotency_key where key = 'r1'"
 
 
 def gold(player_id: str, amount: int = 1) -> GrantItems:
@@ -122,7 +122,7 @@ async def test_transfers_in_both_directions_on_two_nodes_all_end(node: Node, pla
     assert await balances(players, "ann") == await balances(players, "bob") == {"gold": 1000}
 
 
-async def test_a_lost_reply_of_a_crossing_is_settled_by_each_marker(
+async def test_a_lost_reply_of_a_crossing_is_settled_by_each_key(
     players: Players, database: Database
 ) -> None:
     for name in ("ann", "bob", "cat", "dan"):

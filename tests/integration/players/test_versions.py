@@ -50,7 +50,7 @@ async def test_a_plan_is_carried_out_on_whatever_version_the_locked_row_has(
     conflicts = players.metrics.conflicts.labels("players", "UseItem")
     assert conflicts._value.get() == 0  # pyright: ignore[reportPrivateUsage]
     again = await players.run(BOX, request_id="r1")
-    assert (again.layer, again.body) == ("marker", answer.body), "the marker has the version that was made"
+    assert (again.layer, again.body) == ("repeat", answer.body), "the key has the version that was made"
 
 
 async def test_the_version_before_is_told_of_a_conflict_as_ever(players: Players, database: Database) -> None:

@@ -110,7 +110,7 @@ def test_every_writer_is_known_here(admin: Caller) -> None:
     assert {"player", "player_resource", "player_stack", "player_piece", "player_audit"} <= tables
 
 
-def test_a_writer_that_nobody_thought_of_is_found(admin: Caller) -> None:
+def test_an_unexpected_writer_is_found(admin: Caller) -> None:
     admin.execute(
         """create function fencepost.player_cheat() returns void language sql
            as $$ update fencepost.player_resource set balance = 9 $$"""
@@ -143,7 +143,7 @@ def test_a_writer_without_the_lock_is_caught(admin: Caller, database: Database) 
     assert not _waits(cheat, admin, database)
 
 
-def test_nothing_is_distributed_without_its_marker_or_without_the_lock(
+def test_nothing_is_distributed_without_its_key_or_without_the_lock(
     admin: Caller, database: Database
 ) -> None:
     give = "select fencepost.player_distribute('ann', %s, 'k', 'quest', '{}')"

@@ -24,7 +24,7 @@ async def proxied(valkey: ValkeyServer, redis_url: str) -> AsyncIterator[tuple[P
         await client.aclose()
 
 
-async def test_the_reply_of_a_cancelled_read_reaches_nobody_else(
+async def test_the_reply_of_a_cancelled_read_reaches_no_other_caller(
     proxied: tuple[Proxy, Streams], redis_url: str
 ) -> None:
     proxy, streams = proxied

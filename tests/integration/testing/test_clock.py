@@ -113,7 +113,7 @@ def test_a_database_with_work_in_it_is_left_alone(
     database: Database, session: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
     session.execute("select fencepost.claim('orders', 'order-7')")
-    with pytest.raises(NotATestDatabase, match=rf"{database.name} has markers"):
+    with pytest.raises(NotATestDatabase, match=rf"{database.name} has idempotency keys"):
         Clock(database.admin_url).install()
     assert is_real(read(session))
 

@@ -81,7 +81,7 @@ async def test_a_request_reaches_the_sink_and_what_follows_it_under_one_id(
 
 
 async def relayed(harness: FlowHarness, receiver: Receiver) -> None:
-    """The flow's message is brought to another house."""
+    """The flow's message is brought to another system."""
     errors = harness.fp.metrics.counter("relay_errors", "Errors.", labels=("loop",))
     pace = RelayLimits(idle_seconds=0.05, keep_seconds=0.2)
     async with HttpClient() as client:
@@ -129,7 +129,7 @@ def _rows(harness: FlowHarness, table: str) -> list[Any]:
     )
 
 
-async def test_where_nobody_sees_spans_a_message_carries_the_id_and_nothing_is_gathered(
+async def test_where_no_caller_sees_spans_a_message_carries_the_id_and_nothing_is_gathered(
     database: Database, redis_url: str
 ) -> None:
     async with FlowHarness.of(database, redis_url) as harness:

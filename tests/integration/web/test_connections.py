@@ -152,7 +152,7 @@ def test_a_body_that_is_never_whole_is_not_waited_for() -> None:
         assert server.closed(Ending.SLOW_BODY) == 1
 
 
-def test_a_body_that_nobody_wants_is_not_waited_for_either() -> None:
+def test_an_unwanted_body_is_not_waited_for_either() -> None:
     """The answer came before the body was whole: more of it does not keep the connection."""
     with served(Limits(body_seconds=0.5)) as server, server.connect() as client:
         client.sendall(BODY.replace(b"/echo", b"/nothing").replace(b"20", b"2000"))
@@ -161,7 +161,7 @@ def test_a_body_that_nobody_wants_is_not_waited_for_either() -> None:
         Deadline(30, "it is closed").wait(lambda: server.open() == 0)
 
 
-def test_an_answer_that_nobody_reads_is_not_kept() -> None:
+def test_an_answer_that_no_caller_reads_is_not_kept() -> None:
     with served(Limits(send_seconds=0.2)) as server, server.connect() as client:
         client.sendall(HEAD.replace(b"/word", b"/large") + b"\r\n")
         Deadline(30, "it is closed").wait(

@@ -23,7 +23,7 @@ from tests.integration.console.env import ConsoleEnv, console, log_in
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 PAGE = Path(__file__).parents[3] / "docs/how-to/proxies.md"
-TOKEN = "the-token-of-the-house"
+TOKEN = "the-token-of-the-server"
 BARE = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {target}; }} }}"
 """What the first answer of a search engine says."""
 

@@ -112,7 +112,7 @@ def under_way(crowds: list[subprocess.Popen[str]]) -> bool:
     return len(select.select(waiting, [], [], 0)[0]) < len(crowds)
 
 
-def test_slow_clients_hold_nobody_up(database: Database, tmp_path: Path) -> None:
+def test_slow_clients_hold_no_caller_up(database: Database, tmp_path: Path) -> None:
     limits = {"HTTP_CONNECTIONS_MAX": "200", "HTTP_CONNECTIONS_PER_ADDRESS": "100"}
     with (
         served(database, tmp_path, **limits) as server,

@@ -38,7 +38,7 @@ from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import adapter_for
 
-SERVER_TOKEN = "the-token-of-the-house"
+SERVER_TOKEN = "the-token-of-the-server"
 NOWHERE = "http://127.0.0.1:1"
 
 
@@ -91,7 +91,7 @@ def whole_app(database: Database, folder: Path) -> Generator[WholeApp]:
     app = make_app(
         parts,
         WebSettings(token=SERVER_TOKEN),
-        ground=lambda: fp,
+        opened_first=lambda: fp,
         authenticate=Callers(fp).authenticate,
     )
     routes = {

@@ -61,7 +61,7 @@ def test_emit_calls_the_workflow_once(command: Command, app: Caller) -> None:
 
     assert (again.code, again.out) == (
         ExitCode.PROBLEM,
-        "event approve:7: was emitted before, and that emission stays\n",
+        "event approve:7: was emitted before; the first emission counts\n",
     )
     job_calls.claim(app, job_id)
     assert workflow_calls.wait_for(app, job_id, "approve:7", attempt=2)["payload"] == {"by": 1}
@@ -83,7 +83,7 @@ def test_cancel_and_retry_from(command: Command, app: Caller) -> None:
 
 
 def test_versions(command: Command, app: Caller) -> None:
-    assert "No workflow is alive." in command("versions").out
+    assert "No live workflows." in command("versions").out
     workflow_calls.start(app, version=2)
     assert [(row["name"], row["version"], row["waiting"]) for row in command("versions", "--json").json] == [
         ("fulfil", 2, 1)

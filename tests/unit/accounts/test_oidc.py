@@ -143,7 +143,7 @@ def test_a_token_about_something_else_is_not(wrong: dict[str, Any]) -> None:
         believe(signed(claims(**wrong)))
 
 
-def test_a_token_that_somebody_else_signed_is_not() -> None:
+def test_a_token_that_another_issuer_signed_is_refused() -> None:
     known = str(keys()["keys"][0]["n"])
     forged = [
         signed(claims(), OTHER_KEY),
@@ -168,22 +168,24 @@ def test_a_token_that_somebody_else_signed_is_not() -> None:
         ("chiefs", Role.ADMIN),
     ],
 )
-def test_the_best_of_his_groups_counts(said: object, role: Role) -> None:
+def test_the_best_group_counts(said: object, role: Role) -> None:
     person = person_of({"sub": "1", "email": "ada@house.example", "groups": said}, SETTINGS)
     assert person == Person("ada@house.example", "1", role)
 
 
 @pytest.mark.parametrize("said", [[], ["guests"], None, 7, {"ops": True}, [["ops"]]])
-def test_without_a_group_that_counts_nobody_comes_in_unless_there_is_a_role_for_others(said: object) -> None:
+def test_without_a_group_that_counts_no_caller_comes_in_unless_there_is_a_role_for_others(
+    said: object,
+) -> None:
     of_him = {"sub": "1", "email": "ada@house.example", "groups": said}
     with pytest.raises(IdentityRefused, match="groups"):
         person_of(of_him, SETTINGS)
-    open_house = replace(SETTINGS, else_role=Role.VIEWER)
-    assert person_of(of_him, open_house).role is Role.VIEWER
+    open_provider = replace(SETTINGS, else_role=Role.VIEWER)
+    assert person_of(of_him, open_provider).role is Role.VIEWER
 
 
-def test_a_person_without_a_name_is_nobody() -> None:
-    with pytest.raises(IdentityRefused, match="does not say 'email'"):
+def test_a_person_without_a_name_is_refused() -> None:
+    with pytest.raises(IdentityRefused, match="has no 'email'"):
         person_of({"sub": "1", "groups": ["ops"]}, SETTINGS)
 
 

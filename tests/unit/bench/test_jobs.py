@@ -54,7 +54,7 @@ def test_a_peer_that_did_not_run_is_no_rival() -> None:
     assert [goal.measured for goal in found] == [1.0, 2.0, 4.0]
 
 
-def test_nobody_to_compare_with_is_no_victory() -> None:
+def test_no_caller_to_compare_with_is_no_victory() -> None:
     assert len(goals(row("PostgreSQL", 6000, **{"p50 ms": 1.0}), [])) == 1
 
 

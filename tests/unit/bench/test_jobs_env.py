@@ -24,7 +24,7 @@ NAMED = (
 )
 
 
-def test_everybody_who_was_named_takes_part() -> None:
+def test_every_caller_that_was_named_takes_part() -> None:
     assert {peer.name for peer in STRANGERS} == {*NAMED, "awa"}
 
 
@@ -69,9 +69,9 @@ def test_a_package_that_cannot_be_had_is_told_with_the_reason(
 
 
 def _count_three(directory: Path) -> None:
-    ledger = ResultsStore(directory)
+    results = ResultsStore(directory)
     for _ in range(3):
-        ledger.count()
+        results.count()
 
 
 def test_every_process_counts_for_itself(tmp_path: Path) -> None:
@@ -90,23 +90,23 @@ def test_a_file_that_was_only_just_made_counts_nothing(tmp_path: Path) -> None:
 
 
 def test_a_wait_is_counted_and_kept(tmp_path: Path) -> None:
-    ledger = ResultsStore(tmp_path)
-    ledger.waited(0.0)
-    ledger.waited(1.0)
+    results = ResultsStore(tmp_path)
+    results.waited(0.0)
+    results.waited(1.0)
 
-    first, second = ledger.waits()
+    first, second = results.waits()
     assert first - second == pytest.approx(1, abs=0.5)
-    assert ledger.total() == 2
+    assert results.total() == 2
 
 
 def test_a_gate_is_closed_until_it_is_opened(tmp_path: Path) -> None:
-    ledger = ResultsStore(tmp_path)
-    assert not ledger.gate_is_open("A")
+    results = ResultsStore(tmp_path)
+    assert not results.is_allowed("A")
 
-    ledger.open_gate("A")
+    results.allow("A")
 
-    assert ledger.gate_is_open("A")
-    assert not ledger.gate_is_open("B")
+    assert results.is_allowed("A")
+    assert not results.is_allowed("B")
 
 
 def test_only_statements_of_the_database_since_the_mark_are_counted(tmp_path: Path) -> None:

@@ -42,5 +42,5 @@ def test_goals_compare_with_the_plain_statements_and_with_the_bare_function() ->
         "what the claim costs": (0.1, True),
         "what the claim costs with a stored response": (0.25, False),
         "cleaning, times the insert rate": (4.0, True),
-        "growth of the markers' table": (1.1, True),
+        "growth of the keys' table": (1.1, True),
     }

@@ -30,5 +30,5 @@ def test_what_a_living_child_of_the_server_has_spent_counts() -> None:
     assert spent.seconds >= 0.2
 
 
-def test_the_parent_of_nobody_is_not_seen() -> None:
+def test_a_process_without_children_is_not_listed_as_a_parent() -> None:
     assert parent_of(2**30) == 0

@@ -33,7 +33,7 @@ def test_the_text_shows_each_remedy_and_ends_with_the_verdict() -> None:
         "  ~ eviction  may vanish",
         "              → Set noeviction.",
         "",
-        "All that is required is there. Optional and lacking: 1.",
+        "Everything required is present. Optional and lacking: 1.",
     ]
     assert as_text([NO_POSTGRES]).endswith("Required and lacking: PostgreSQL.")
 

@@ -21,7 +21,7 @@ from fencepost_judge.sandbox._doctor_probe import (
 
 
 @dataclass
-class PaperMachine:
+class FakeMachine:
     """A machine that has what a test writes down."""
 
     programs: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
@@ -47,18 +47,18 @@ JAVA = NeededProgram(
 
 
 def test_a_program_is_found_under_any_of_its_names() -> None:
-    finding = probe_program(PaperMachine({"jre": 'openjdk version "17.0.15" 2025-04-15'}), JAVA)
+    finding = probe_program(FakeMachine({"jre": 'openjdk version "17.0.15" 2025-04-15'}), JAVA)
     assert (finding.state, finding.detail) == (FindingState.OK, "17.0.15  /bin/jre")
 
 
 def test_a_program_that_is_not_there_says_what_is_lost_and_what_to_install() -> None:
-    finding = probe_program(PaperMachine(), JAVA)
+    finding = probe_program(FakeMachine(), JAVA)
     assert (finding.state, finding.detail) == (FindingState.LACKING, "not found; no model checking")
     assert finding.remedy == "Install it (Debian: default-jre)."
 
 
 def test_a_program_that_is_too_old_is_lacking() -> None:
-    finding = probe_program(PaperMachine({"java": "openjdk version 8.0.1"}), JAVA)
+    finding = probe_program(FakeMachine({"java": "openjdk version 8.0.1"}), JAVA)
     assert (finding.state, finding.detail) == (
         FindingState.LACKING,
         "/bin/java is 8.0.1, and 11 is needed; no model checking",
@@ -66,7 +66,7 @@ def test_a_program_that_is_too_old_is_lacking() -> None:
 
 
 def test_a_shim_that_does_not_run_is_lacking() -> None:
-    finding = probe_program(PaperMachine({"java": None}), JAVA)
+    finding = probe_program(FakeMachine({"java": None}), JAVA)
     assert (finding.state, finding.detail) == (
         FindingState.LACKING,
         "/bin/java does not run; no model checking",
@@ -74,14 +74,14 @@ def test_a_shim_that_does_not_run_is_lacking() -> None:
 
 
 def test_every_program_is_probed_in_order() -> None:
-    assert [finding.name for finding in probe_programs(PaperMachine())] == [
+    assert [finding.name for finding in probe_programs(FakeMachine())] == [
         program.name for program in PROGRAMS
     ]
 
 
 def test_compilers_and_storage_are_probed_by_the_judge_and_not_without_it() -> None:
-    areas = {finding.area for finding in probe_programs(PaperMachine())}
-    of_the_judge = {finding.area for finding in probe_judge(PaperMachine())}
+    areas = {finding.area for finding in probe_programs(FakeMachine())}
+    of_the_judge = {finding.area for finding in probe_judge(FakeMachine())}
 
     assert {"compilers", "storage", "sandbox"} <= of_the_judge
     assert areas.isdisjoint(of_the_judge)
@@ -115,13 +115,13 @@ V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n"
     ],
 )
 def test_cgroups_are_told_apart(mounts: str, writable: str, state: FindingState, detail: str) -> None:
-    finding = probe_cgroups(PaperMachine(files={"/proc/mounts": mounts}, writable_paths={writable}))
+    finding = probe_cgroups(FakeMachine(files={"/proc/mounts": mounts}, writable_paths={writable}))
     assert (finding.state, finding.detail) == (state, detail)
 
 
 def test_a_group_that_was_given_to_us_is_where_v2_is_writable() -> None:
     files = {"/proc/mounts": V2, "/proc/self/cgroup": "0::/user.slice/judge\n"}
-    given = PaperMachine(files=files, writable_paths={"/sys/fs/cgroup/user.slice/judge"})
+    given = FakeMachine(files=files, writable_paths={"/sys/fs/cgroup/user.slice/judge"})
 
     assert probe_cgroups(given).detail == "v2, writable"
 
@@ -142,14 +142,14 @@ def test_a_v1_tree_without_memory_does_not_count() -> None:
 def test_user_namespaces_are_tried_and_not_only_read(
     limit: str, programs: dict[str, str | None], state: FindingState
 ) -> None:
-    machine = PaperMachine(programs, files={"/proc/sys/user/max_user_namespaces": f"{limit}\n"})
+    machine = FakeMachine(programs, files={"/proc/sys/user/max_user_namespaces": f"{limit}\n"})
     assert probe_user_namespaces(machine).state is state
 
 
 def test_bubblewrap_is_found_or_missed() -> None:
-    assert probe_bubblewrap(PaperMachine()).state is FindingState.LACKING
+    assert probe_bubblewrap(FakeMachine()).state is FindingState.LACKING
     assert (
-        probe_bubblewrap(PaperMachine({"bwrap": "bubblewrap 0.8.0"})).detail == "bubblewrap 0.8.0  /bin/bwrap"
+        probe_bubblewrap(FakeMachine({"bwrap": "bubblewrap 0.8.0"})).detail == "bubblewrap 0.8.0  /bin/bwrap"
     )
 
 
@@ -159,7 +159,7 @@ def test_an_old_python_is_lacking_and_required() -> None:
 
 
 def test_a_server_binary_is_required_only_where_no_url_names_one() -> None:
-    needed, spare = probe_binaries(PaperMachine(), postgres_needed=True, redis_needed=False)
+    needed, spare = probe_binaries(FakeMachine(), postgres_needed=True, redis_needed=False)
     assert (needed.required, spare.required) == (True, False)
     assert needed.detail.startswith("18.4  from ")
 

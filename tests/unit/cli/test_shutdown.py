@@ -41,7 +41,7 @@ def test_two_signals_at_once_are_one_wish_and_a_later_one_leaves() -> None:
     assert left == [ExitCode.INTERRUPTED]
 
 
-def test_whoever_listened_before_listens_again_after() -> None:
+def test_a_caller_that_listened_before_listens_again_after() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with Shutdown().listening():
         assert signal.getsignal(signal.SIGTERM) != before

@@ -81,9 +81,9 @@ def test_the_screen_shows_everything_and_takes_names_as_names() -> None:
 def test_an_empty_screen_says_so() -> None:
     said = screen(EMPTY)
     for expected in (
-        "no queue has a job",
-        "none says that it is there",
-        "nobody ever held one",
+        "no jobs in any queue",
+        "no workers are registered",
+        "none yet",
         "nothing waits",
         "none",
     ):

@@ -39,7 +39,7 @@ def test_a_bare_number_is_a_job(text: str, subject: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "seven", "job:", "job:x", "outbox:x", "planet:mars", ":7", "-7"])
 def test_what_names_nothing_is_refused_with_the_forms_that_do(text: str) -> None:
-    with pytest.raises(UserError, match=r"names nothing that can be explained. Write job:123") as caught:
+    with pytest.raises(UserError, match=r"is not something that can be explained. Write job:123") as caught:
         subject_of(text)
     assert caught.value.code == ExitCode.USAGE
 

@@ -83,7 +83,7 @@ def test_counters_become_what_came_between_two_looks() -> None:
 
 
 def test_no_two_lines_of_a_chart_look_the_same() -> None:
-    css = (files("fencepost_server.web") / "static" / "house.css").read_text()
+    css = (files("fencepost_server.web") / "static" / "app.css").read_text()
     styles = dict(re.findall(r"^\.(line\d+) \{ ([^}]+) \}", css, re.MULTILINE))
     # By the dash alone, for who sees no colours.
     assert len({re.sub(r"stroke: [^;]+;", "", style) for style in styles.values()}) == STYLES

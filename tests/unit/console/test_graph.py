@@ -22,7 +22,7 @@ def test_a_flow_without_a_picture_is_empty() -> None:
     assert lay_out({}).boxes == []
 
 
-def test_an_edge_says_how_much_flows_and_who_waits() -> None:
+def test_an_edge_shows_how_much_flows_and_which_side_waits() -> None:
     quiet = {"per_second": None, "lag": None, "backpressure": None}
     assert edge_words(quiet) == ""
     assert edge_words({"per_second": 1234.4, "lag": 0, "backpressure": 0.0}) == "1,234/s"

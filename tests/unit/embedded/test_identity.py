@@ -32,13 +32,13 @@ def become(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
 
 
 @pytest.mark.usefixtures("accounts")
-def test_a_named_account_stays_who_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_account_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     become(monkeypatch, 1000)
     assert candidates(tmp_path / "data") == [Identity("stay", 1000, 1000)] == [ourselves()]
 
 
 @pytest.mark.usefixtures("accounts")
-def test_root_prefers_a_namespace_to_becoming_somebody_else(
+def test_root_prefers_a_namespace_to_becoming_another_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     become(monkeypatch, 0)
@@ -64,7 +64,7 @@ def test_without_nobody_any_named_account_stands_in(
     assert {identity.uid for identity in candidates(tmp_path / "data")} == {1}
 
 
-def test_on_a_machine_of_root_alone_there_is_nobody_to_be(
+def test_on_a_machine_with_root_alone_there_is_no_other_account(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, accounts: list[pwd.struct_passwd]
 ) -> None:
     become(monkeypatch, 0)
@@ -100,7 +100,7 @@ def test_the_first_class_that_fits_decides_alone(
     directory.chmod(0o700)
 
 
-def test_whoever_stays_needs_nothing(tmp_path: Path) -> None:
+def test_a_process_that_stays_needs_nothing(tmp_path: Path) -> None:
     assert ourselves().reaching(tmp_path) == ourselves()
 
 

@@ -34,12 +34,12 @@ def test_a_directory_that_is_being_made_ready_names_us(home: ServerDir) -> None:
         ServerDir(home.directory, "name.sock").open()
 
 
-def test_whoever_never_had_the_directory_leaves_it_alone(home: ServerDir) -> None:
+def test_a_caller_that_never_had_the_directory_leaves_it_alone(home: ServerDir) -> None:
     assert not ServerDir(home.directory, "name.sock").leave()
     assert home.sockets.exists()
 
 
-def test_whoever_let_the_directory_go_does_not_remove_the_next_holders_socket(home: ServerDir) -> None:
+def test_a_caller_that_let_the_directory_go_does_not_remove_the_next_holders_socket(home: ServerDir) -> None:
     home.close()
     next_one = ServerDir(home.directory, "name.sock")
     next_one.open()

@@ -40,9 +40,9 @@ def test_where_the_place_says_nothing_it_is_one_of_them(exactly: bool, at: int |
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (psycopg.OperationalError("gone"), "begins again by itself"),
-        (redis.ConnectionError("gone"), "begins again by itself"),
-        (ConnectionRefusedError("gone"), "begins again by itself"),
+        (psycopg.OperationalError("gone"), "restarts by itself"),
+        (redis.ConnectionError("gone"), "restarts by itself"),
+        (ConnectionRefusedError("gone"), "restarts by itself"),
         (psycopg.errors.UndefinedTable("spent"), "Restart the worker"),
         (psycopg.errors.InsufficientPrivilege("spent"), "Restart the worker"),
         (psycopg.errors.CheckViolation("spent"), "on_reject=DeadLetters"),
@@ -56,7 +56,7 @@ def test_what_says_its_remedy_itself_gets_no_second_one() -> None:
     assert told(StartRefused("Do this.")) == {}
 
 
-def test_of_what_nobody_knows_a_remedy_is_told() -> None:
+def test_of_an_unknown_error_a_remedy_is_told() -> None:
     assert told(RuntimeError("why")).keys() == {"remedy"}
     blame(error := RuntimeError("why"), step="sum-1", at=0)
-    assert "Mend the function of sum-1" in told(error)["remedy"]
+    assert "Fix the function of sum-1" in told(error)["remedy"]

@@ -50,14 +50,14 @@ def test_what_is_infinite_or_unknown_is_written_as_unknown() -> None:
     }
 
 
-def test_who_has_ended_and_nothing_has_ended_all_the_same() -> None:
+def test_a_process_that_ended_and_did_nothing_has_still_ended() -> None:
     assert least_mark([Mark(ended=True), Mark(ended=True)]) == Mark(ended=True)
     assert least_mark([Mark(ended=True), Mark()]) == BEGINNING
     assert least_mark([Mark(0, 1.0), Mark(5, 0.5)]) == Mark(0, 1.0)
     assert least_mark([Mark(5, 0.5), Mark(None, 4.0, count=2)]) == BEGINNING, "who is nowhere begins anew"
 
 
-def test_a_guarantee_is_asked_for_by_name_and_kept_by_who_promises_as_much() -> None:
+def test_a_guarantee_is_requested_by_name_and_kept_by_a_sink_that_promises_as_much() -> None:
     assert Guarantee.named("exactly_once") is Guarantee.EXACTLY_ONCE
     with pytest.raises(
         GuaranteeNotMet, match="'twice' is no guarantee; there are at_most_once, at_least_once"

@@ -64,7 +64,7 @@ def test_a_window_without_event_time_is_refused() -> None:
 
 
 def test_a_fold_at_commits_into_a_sink_that_appends_is_refused() -> None:
-    with pytest.raises(GraphRefused, match="once a commit"):
+    with pytest.raises(GraphRefused, match="once per commit"):
         Flow("f").source(numbers()).key_by(str).count().sink(ListSink())
 
     Flow("f").source(numbers()).key_by(str).count().sink(TableSink())

@@ -29,21 +29,21 @@ def numbered(windowed: Windowed[Any, Any]) -> Stream[Any]:
     return windowed.fold(list[int], lambda found, event: [*found, event[2]])
 
 
-def disordered(dice: random.Random, first: int = 0) -> list[Event]:
+def disordered(chance: random.Random, first: int = 0) -> list[Event]:
     """Times that advance, with records that come late by a little or a lot."""
     time, events = 0.0, list[Event]()
-    for number in range(dice.randint(0, 24)):
-        time += dice.choice((0, 1, 3, 8))
-        back = dice.choice((0, 0, 0, 2, 6, 15, 40))
-        events.append((dice.choice("ab"), max(0, int(time) - back), first + number))
+    for number in range(chance.randint(0, 24)):
+        time += chance.choice((0, 1, 3, 8))
+        back = chance.choice((0, 0, 0, 2, 6, 15, 40))
+        events.append((chance.choice("ab"), max(0, int(time) - back), first + number))
     return events
 
 
-def way(dice: random.Random) -> dict[str, Any]:
+def way(chance: random.Random) -> dict[str, Any]:
     return {
-        "batch": dice.choice((1, 2, 5, 100)),
-        "seed": dice.randint(0, 9),
-        "restart_every": dice.choice((None, 1, 3)),
+        "batch": chance.choice((1, 2, 5, 100)),
+        "seed": chance.randint(0, 9),
+        "restart_every": chance.choice((None, 1, 3)),
     }
 
 
@@ -67,14 +67,14 @@ def test_windows_have_what_their_definition_says_and_late_has_the_rest(kind: str
     window, expected = WINDOWS[kind]
     lates = 0
     for seed in range(CASES):
-        dice = random.Random(f"{kind}-{seed}")  # noqa: S311
-        events, lateness = disordered(dice), dice.choice((0, 0, 3, 7))
+        chance = random.Random(f"{kind}-{seed}")  # noqa: S311
+        events, lateness = disordered(chance), chance.choice((0, 0, 3, 7))
         timed = stream(lateness=lateness)
         results, late = ListSink(), ListSink()
-        by_key = keyed(timed, groups=dice.choice((None, 2)))
+        by_key = keyed(timed, groups=chance.choice((None, 2)))
         flow = numbered(by_key.window(window)).sink(results).also(timed.late.sink(late))
 
-        outcome = run_flow(flow, {"in": events}, **way(dice))
+        outcome = run_flow(flow, {"in": events}, **way(chance))
         answer = expected(events, lateness)
 
         assert told(outcome.of(results)) == answer.told, (seed, events)
@@ -86,15 +86,15 @@ def test_windows_have_what_their_definition_says_and_late_has_the_rest(kind: str
 def test_joins_have_every_pair_of_a_window_and_late_has_the_rest() -> None:
     found = 0
     for seed in range(CASES):
-        dice = random.Random(f"join-{seed}")  # noqa: S311
-        left, right = disordered(dice), disordered(dice, first=100)
-        lateness = dice.choice((0, 3, 7))
+        chance = random.Random(f"join-{seed}")  # noqa: S311
+        left, right = disordered(chance), disordered(chance, first=100)
+        lateness = chance.choice((0, 3, 7))
         one, two = stream("left", lateness), stream("right", lateness)
         pairs, early, later = ListSink(), ListSink(), ListSink()
         join = keyed(one).join(keyed(two), lambda a, b: (a[2], b[2]), window=Tumbling(10))
         flow = join.sink(pairs).also(one.late.sink(early), two.late.sink(later))
 
-        outcome = run_flow(flow, {"left": left, "right": right}, **way(dice))
+        outcome = run_flow(flow, {"left": left, "right": right}, **way(chance))
         expected, late = reference.of_join(left, right, lateness, 10)
 
         assert sorted(outcome.of(pairs)) == expected, (seed, left, right)
@@ -108,15 +108,15 @@ def test_joins_have_every_pair_of_a_window_and_late_has_the_rest() -> None:
 def test_a_record_that_another_window_still_takes_is_not_late(other: Any) -> None:
     """Two windows over one stream: late is what neither of them takes, and it comes once."""
     for seed in range(CASES // 3):
-        dice = random.Random(f"two-{other}-{seed}")  # noqa: S311
-        events = disordered(dice)
+        chance = random.Random(f"two-{other}-{seed}")  # noqa: S311
+        events = disordered(chance)
         timed = stream()
         small, large, late = ListSink(), ListSink(), ListSink()
         by_key = keyed(timed)
         flow = numbered(by_key.window(Tumbling(10))).sink(small)
         flow = flow.also(numbered(by_key.window(other)).sink(large), timed.late.sink(late))
 
-        outcome = run_flow(flow, {"in": events}, **way(dice))
+        outcome = run_flow(flow, {"in": events}, **way(chance))
         first = reference.of_fixed(events, 0, 10, 10)
         is_session = isinstance(other, Session)
         second = reference.of_sessions(events, 0, 5) if is_session else reference.of_fixed(events, 0, 40, 20)

@@ -32,7 +32,7 @@ def record(value: str, time: float | None, at: int = 0) -> tuple[str, str, float
 
 
 def released(merge: TimeMerge, watermark: float) -> list[tuple[int, list[str]]]:
-    return [(entrance, [one[0] for one in batch]) for entrance, batch in merge.release(watermark)]
+    return [(input_number, [one[0] for one in batch]) for input_number, batch in merge.release(watermark)]
 
 
 def test_records_wait_for_the_watermark_and_come_by_time_then_sender_then_place() -> None:

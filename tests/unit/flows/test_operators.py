@@ -233,7 +233,7 @@ def test_the_windows_of_one_partition_are_the_same_whatever_the_batches_and_rest
 
 @settings(max_examples=25, deadline=None)
 @given(events, events, st.integers(1, 5), st.integers(0, 50))
-def test_the_merge_of_partitions_is_the_same_whoever_is_faster(
+def test_the_merge_of_partitions_is_the_same_the_caller_that_is_faster(
     one: list[Any], two: list[Any], batch: int, seed: int
 ) -> None:
     flow = timed(lateness=5).stateful(lambda s, r: ([*(s or []), r[2]], [(s, r)])).sink(ListSink())

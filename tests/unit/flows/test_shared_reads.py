@@ -88,7 +88,7 @@ async def test_a_group_that_comes_while_its_reader_waits_for_others_gets_what_is
     await reads.close()
 
 
-async def test_an_error_is_told_to_everybody_who_waits_and_the_reader_goes_on() -> None:
+async def test_an_error_is_told_to_every_caller_that_waits_and_the_reader_goes_on() -> None:
     redis = FakeRedis()
     reads = SharedReads(redis, groups=3, connections=1)
     redis.fails = True

@@ -11,7 +11,7 @@ from fencepost.flows._source_lag import LOOKS_KEPT, SourceLag
 from fencepost.metrics import Metrics
 
 
-def test_a_source_that_is_read_to_its_end_keeps_nobody_waiting() -> None:
+def test_a_source_that_is_read_to_its_end_keeps_no_caller_waiting() -> None:
     look = SourceLag()
 
     assert [look.seconds(now, taken, 0) for now, taken in ((0.0, 0), (2.0, 50))] == [0.0, 0.0]

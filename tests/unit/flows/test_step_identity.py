@@ -72,7 +72,7 @@ def test_a_place_is_what_leads_to_a_step() -> None:
     assert len({name for each in names for name in each}) == len(names)
 
 
-def test_keeping_dead_letters_changes_nobody() -> None:
+def test_keeping_dead_letters_changes_no_other_step() -> None:
     def flow(stream: Stream[Any]) -> Flow:
         return keyed(stream.filter(bool)).count().sink(TableSink())
 

@@ -196,9 +196,9 @@ def test_a_document_without_a_floor_is_kept_down_to_a_depth(levels: int) -> None
     order = alpaca.read_order(answer(body).json())
 
     assert order is not None
-    assert ("too deep to be kept" in kept(order)) is (levels > 90)
+    assert ("nested too deeply to be stored" in kept(order)) is (levels > 90)
 
 
 @pytest.mark.parametrize("value", ["Wed, 21 Oct 2015 07:28:00 +99999999999999999999", "9" * 5000, "\u0661"])
-def test_a_time_to_wait_that_nobody_can_read_is_none_or_the_longest(value: str) -> None:
+def test_an_unreadable_retry_delay_is_none_or_the_longest(value: str) -> None:
     assert retry_after_seconds(value) in {None, RETRY_AFTER_SECONDS_MAX}

@@ -245,7 +245,7 @@ async def test_a_receipt_without_a_status_is_one() -> None:
 
 
 @pytest.mark.parametrize("text", [DEEP[0], result(7), result("0x" + "ab" * 20), result({"a": 1})])
-def test_a_signer_that_names_nobody_does_not_answer(text: str) -> None:
+def test_a_remote_signer_without_addresses_counts_as_unavailable(text: str) -> None:
     with pytest.raises(SigningFailed, match="remote signer"):
         addresses_of(result_of(text.encode()))
 

@@ -101,7 +101,7 @@ def test_whatever_a_provider_says_is_believed_or_not_at_length(name: str) -> Non
     ],
     ids=repr,
 )
-def test_claims_that_no_clock_and_no_alphabet_has_vouch_for_nobody(wrong: dict[str, Any]) -> None:
+def test_claims_that_cannot_be_valid_vouch_for_no_person(wrong: dict[str, Any]) -> None:
     with pytest.raises(IdentityRefused):
         believe(signed(PERSON | wrong))
 
@@ -111,7 +111,7 @@ def test_claims_that_no_clock_and_no_alphabet_has_vouch_for_nobody(wrong: dict[s
     [{"keys": 7}, {"keys": [7]}, {"keys": [{"kty": "RSA", "kid": "1", "n": 7, "e": "AQAB"}]}],
     ids=repr,
 )
-def test_keys_that_are_none_vouch_for_nobody(known: Any) -> None:
+def test_invalid_keys_vouch_for_no_person(known: Any) -> None:
     with pytest.raises(IdentityRefused):
         believe(TOKEN, known)
 
@@ -169,7 +169,7 @@ def test_a_provider_that_does_not_say_where_its_doors_are_is_not_asked(wrong: di
     ("path", "body"),
     [("/token", b"7"), ("/token", b'{"id_token": 7}'), ("/keys", DEEP[0].encode()), ("/keys", b"[]")],
 )
-async def test_an_answer_that_is_no_document_vouches_for_nobody(path: str, body: bytes) -> None:
+async def test_an_answer_that_is_not_a_document_vouches_for_no_person(path: str, body: bytes) -> None:
     right = {"/token": json.dumps({"id_token": TOKEN}).encode(), "/keys": json.dumps(keys()).encode()}
     async with provider(right | {path: body}) as asked:
         with pytest.raises(IdentityRefused, match="The provider"):

@@ -189,7 +189,7 @@ async def test_whatever_happens_the_completer_goes_on_and_the_place_is_free() ->
     assert harness.counted.value("fencepost_jobs_loop_errors_total", loop="settle") == 1
 
 
-async def test_who_is_refused_among_many_is_told_apart_from_those_who_are_done() -> None:
+async def test_a_caller_that_is_refused_among_many_is_told_apart_from_callers_that_are_done() -> None:
     harness = CompleterHarness(lambda _call: [Unfinished(8, "lease_expired")])
     await harness.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
     assert harness.redis.fake.settled == ["7-1", "9-1"]

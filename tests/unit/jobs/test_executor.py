@@ -96,7 +96,7 @@ async def test_a_text_that_postgresql_cannot_store_is_made_storable() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert describe(Mute()) == "Mute, whose text cannot be had"
+    assert describe(Mute()) == "Mute, whose message cannot be read"
 
 
 def always(verdict: Verdict) -> RetryPolicy:
@@ -150,7 +150,7 @@ async def test_past_its_time_a_handler_is_stopped_and_tried_again() -> None:
         await asyncio.Event().wait()
 
     left = await leave_of(handler, active, timeout_seconds=0.01)
-    assert (left.how, left.error) == ("retry", "TimeoutError: the handler had not ended after 0.01 s")
+    assert (left.how, left.error) == ("retry", "TimeoutError: the handler did not finish within 0.01 s")
     assert "await asyncio.Event().wait()" in (left.traceback or ""), "it shows where the handler was"
 
 

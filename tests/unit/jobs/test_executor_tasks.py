@@ -163,7 +163,7 @@ async def test_a_handler_that_cancels_its_own_task_ends_no_other() -> None:
     assert [outcome for _, outcome in handed] == [Finish(n, 1, "ok", None) for n in range(3)]
 
 
-async def test_to_cancel_one_that_has_ended_stops_nobody_in_its_task() -> None:
+async def test_to_cancel_one_that_has_ended_stops_no_caller_in_its_task() -> None:
     first, second = held(1), held(2)
 
     async with executor() as (running, handed):

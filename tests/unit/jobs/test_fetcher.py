@@ -59,7 +59,9 @@ def fetcher_on(database: FakeDatabase) -> Fetcher:
     )
 
 
-async def test_who_waits_long_for_an_answer_draws_behind_it_for_as_long_as_before(watch: Watch) -> None:
+async def test_a_caller_that_waits_long_for_an_answer_draws_behind_it_for_as_long_as_before(
+    watch: Watch,
+) -> None:
     during: list[bool] = []
 
     def answer(_call: Call[Any]) -> list[kernel_job.ClaimAnswer]:
@@ -77,7 +79,7 @@ async def test_who_waits_long_for_an_answer_draws_behind_it_for_as_long_as_befor
     assert not drawing.draws()
 
 
-async def test_who_does_not_draw_does_not_begin_to_by_waiting(watch: Watch) -> None:
+async def test_a_caller_that_does_not_draw_does_not_begin_to_by_waiting(watch: Watch) -> None:
     def answer(_call: Call[Any]) -> list[kernel_job.ClaimAnswer]:
         watch.now += 10
         return claims(1)

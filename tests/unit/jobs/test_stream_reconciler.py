@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fencepost.jobs._stream_reconciler import fate
-from fencepost.kernel.job import Driven
+from fencepost.kernel.job import Dispatched
 from fencepost.redis_streams.stream import StreamLook
 
 LOOK = StreamLook(
@@ -20,8 +20,8 @@ LOOK = StreamLook(
 )
 
 
-def driven(entry_id: str, incarnation: str = "life") -> Driven:
-    return Driven(7, datetime.now(UTC), entry_id, incarnation)
+def dispatched(entry_id: str, incarnation: str = "life") -> Dispatched:
+    return Dispatched(7, datetime.now(UTC), entry_id, incarnation)
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,17 @@ def driven(entry_id: str, incarnation: str = "life") -> Driven:
     ],
 )
 def test_the_place_of_an_entry_tells_its_fate(entry_id: str, became: str) -> None:
-    assert fate(driven(entry_id), LOOK) == became
+    assert fate(dispatched(entry_id), LOOK) == became
 
 
 def test_another_life_of_redis_has_none_of_its_entries() -> None:
-    assert fate(driven("150-4", "before"), LOOK) == "wiped"
-    assert fate(driven("150-4"), replace(LOOK, incarnation=None)) == "wiped"
+    assert fate(dispatched("150-4", "before"), LOOK) == "wiped"
+    assert fate(dispatched("150-4"), replace(LOOK, incarnation=None)) == "wiped"
 
 
 def test_an_empty_stream_has_lost_what_it_once_had() -> None:
-    assert fate(driven("150-4"), replace(LOOK, length=0, first_id=None)) == "trimmed"
+    assert fate(dispatched("150-4"), replace(LOOK, length=0, first_id=None)) == "trimmed"
 
 
 def test_without_a_group_nothing_was_delivered() -> None:
-    assert fate(driven("100-0"), replace(LOOK, last_delivered_id=None)) == "waiting"
+    assert fate(dispatched("100-0"), replace(LOOK, last_delivered_id=None)) == "waiting"

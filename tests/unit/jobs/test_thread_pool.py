@@ -39,7 +39,7 @@ async def test_a_stop_iteration_does_not_hang_the_caller() -> None:
     threads.close()
 
 
-async def test_a_caller_who_gives_up_leaves_the_thread_behind_until_it_returns() -> None:
+async def test_a_caller_that_gives_up_leaves_the_thread_behind_until_it_returns() -> None:
     returned = asyncio.Event()
     threads = ThreadPool(returned.set)
     started, go_on = threading.Event(), threading.Event()

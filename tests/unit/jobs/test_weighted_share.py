@@ -23,7 +23,7 @@ def test_a_priority_is_not_served_in_one_lump() -> None:
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=12), st.lists(st.integers(0, 500), max_size=20))
-def test_all_places_are_given_and_everybody_gets_his_share(weights: list[int], asked: list[int]) -> None:
+def test_all_places_are_given_and_every_caller_gets_its_share(weights: list[int], asked: list[int]) -> None:
     turns = WeightedShare(weights)
     given_to = [0] * len(weights)
     for places in asked:
@@ -34,5 +34,5 @@ def test_all_places_are_given_and_everybody_gets_his_share(weights: list[int], a
         assert abs(got - sum(asked) * weight / sum(weights)) < len(weights)
 
 
-def test_without_anybody_nothing_is_given() -> None:
+def test_without_any_caller_nothing_is_given() -> None:
     assert WeightedShare([]).share(10) == []

@@ -21,7 +21,9 @@ SPECS = {spec.name: spec for spec in read_specs()}
         ({"only.py": "print(1)"}, "only.py"),
     ],
 )
-def test_a_python_program_begins_where_nobody_imports_it(sources: dict[str, str], entry: str) -> None:
+def test_a_python_program_begins_in_the_module_that_no_other_imports(
+    sources: dict[str, str], entry: str
+) -> None:
     assert entry_of(SPECS["python"], sources) == entry
     assert entry_of(SPECS["pypy"], {name: text.encode() for name, text in sources.items()}) == entry
 

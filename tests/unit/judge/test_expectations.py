@@ -79,7 +79,7 @@ def test_which_submissions_tell_about_time() -> None:
     [
         ({"accepted": {"permited": ["AC"]}}, "permited is not known"),
         ({"accepted": {"permitted": ["OK"]}}, "permitted"),
-        ({"accepted": [1]}, "keys and values"),
+        ({"accepted": [1]}, "keys to values"),
         ({"**/x": {}}, "pattern"),
         ({"[ab]": {}}, "pattern"),
         ({"accepted": {"secret/g": {"score": 3}}}, "score of secret/g alone"),

@@ -81,7 +81,7 @@ def test_a_part_of_a_test_neither_loses_its_group_nor_is_all_of_it() -> None:
     assert (grade(least, half).verdict, grade(least, half).score) == ("PA", 5)
 
 
-def test_who_gets_parts_of_everything_is_accepted_in_part() -> None:
+def test_a_caller_that_gets_parts_of_everything_is_accepted_in_part() -> None:
     summed = problem(Group(name="g", cases=[case("a"), case("b")], score=10))
     parts = {name: CaseResult(name=name, verdict="AC", share=0.5) for name in "ab"}
 

@@ -7,7 +7,7 @@ import pytest
 from fencepost_judge._grading import CaseResult, aim, best, grade
 from fencepost_judge._legacy_grading import Graded, Question, grade_group
 from fencepost_judge._problem import Aggregation, Group, Problem, Rules, TestCase, VerdictMode
-from fencepost_judge._test_order import in_turn
+from fencepost_judge._test_order import in_test_order
 
 EMPTY = "0" * 64
 
@@ -123,7 +123,7 @@ def test_a_grader_is_asked_from_the_inside_out_and_believed() -> None:
 def run_in_turn(one: Problem, verdicts: Mapping[str, str], *, at_once: int = 1) -> list[str]:
     known: dict[str, CaseResult] = {}
     ran: list[str] = []
-    waiting = in_turn(one, known)
+    waiting = in_test_order(one, known)
     while turn := [case for _, case in zip(range(at_once), waiting, strict=False)]:
         for case in turn:
             ran.append(case.name)

@@ -343,8 +343,8 @@ UNSUPPORTED = {
     "a limit that is misspelt": ({"problem.yaml": "name: x\nlimits: {memory_limit: 3}"}, "memory_limit"),
     "a key of a group": ({"data/secret/testdata.yaml": "acceptscore: 3"}, "acceptscore"),
     "a validator that is not asked": ({"output_validators/v.py": "exit(42)"}, "validation is not custom"),
-    "a test outside": ({"data/1.in": "", "data/1.ans": ""}, "judged nowhere"),
-    "a test in another folder": ({"data/extra/1.in": "", "data/extra/1.ans": ""}, "judged nowhere"),
+    "a test outside": ({"data/1.in": "", "data/1.ans": ""}, "is not used"),
+    "a test in another folder": ({"data/extra/1.in": "", "data/extra/1.ans": ""}, "is not used"),
     "an answer without its input": ({"data/secret/9.ans": ""}, r"9\.ans has no 9\.in"),
     "a grader that nobody asks": (
         {"problem.yaml": "name: x\ntype: scoring\n", "graders/g.py": ""},
@@ -401,7 +401,7 @@ UNSUPPORTED = {
             "output_validators/v.py": "",
             "output_validator/w.py": "",
         },
-        "leave one",
+        "remove one",
     ),
 }
 

@@ -43,7 +43,7 @@ def test_what_is_said_is_understood_again() -> None:
     assert parse(outcome.line().encode() + b"\n") == outcome
 
 
-def test_a_field_that_nobody_knows_is_left_alone() -> None:
+def test_an_unknown_field_is_left_alone() -> None:
     assert parse(line(colour="green")).verdict is Verdict.OK
 
 

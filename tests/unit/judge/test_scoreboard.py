@@ -146,7 +146,7 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES, st.sampled_from([0, 100, 239, 240, 270, 309, 310, 320]))
-def test_before_the_freeze_and_after_it_is_lifted_everybody_sees_the_same(
+def test_before_the_freeze_and_after_it_is_lifted_every_caller_sees_the_same(
     entries: list[ScoredSubmission], at: int
 ) -> None:
     lifted = replace(ICPC, unfrozen_at=minute(310))

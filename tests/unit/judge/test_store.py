@@ -73,7 +73,7 @@ async def test_a_file_at_hand_that_was_touched_comes_anew(store: Store, tmp_path
     assert (await cache.path(digest)).read_bytes() == b"1 2 3\n"
 
 
-async def test_many_who_want_one_content_fetch_it_once(
+async def test_many_that_want_one_content_fetch_it_once(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest, asked = store.put(b"1"), list[str]()

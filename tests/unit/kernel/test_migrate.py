@@ -150,7 +150,7 @@ def test_a_component_comes_after_those_that_it_requires_and_brings_them_with_it(
 def test_a_component_that_is_required_and_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = Plugin(name="alpha", about="a", schemas={"alpha": Path("nowhere")}, requires=("beta",))
     monkeypatch.setattr(migrations, "plugins", lambda: {"alpha": alone})
-    with pytest.raises(SettingsError, match="requires the component 'beta', which none brings"):
+    with pytest.raises(SettingsError, match="requires the component 'beta', which no plugin provides"):
         components()
 
 

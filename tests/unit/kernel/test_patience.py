@@ -50,7 +50,7 @@ async def test_a_blocked_attempt_is_looked_at_after_each_pause_until_it_is_answe
     assert looks == [0, 1, 2]
 
 
-async def test_whoever_gives_up_leaves_nothing_under_way() -> None:
+async def test_a_caller_that_gives_up_leaves_nothing_under_way() -> None:
     begun, undone = asyncio.Event(), asyncio.Event()
 
     async def look() -> None:

@@ -23,7 +23,7 @@ def pending(key: str, player: str | None = None) -> Pending[str]:
     )
 
 
-class Ledger:
+class Store:
     """Everybody is carried but those whose key says otherwise."""
 
     def execute_many(
@@ -56,7 +56,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-class Odd(Ledger):
+class Odd(Store):
     """Cannot even be asked for some."""
 
     def execute_many(
@@ -65,7 +65,7 @@ class Odd(Ledger):
         raise InvalidInput("plan contains a NUL character.", field="plan")
 
 
-async def test_one_for_whom_nothing_can_be_sent_leaves_nobody_waiting() -> None:
+async def test_a_request_that_cannot_be_sent_leaves_no_caller_waiting() -> None:
     batch_executor = BatchExecutor[str](Water(), Odd(), places=3)
     async with asyncio.timeout(60):
         assert await asyncio.gather(*(batch_executor.carry(pending(key)) for key in ("odd", "k1"))) == [
@@ -74,9 +74,9 @@ async def test_one_for_whom_nothing_can_be_sent_leaves_nobody_waiting() -> None:
         ]
 
 
-async def test_nobody_waits_for_company_and_those_who_come_meanwhile_go_together() -> None:
+async def test_no_caller_waits_for_company_and_callers_that_come_meanwhile_go_together() -> None:
     water = Water()
-    batch_executor = BatchExecutor[str](water, Ledger(), places=3, crossings=1)
+    batch_executor = BatchExecutor[str](water, Store(), places=3, crossings=1)
     going = [asyncio.create_task(batch_executor.carry(pending("k0")))]
     await turns()
     assert water.crossings == [("k0",)]
@@ -89,10 +89,10 @@ async def test_nobody_waits_for_company_and_those_who_come_meanwhile_go_together
     assert [answer.response for answer in answers if answer] == [f"k{n}" for n in range(6)]
 
 
-async def test_one_who_cannot_be_carried_is_sent_back_alone() -> None:
+async def test_one_that_cannot_be_carried_is_sent_back_alone() -> None:
     water = Water()
     water.calm.set()
-    batch_executor = BatchExecutor[str](water, Ledger(), places=3)
+    batch_executor = BatchExecutor[str](water, Store(), places=3)
 
     light, heavy = await asyncio.gather(
         batch_executor.carry(pending("light")), batch_executor.carry(pending("heavy"))
@@ -102,19 +102,19 @@ async def test_one_who_cannot_be_carried_is_sent_back_alone() -> None:
     assert heavy is None
 
 
-async def test_a_crossing_that_failed_sends_everybody_back() -> None:
+async def test_a_failed_batch_sends_every_request_back() -> None:
     water = Water(error=ValueError("no such plan"))
     water.calm.set()
-    batch_executor = BatchExecutor[str](water, Ledger(), places=3, crossings=1)
+    batch_executor = BatchExecutor[str](water, Store(), places=3, crossings=1)
 
     assert await asyncio.gather(*(batch_executor.carry(pending(f"k{n}")) for n in range(3))) == [None] * 3
     assert await batch_executor.carry(pending("next")) is None
 
 
-async def test_a_lost_answer_is_told_to_everybody_aboard() -> None:
+async def test_a_lost_answer_is_reported_to_every_request_of_the_batch() -> None:
     water = Water(error=IndeterminateCommit("the reply was lost"))
     water.calm.set()
-    batch_executor = BatchExecutor[str](water, Ledger(), places=3)
+    batch_executor = BatchExecutor[str](water, Store(), places=3)
 
     answers = await asyncio.gather(
         *(batch_executor.carry(pending(f"k{n}")) for n in range(2)), return_exceptions=True
@@ -125,7 +125,7 @@ async def test_a_lost_answer_is_told_to_everybody_aboard() -> None:
 
 async def test_a_caller_that_gives_up_does_not_stop_the_batch() -> None:
     water = Water()
-    batch_executor = BatchExecutor[str](water, Ledger(), places=3, crossings=1)
+    batch_executor = BatchExecutor[str](water, Store(), places=3, crossings=1)
     first = asyncio.create_task(batch_executor.carry(pending("first")))
     others = [asyncio.create_task(batch_executor.carry(pending(f"k{n}"))) for n in range(2)]
     await turns()
@@ -138,7 +138,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_batch() -> None:
     assert [answer.response for answer in await asyncio.gather(*others) if answer] == ["k0", "k1"]
 
 
-class Waiting(Ledger):
+class Waiting(Store):
     """Notes which crossings may wait for a row."""
 
     def __init__(self) -> None:
@@ -152,8 +152,8 @@ class Waiting(Ledger):
 
 
 async def test_those_of_one_hot_player_go_by_themselves_one_crossing_at_a_time() -> None:
-    water, ledger = Water(), Waiting()
-    batch_executor = BatchExecutor[str](water, ledger, places=3, crossings=4)
+    water, store = Water(), Waiting()
+    batch_executor = BatchExecutor[str](water, store, places=3, crossings=4)
     going = [asyncio.create_task(batch_executor.carry(pending(f"a{n}", "ann"))) for n in range(5)]
     going += [asyncio.create_task(batch_executor.carry(pending(f"k{n}"))) for n in range(2)]
     await turns()
@@ -163,5 +163,5 @@ async def test_those_of_one_hot_player_go_by_themselves_one_crossing_at_a_time()
     answers = await asyncio.gather(*going)
 
     assert water.crossings[2:] == [("a3", "a4")]
-    assert ledger.waits == [True, False, True]
+    assert store.waits == [True, False, True]
     assert len(answers) == 7

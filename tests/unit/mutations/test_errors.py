@@ -50,7 +50,7 @@ def test_meta_has_texts_only() -> None:
 
 
 def test_the_loop_of_tries_knows_no_planning() -> None:
-    """A plan inside the loop would throw other dice for each conflict."""
+    """A plan inside the loop would draw other numbers for each conflict."""
     names = set(vars(execution))
-    assert not names & {"make_plan", "Dice", "Mutation", "mutation"}
+    assert not names & {"make_plan", "Rng", "Mutation", "mutation"}
     assert "Planned" in names

@@ -1,4 +1,4 @@
-"""Dice and plans: the same from the same seed, and no plan but one that was made."""
+"""Seeds and plans: the same from the same seed, and no plan but one that was made."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_server_throws_anew_for_each_plan() -> None:
 
 
 def test_a_plan_cannot_be_put_together_by_hand() -> None:
-    with pytest.raises(TypeError, match="comes from make_plan"):
+    with pytest.raises(TypeError, match="must come from make_plan"):
         Planned("steal everything", 1, False, object())
 
 

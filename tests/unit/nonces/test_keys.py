@@ -102,7 +102,7 @@ async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(di
 
     with pytest.raises(SigningFailed, match="another sender"):
         verified("0x" + "cd" * 20, FIELDS, signed.raw)
-    with pytest.raises(SigningFailed, match="no signed transaction"):
+    with pytest.raises(SigningFailed, match="not a signed transaction"):
         verified(address, FIELDS, b"\x02nonsense")
 
 

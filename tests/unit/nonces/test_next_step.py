@@ -59,7 +59,7 @@ def test_before_it_is_sent(status: Any, cancelling: bool, step: NextStep | None)
 
 
 @pytest.mark.parametrize(
-    ("facts", "sight", "step"),
+    ("facts", "view", "step"),
     [
         ({}, ChainView(9, 5, 0, in_pool=True), NextStep.WAIT),
         ({}, ChainView(9, 5, 0, in_pool=False), NextStep.SEND_AGAIN),
@@ -94,8 +94,8 @@ def test_before_it_is_sent(status: Any, cancelling: bool, step: NextStep | None)
         ({"cancelling": True}, ChainView(9, 6, 6, mined_in(6), "0xb1"), NextStep.CONFIRM),
     ],
 )
-def test_after_it_was_sent(facts: dict[str, Any], sight: ChainView, step: NextStep) -> None:
-    assert after_sending(tx(**facts), sight, PATIENCE) is step
+def test_after_it_was_sent(facts: dict[str, Any], view: ChainView, step: NextStep) -> None:
+    assert after_sending(tx(**facts), view, PATIENCE) is step
 
 
 def test_receipts_are_worth_a_question_below_the_count_or_once_it_was_mined() -> None:
@@ -105,7 +105,7 @@ def test_receipts_are_worth_a_question_below_the_count_or_once_it_was_mined() ->
 
 
 @pytest.mark.parametrize(
-    ("facts", "sight", "step"),
+    ("facts", "view", "step"),
     [
         # On the very bounds: so many confirmations, so many seconds, the count itself.
         ({}, ChainView(9, 6, 6, mined_in(7), "0xb1"), NextStep.RECORD_BLOCK),
@@ -126,5 +126,5 @@ def test_receipts_are_worth_a_question_below_the_count_or_once_it_was_mined() ->
         ({"state": "MINED"}, ChainView(9, 6, 6), NextStep.WAIT),
     ],
 )
-def test_on_the_bounds_of_what_is_waited_for(facts: dict[str, Any], sight: ChainView, step: NextStep) -> None:
-    assert after_sending(tx(**facts), sight, PATIENCE) is step
+def test_on_the_bounds_of_what_is_waited_for(facts: dict[str, Any], view: ChainView, step: NextStep) -> None:
+    assert after_sending(tx(**facts), view, PATIENCE) is step

@@ -46,7 +46,7 @@ def judged(evidence: Evidence) -> Finding:
     return judge(SENDER, 3, ["0xAA", "0xab"], OURS, evidence, DEPTH)
 
 
-def test_a_transaction_of_somebody_else_in_a_deep_block_is_a_proof() -> None:
+def test_a_foreign_transaction_in_a_deep_block_is_a_proof() -> None:
     finding = judged(proof(STRANGERS))
 
     assert (finding.use, finding.tx_hash) == (Use.STRANGER, "0xcc")

@@ -33,7 +33,7 @@ def test_forwarding_is_for_queue_mode_alone() -> None:
     assert NoncesSettings.load({**forward, "NONCES_MODE": "queue"}).routing == "forward"
 
 
-def test_an_address_that_nobody_can_ask_is_refused() -> None:
+def test_an_address_that_cannot_be_reached_is_refused() -> None:
     with pytest.raises(SettingsError, match="NONCES_NODE_ADDRESS"):
         NoncesSettings.load({"NONCES_NODE_ADDRESS": "node-1:8080"})
 

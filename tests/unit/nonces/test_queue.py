@@ -31,7 +31,7 @@ class Counter:
         ]
 
 
-async def test_who_waits_too_long_is_turned_away_and_nothing_is_reserved_for_him(
+async def test_a_caller_that_waits_too_long_is_turned_away_and_nothing_is_reserved_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
@@ -58,7 +58,7 @@ async def test_who_waits_too_long_is_turned_away_and_nothing_is_reserved_for_him
     await queue.close()
 
 
-async def test_nobody_waits_longer_than_allowed_while_a_batch_stands_still() -> None:
+async def test_no_caller_waits_longer_than_allowed_while_a_batch_stands_still() -> None:
     """The batch before is never answered: the timer turns away, and what was full has room again."""
     counter, metrics = Counter(), Metrics()
     queue = SignerQueue(

@@ -11,7 +11,7 @@ NODES = [f"http://node-{number}:8000" for number in range(5)]
 SIGNERS = [f"signer:1:s{number}" for number in range(2000)]
 
 
-def test_nobody_is_the_home_where_there_is_nobody() -> None:
+def test_without_nodes_no_node_is_the_home() -> None:
     assert home_of("signer:1:a", []) is None
 
 

@@ -228,7 +228,7 @@ CONFLICTED = replace(REPEATED, last_error=Code.CONFLICT_PROCESSED)
 LONG_AGO = replace(REPEATED, open_since=NOW - timedelta(seconds=600))
 
 
-@pytest.mark.parametrize("sight", ["all", "open", None])
+@pytest.mark.parametrize("lookup", ["all", "open", None])
 @pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize(
     ("taken", "body"),
@@ -237,14 +237,14 @@ LONG_AGO = replace(REPEATED, open_since=NOW - timedelta(seconds=600))
     ),
 )
 def test_a_409_is_sent_only_when_it_shows_our_order_or_answers_a_repeat_of_a_lost_request(
-    sight: str | None, promise: str, taken: TakenOrder, body: dict[str, str]
+    lookup: str | None, promise: str, taken: TakenOrder, body: dict[str, str]
 ) -> None:
-    seen = {"find_path": None} if sight is None else {"sight": sight}
+    seen = {"find_path": None} if lookup is None else {"lookup": lookup}
     settled = settle(plain(promise=promise, **PROMISES[promise], **seen), 409, body, taken)
     is_unique = promise == "forever" or (promise == "window" and taken is not LONG_AGO)
     is_repeat = taken is REPEATED or taken is LONG_AGO
     shows = body is SHOWN
-    cannot_look = sight is None
+    cannot_look = lookup is None
     expected = "sent" if shows or (cannot_look and is_unique and is_repeat) else "unknown"
     assert (settled.outcome, settled.code) == (expected, Code.CONFLICT_PROCESSED)
     assert settled.detail is not None
@@ -257,7 +257,7 @@ def test_the_first_409_at_a_broker_that_shows_and_promises_nothing_waits_for_a_p
     assert first.outcome == "unknown"
     asked = found(TAKEN, FoundOrder(LookupFinding.NO_ANSWER), blind.declaration, POLICY, NOW)
     assert asked.outcome == "parked"
-    assert blind.declaration.sight is LookupScope.NONE
+    assert blind.declaration.lookup is LookupScope.NONE
 
 
 @pytest.mark.parametrize("status", [300, 400, 401, 403, 404, 408, 409, 422, 429, 500, 503])

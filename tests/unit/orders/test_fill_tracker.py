@@ -73,7 +73,7 @@ def test_a_limit_says_itself_how_long_to_wait() -> None:
     assert (follow_up.delay_seconds, follow_up.health, follow_up.over) == (17, "ask_limited", False)
 
 
-def test_who_sees_open_orders_only_has_said_the_end_when_it_sees_none() -> None:
+def test_a_caller_that_sees_open_orders_only_has_said_the_end_when_it_sees_none() -> None:
     open_only = Declaration(Promise.WHILE_OPEN, LookupScope.OPEN)
 
     assert heard(FOLLOWED, FoundOrder(LookupFinding.ABSENT), open_only, POLICY).over

@@ -100,7 +100,7 @@ def test_what_a_status_says_alone(
     assert said.detail == (None if meaning is Meaning.ACCEPTED else f"{status}: so")
 
 
-def test_whoever_may_not_repeat_is_told_no() -> None:
+def test_a_caller_that_may_not_repeat_is_told_no() -> None:
     assert may_repeat(Declaration(Promise.NOTHING), 0) is False
 
 
@@ -154,8 +154,8 @@ def test_what_an_order_does_not_have_leaves_no_gap_in_a_list() -> None:
 @pytest.mark.parametrize(
     ("described_as", "why"),
     [
-        ({"body": {"a": "qty", "a.b": "symbol"}}, "a.b lies below"),
-        ({"body": {"a.b": "symbol", "a": "qty"}}, "a has a value of its own"),
+        ({"body": {"a": "qty", "a.b": "symbol"}}, "a.b is nested below"),
+        ({"body": {"a.b": "symbol", "a": "qty"}}, "a has a value, and"),
         ({"body": {"a": "qty"}, "constants": {"a": 1}}, "in common"),
         ({"numbers": ["symbol"]}, "numbers"),
         ({"credentials": {"TOKEN": "not a variable"}}, "credentials"),

@@ -77,14 +77,14 @@ def test_an_order_that_appears_late_is_sent_whenever_it_is_seen() -> None:
     assert found(parked, rejected, SHIPPED, POLICY, NOW + timedelta(days=3)).outcome == "dead"
 
 
-@pytest.mark.parametrize("sight", LookupScope)
+@pytest.mark.parametrize("lookup", LookupScope)
 @pytest.mark.parametrize("promise", Promise)
 @pytest.mark.parametrize("valid_seconds", [None, 5.0])
 @pytest.mark.parametrize("finding", [LookupFinding.ABSENT, LookupFinding.NO_ANSWER, LookupFinding.LIMITED])
 @pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize("expired", [False, True])
 def test_what_is_parked_is_never_sent_again_by_itself(
-    sight: LookupScope,
+    lookup: LookupScope,
     promise: Promise,
     valid_seconds: float | None,
     finding: LookupFinding,
@@ -92,14 +92,14 @@ def test_what_is_parked_is_never_sent_again_by_itself(
     expired: bool,
 ) -> None:
     window = 10_000.0 if promise is Promise.WINDOW else 0.0
-    declared = Declaration(promise, sight, window, valid_seconds)
+    declared = Declaration(promise, lookup, window, valid_seconds)
     parked = replace(
         TAKEN, state="parked", retry_count=retries, expires_at=NOW if expired else None, unknown_since=NOW
     )
     settled = found(parked, FoundOrder(finding), declared, POLICY, NOW + timedelta(seconds=100))
     if settled.outcome == "dead":
         assert settled.fate == "none"
-        assert (finding, sight, valid_seconds) == (LookupFinding.ABSENT, LookupScope.ALL, 5.0), (
+        assert (finding, lookup, valid_seconds) == (LookupFinding.ABSENT, LookupScope.ALL, 5.0), (
             "only with the proof"
         )
         assert expired or retries
@@ -112,13 +112,13 @@ def test_a_broker_that_cannot_be_asked_is_not_waited_for() -> None:
     assert asked(FoundOrder(LookupFinding.NO_ANSWER), 0, declared).outcome == "parked"
 
 
-@pytest.mark.parametrize(("decision", "sight"), list(product(Decision, LookupScope)))
-def test_nothing_but_parking_is_put_off(decision: Decision, sight: LookupScope) -> None:
+@pytest.mark.parametrize(("decision", "lookup"), list(product(Decision, LookupScope)))
+def test_nothing_but_parking_is_put_off(decision: Decision, lookup: LookupScope) -> None:
     step = Next(decision, why="so")
-    declared = Declaration(Promise.NOTHING, sight)
+    declared = Declaration(Promise.NOTHING, lookup)
     for seconds in (0.0, 30.0, 59.9, 60.0, 99.0):
         after = keep_asking(declared, step, seconds, ask_seconds=60, first_seconds=2)
-        if decision is Decision.PARK and sight is not LookupScope.NONE and seconds < 60:
+        if decision is Decision.PARK and lookup is not LookupScope.NONE and seconds < 60:
             assert (after.decision, after.why) == (Decision.ASK, "so")
             assert after.wait_seconds == max(2, min(seconds, 60 - seconds))
         else:

@@ -243,7 +243,7 @@ async def test_a_worker_that_stood_still_sends_nothing_after_the_orders_own_time
 
 def test_a_duplicate_of_a_lost_request_at_a_broker_that_shows_nothing_is_taken_at_its_word() -> None:
     config = HttpBrokerConfig(base_url="http://b", find_path=None, promise=Promise.FOREVER)
-    assert config.declaration.sight is LookupScope.NONE
+    assert config.declaration.lookup is LookupScope.NONE
     said = classified(config, Reply(409, {}, b""))
     first = answered(taken(), said, config.declaration, POLICY)
     assert (first.outcome, first.code) == ("unknown", Code.CONFLICT_PROCESSED)

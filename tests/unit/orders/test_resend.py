@@ -40,12 +40,12 @@ def test_without_a_validity_absence_proves_nothing(promise: Promise) -> None:
     assert decide(declared, facts(LookupFinding.NO_ANSWER, stamp_age=1e9)).decision is Decision.ASK
 
 
-@pytest.mark.parametrize("sight", [LookupScope.OPEN, LookupScope.NONE])
+@pytest.mark.parametrize("lookup", [LookupScope.OPEN, LookupScope.NONE])
 @pytest.mark.parametrize("promise", [Promise.NOTHING, Promise.WHILE_OPEN])
 def test_a_broker_that_does_not_see_everything_cannot_prove_absence(
-    promise: Promise, sight: LookupScope
+    promise: Promise, lookup: LookupScope
 ) -> None:
-    declared = Declaration(promise, sight, request_valid_seconds=1)
+    declared = Declaration(promise, lookup, request_valid_seconds=1)
     assert decide(declared, facts(LookupFinding.ABSENT, stamp_age=1e9)).decision is Decision.PARK
 
 
@@ -65,7 +65,7 @@ def test_inside_the_window_a_repeat_must_arrive_before_its_end() -> None:
     assert decide(WINDOW, facts(LookupFinding.NO_ANSWER, stamp_age=11, open_age=589)).decision is Decision.ASK
 
 
-def test_a_window_without_a_validity_protects_nobody_from_a_worker_that_stands_still() -> None:
+def test_a_window_without_a_validity_protects_no_caller_from_a_worker_that_stands_still() -> None:
     declared = Declaration(Promise.WINDOW, window_seconds=600)
     assert not may_repeat(declared, 0)
     assert decide(declared, facts(LookupFinding.ABSENT)).decision is Decision.PARK
@@ -86,13 +86,13 @@ def test_an_expired_order_is_never_sent_again() -> None:
 def test_no_policy_resends_on_anothers_word() -> None:
     """Over all declarations and answers: who promises nothing and proves nothing is never sent to again."""
     sights = (LookupScope.ALL, LookupScope.OPEN, LookupScope.NONE)
-    for promise, sight, valid, finding, age in itertools.product(
+    for promise, lookup, valid, finding, age in itertools.product(
         (Promise.NOTHING, Promise.WHILE_OPEN), sights, (None, 10.0), LookupFinding, (0.0, 5.0, 12.0, 1e6)
     ):
-        declared = Declaration(promise, sight, request_valid_seconds=valid)
+        declared = Declaration(promise, lookup, request_valid_seconds=valid)
         step = decide(declared, facts(finding, stamp_age=age)).decision
         may_resend = (
-            sight is LookupScope.ALL and valid is not None and age >= 11 and finding is LookupFinding.ABSENT
+            lookup is LookupScope.ALL and valid is not None and age >= 11 and finding is LookupFinding.ABSENT
         )
         assert (step in {Decision.RESEND, Decision.RESEND_PROVED}) == may_resend
 

@@ -78,7 +78,7 @@ UNPLACED = replace(
         (
             AnswerVerdict(Meaning.ACCEPTED),
             PROVABLE,
-            said("unknown", code=Code.UNKNOWN, detail="no answer that can be read", health="failed"),
+            said("unknown", code=Code.UNKNOWN, detail="the answer cannot be read", health="failed"),
         ),
         (
             AnswerVerdict(Meaning.UNKNOWN, Code.BROKER_5XX, "500: oh\0"),
@@ -170,7 +170,7 @@ def asked(
 
 
 ABSENT, NO_ANSWER = FoundOrder(LookupFinding.ABSENT), FoundOrder(LookupFinding.NO_ANSWER)
-NOT_THERE = "not there, and the request can no longer arrive"
+NOT_THERE = "not found, and the request can no longer arrive"
 REFUSES = "the broker refuses a second order with this client id"
 
 
@@ -188,14 +188,14 @@ def test_an_absence_is_waited_for_and_then_a_proof() -> None:
     )
     assert asked(ABSENT, PROVABLE, 11, retry_count=2).delay_seconds == 8.0
     over = asked(ABSENT, PROVABLE, 11, retry_count=3, last_error="BROKER_5XX")
-    assert over == said("dead", fate="none", code="BROKER_5XX", detail="the retries are used up", health="ok")
+    assert over == said("dead", fate="none", code="BROKER_5XX", detail="no retries are left", health="ok")
 
 
 def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
     again = asked(ABSENT, FOREVER, 0)
     assert again == said("failed", detail=REFUSES, delay_seconds=2.0, health="ok")
     assert asked(ABSENT, FOREVER, 0, retry_count=3) == said(
-        "parked", code=Code.UNKNOWN, detail="the retries are used up", delay_seconds=300.0, health="ok"
+        "parked", code=Code.UNKNOWN, detail="no retries are left", delay_seconds=300.0, health="ok"
     )
     window = Declaration(Promise.WINDOW, LookupScope.OPEN, window_seconds=20, request_valid_seconds=10)
     assert asked(ABSENT, window, 0, open_age=8.9).outcome == "failed"
@@ -204,7 +204,7 @@ def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
     assert asked(ABSENT, window, 9).outcome == "parked"
 
 
-def test_what_nobody_can_prove_is_parked_with_why_it_became_unknown() -> None:
+def test_what_no_caller_can_prove_is_parked_with_why_it_became_unknown() -> None:
     why = "the broker cannot say that it does not have the order"
     parked = said("parked", code=Code.UNKNOWN, detail=why, delay_seconds=300.0, health="ok")
     assert asked(ABSENT, BLIND, 99) == parked
@@ -217,7 +217,7 @@ def test_what_nobody_can_prove_is_parked_with_why_it_became_unknown() -> None:
 def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> None:
     silence = asked(NO_ANSWER, PROVABLE, 11, asks=3)
     assert silence == said(
-        "unknown", code=Code.UNKNOWN, detail="the broker did not answer the question", delay_seconds=8.0
+        "unknown", code=Code.UNKNOWN, detail="the broker did not answer the query", delay_seconds=8.0
     )
     told = replace(NO_ANSWER, code=Code.BROKER_5XX, detail="503\0", retry_after_seconds=0.0)
     assert asked(told, PROVABLE, 11) == said(
@@ -227,7 +227,7 @@ def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> Non
     assert limited == said(
         "unknown",
         code=Code.UNKNOWN,
-        detail="the broker limits questions",
+        detail="the broker limits queries",
         delay_seconds=2.0,
         health="ask_limited",
     )
@@ -260,12 +260,17 @@ def test_an_order_whose_own_time_is_over_is_not_sent_again(left: int, over: bool
     unproved = asked(ABSENT, FOREVER, 11, expires_at=expires_at)
     assert unproved.outcome == ("parked" if over else "failed")
     held = hold_back(PROVABLE, replace(TAKEN, expires_at=expires_at), POLICY, NOW + 11 * SECOND)
-    late = said("dead", fate="not_this", code="EXPIRED", detail="it was too late to send it")
+    late = said("dead", fate="not_this", code="EXPIRED", detail="it expired before it could be sent")
     assert held == (late if over else None)
 
 
 def test_an_open_request_is_asked_about_before_the_next() -> None:
-    ask = said("unknown", fate="not_this", code=Code.UNKNOWN, detail="an earlier request is open: ask first")
+    ask = said(
+        "unknown",
+        fate="not_this",
+        code=Code.UNKNOWN,
+        detail="an earlier request is open: query the broker first",
+    )
     window = Declaration(Promise.WINDOW, window_seconds=20, request_valid_seconds=10)
     for declared, age, expected in (
         (PROVABLE, 0, None),
@@ -332,5 +337,5 @@ def test_an_answer_is_kept_whole_up_to_a_length_and_then_its_names_alone() -> No
     assert fits + whole == RESULT_CHARACTERS_MAX
     cut = result_of(replace(filled(20_000), broker_order_id="b" * 300, status="s" * 256, fills=[1]))
     assert (cut["broker_order_id"], cut["status"], cut["fills"]) == ("b" * 256, "s" * 256, [])
-    assert cut["body"] == {"omitted": "it was too large to be kept"}
+    assert cut["body"] == {"omitted": "it was too large to be stored"}
     assert result_of(replace(filled(20_000), broker_order_id=None))["broker_order_id"] is None

@@ -89,6 +89,6 @@ def test_without_a_player_there_is_no_plan() -> None:
         {"player_id": "a b", "to_player_id": "bob", "resources": {"gold": 1}},
     ],
 )
-def test_a_transfer_is_of_something_to_somebody_else(fields: dict[str, Any]) -> None:
+def test_a_transfer_has_a_content_and_another_player(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Transfer.model_validate(fields)

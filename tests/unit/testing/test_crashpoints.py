@@ -11,11 +11,11 @@ from fencepost.testing import PointMissed, at_crash_point, crash_at
 NANOSECONDS_MAX = 2_000
 
 
-def test_a_point_that_nobody_watches_does_nothing() -> None:
+def test_an_unwatched_point_does_nothing() -> None:
     crash_point("jobs.after_claim")
 
 
-def test_a_point_that_nobody_watches_costs_nearly_nothing() -> None:
+def test_an_unwatched_point_costs_nearly_nothing() -> None:
     rounds = 20_000
     best = min(timeit.repeat(lambda: crash_point("jobs.after_claim"), number=rounds, repeat=5))
     assert best / rounds * 1e9 < NANOSECONDS_MAX
@@ -101,6 +101,6 @@ def test_several_orders_stand_beside_each_other() -> None:
         second("c.d")
 
 
-def test_without_an_order_nobody_watches() -> None:
+def test_without_an_order_no_caller_watches() -> None:
     assert ordered({}) == []
     assert ordered({"FENCEPOST_CRASH": ""}) == []

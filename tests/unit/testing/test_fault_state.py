@@ -14,7 +14,7 @@ def test_what_follows_is_never_held_up_as_long_and_often_less() -> None:
     assert sum(later < earlier for earlier, later in pairwise(held)) > 30
 
 
-def test_a_clear_sky_holds_up_nobody() -> None:
+def test_without_faults_nothing_is_delayed() -> None:
     fault_state = FaultState(reorder_seconds=0.5)
     fault_state.clear()
 

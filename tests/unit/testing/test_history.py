@@ -59,7 +59,7 @@ def test_each_effect_once_is_no_breach() -> None:
     [
         ([asked("a")], "was lost"),
         ([asked("a"), done("a"), done("a")], "took effect 2 times"),
-        ([done("a")], "took effect, and nobody asked for it"),
+        ([done("a")], "took effect, and was never requested"),
     ],
 )
 def test_lost_doubled_and_unasked_effects_are_seen(entries: list[HistoryLine], what: str) -> None:

@@ -40,7 +40,7 @@ def test_a_cut_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         proxy.stop()
 
 
-def test_a_proxy_that_stops_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_stops_leaves_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with waiting_client(monkeypatch) as (proxy, client):
         proxy.stop()
 

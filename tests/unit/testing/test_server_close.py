@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 from fencepost.testing import Proxy
-from fencepost.testing.server_close import close_door
+from fencepost.testing.server_close import stop_listening
 from fencepost_orders.broker import Promise
 from fencepost_orders.testing.broker import HostileBroker
 
@@ -17,7 +17,7 @@ CLOSINGS = 50
 """Each of them lost about ten of those who knock, when the server was simply closed."""
 
 
-async def test_who_was_accepted_in_the_turn_of_the_closing_reaches_the_server() -> None:
+async def test_a_caller_that_was_accepted_in_the_turn_of_the_closing_reaches_the_server() -> None:
     accepted: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
     with ExitStack() as clients:
@@ -28,7 +28,7 @@ async def test_who_was_accepted_in_the_turn_of_the_closing_reaches_the_server() 
         await asyncio.sleep(0)
         assert accepted == []
 
-        await close_door(server)
+        await stop_listening(server)
 
         assert len(accepted) == 3
         for writer in accepted:
@@ -36,11 +36,11 @@ async def test_who_was_accepted_in_the_turn_of_the_closing_reaches_the_server() 
             await writer.wait_closed()
 
 
-async def test_nobody_comes_in_afterwards() -> None:
+async def test_no_caller_comes_in_afterwards() -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     address = server.sockets[0].getsockname()
 
-    await close_door(server)
+    await stop_listening(server)
 
     with socket.socket() as late:
         assert late.connect_ex(address) != 0

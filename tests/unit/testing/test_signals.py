@@ -9,7 +9,7 @@ from fencepost.signals import announce, ordered
 from fencepost.testing import Signals
 
 
-def test_an_announcement_that_nobody_hears_does_nothing() -> None:
+def test_an_announcement_without_a_listener_does_nothing() -> None:
     announce("worker.idle")
 
 

@@ -28,7 +28,7 @@ def test_a_run_that_proved_nothing_fails_and_says_why(monkeypatch: pytest.Monkey
         torment("leases", seconds=10)
 
 
-def test_whoever_wants_less_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lower_guarantee_must_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch)
 
     outcome = torment("leases", seconds=10, floors=Floors(hits_per_second=0, ambiguous_per_second=0))
@@ -37,7 +37,7 @@ def test_whoever_wants_less_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_broken_promise_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, Breach("lost", "a", "was asked for and never took effect"))
+    answering(monkeypatch, Breach("lost", "a", "was requested and never took effect"))
 
-    with pytest.raises(HistoryBroken, match="shop: lost: a was asked for"):
+    with pytest.raises(HistoryBroken, match="shop: lost: a was requested"):
         torment("leases", seconds=10)

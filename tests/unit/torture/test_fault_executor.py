@@ -34,7 +34,7 @@ def planned_faults(*gaps: float) -> Iterator[Fault]:
         yield Fault(number, gap, "kill", "jobs", 0, "", nth=1, leases=1.0, at_redis=False)
 
 
-def test_the_next_blow_waits_until_everybody_did_something_after_the_last() -> None:
+def test_the_next_blow_waits_until_every_caller_did_something_after_the_last() -> None:
     faults, done = Struck(), {"jobs": 0, "players": 0}
     faults.heals = False
     executor = FaultExecutor(faults, planned_faults(), lambda: dict(done))

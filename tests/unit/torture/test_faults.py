@@ -14,7 +14,7 @@ POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 
 
 class Listening:
-    """A crew of one process for each system, that notes its orders."""
+    """A pool of one process for each system, that notes its orders."""
 
     def __init__(self) -> None:
         victim = SystemProcess(1, cast("ProcessTask", None))
@@ -45,7 +45,7 @@ def test_a_system_whose_points_were_hit_more_than_all_leaves_the_machine_to_the_
     assert ordered(tally, "jobs") == ["a"]
 
 
-def test_where_nobody_counts_the_points_everybody_gets_his_order() -> None:
+def test_where_no_caller_counts_the_points_every_caller_gets_its_order() -> None:
     tally = Tally()
     for _ in range(round(AHEAD_MAX) * 4):
         tally.count("crash", "d")

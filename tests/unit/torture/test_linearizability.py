@@ -152,7 +152,7 @@ def test_calls_for_many_that_are_unknown_happened_whole_or_not_at_all() -> None:
     assert not holds(unknown, reserve(1, 2, (500, 5), count=5))
 
 
-def test_nobody_gives_back_what_was_never_given_out() -> None:
+def test_no_caller_gives_back_what_was_never_given_out() -> None:
     assert not holds(reserve(0, 1, (0, 10), count=10), give_back(2, 3, (5, 6)))
 
 
@@ -249,7 +249,7 @@ def test_a_call_that_came_before_its_caller_gave_up_is_found_at_once() -> None:
     assert linearize(history, NonceModel(), configurations_max=5).decided
 
 
-def test_callers_who_gave_up_do_not_make_the_search_longer() -> None:
+def test_callers_that_gave_up_do_not_make_the_search_longer() -> None:
     """Each gap is given back while another reserves behind it: taken in the wrong order, it could have been
     taken by any of those who gave up long ago, and that is found out only when somebody is told it."""
     gaps = 12
@@ -321,7 +321,7 @@ WRITTEN, LET_GO = Held(3, "a", 8), Held(3, None, 7)
 @pytest.mark.parametrize(
     ("state", "operation", "after"),
     [
-        (HELD, acquire(0, math.inf, "b", None), [Held(4, "who does not know it", 7)]),
+        (HELD, acquire(0, math.inf, "b", None), [Held(4, "a caller that does not know it", 7)]),
         (HELD, acquire(0, 1, "b", "not_owner"), [HELD]),
         (HELD, acquire(0, 1, "a", "not_owner"), []),
         (FREE, acquire(0, 1, "a", "not_owner"), []),

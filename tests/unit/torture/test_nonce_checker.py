@@ -45,7 +45,7 @@ def test_a_repeat_for_many_is_too() -> None:
     )
 
 
-def test_a_release_that_nobody_heard_of_may_have_made_the_gap() -> None:
+def test_a_release_that_no_caller_heard_of_may_have_made_the_gap() -> None:
     assert holds(
         reserve(0, 1, "a", [0, 1, 1]),
         release(2, math.inf, None, [0, 1, 1]),

@@ -20,7 +20,7 @@ def test_an_operation_without_an_answer_is_unknown(tmp_path: Path) -> None:
     theirs.close()
 
 
-def test_who_is_killed_while_he_writes_has_written_nothing(tmp_path: Path) -> None:
+def test_a_caller_that_is_killed_while_it_writes_has_written_nothing(tmp_path: Path) -> None:
     """The kernel may end a write where a page of the file ends; the next one begins right behind it."""
     file = tmp_path / "file"
     victim, others = OperationLog(file, "a"), OperationLog(file, "b")

@@ -17,5 +17,5 @@ def test_what_a_goal_says_of_a_system_holds() -> None:
     }
 
 
-def test_otherwise_nobody_is_struck_more_often_for_his_points() -> None:
+def test_otherwise_no_caller_is_struck_more_often_for_its_points() -> None:
     assert RunPace(shares={"leases": 7}).shares_of(POINTS) == {"leases": 7}

@@ -63,10 +63,10 @@ DAMAGES: dict[Callable[[Mined], None], set[str]] = {
     again_with_the_same_nonce: {"doubled", "nonces in order"},
     never: {"lost"},
     in_the_middle_never: {"lost", "nonces in order"},
-    to_somebody_else: {"lost", "out of nowhere"},
-    too_much: {"lost", "out of nowhere"},
-    from_another_signer: {"lost", "out of nowhere", "nonces in order"},
-    nothing_to_somebody: {"out of nowhere"},
+    to_somebody_else: {"lost", "unrequested"},
+    too_much: {"lost", "unrequested"},
+    from_another_signer: {"lost", "unrequested", "nonces in order"},
+    nothing_to_somebody: {"unrequested"},
 }
 
 

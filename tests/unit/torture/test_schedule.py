@@ -40,7 +40,7 @@ def test_every_kind_comes_once_before_any_comes_again() -> None:
     assert first[: len(KINDS)] != other[: len(KINDS)]
 
 
-def test_nobody_suffers_what_he_cannot() -> None:
+def test_no_system_gets_a_fault_that_it_cannot_bear() -> None:
     found = planned_faults(7)
 
     assert {fault.system for fault in found if fault.kind in ("crash", "stall")} == {"jobs", "orders"}
@@ -55,7 +55,7 @@ def test_nobody_suffers_what_he_cannot() -> None:
     assert {fault.system for fault in found if fault.kind == "restore"} == {"leases"}
 
 
-def test_a_kind_that_nobody_can_suffer_never_comes() -> None:
+def test_a_kind_of_fault_that_no_system_bears_is_never_scheduled() -> None:
     assert planned_faults(7, ["crash", "redis-wipe"], (LEASES,)) == []
 
 

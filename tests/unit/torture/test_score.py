@@ -97,7 +97,7 @@ def test_the_same_seed_does_not_count_twice() -> None:
     assert reached(score(run(101), run(101), run(101))) == [20, 100, 1]
 
 
-def test_the_next_seed_is_one_that_nobody_had() -> None:
+def test_the_next_seed_is_one_that_no_caller_had() -> None:
     assert score().next_seed == 101
     assert score(run(105), run(103, "void")).next_seed == 106
 
@@ -111,7 +111,7 @@ def test_the_rest_is_counted_at_the_pace_of_the_newest_run() -> None:
     assert [size["hours_left"] for size in sizes] == [0.3, 0.8, 0.3]
 
 
-def test_nobody_knows_how_long_what_never_happened_takes() -> None:
+def test_an_estimate_without_data_is_unknown() -> None:
     assert hours_left(GOAL.sizes[2], Yield(), run(101, crash_points={}), POINTS) is None
 
 

@@ -44,7 +44,7 @@ def test_a_breach_counts_however_easy_the_run_was() -> None:
 
 def test_a_search_that_gave_up_makes_a_run_void_and_hides_no_breach() -> None:
     undecided = ("leases", Breach(UNDECIDED, "printer-0", "gave up after 4 configurations"))
-    broken = ("jobs", Breach("lost", "a", "was asked for and never took effect"))
+    broken = ("jobs", Breach("lost", "a", "was requested and never took effect"))
 
     assert judge([undecided], HARD, FLOORS).verdict == "void"
     assert judge([undecided], HARD, FLOORS).too_easy == [
@@ -53,7 +53,7 @@ def test_a_search_that_gave_up_makes_a_run_void_and_hides_no_breach() -> None:
     assert judge([undecided, broken], HARD, FLOORS).breaches == [broken]
 
 
-def test_who_did_nothing_has_not_all_the_time_in_the_world() -> None:
+def test_a_caller_that_did_nothing_has_not_all_the_time_in_the_world() -> None:
     plan = RunPlan(7, 30, ["jobs"], ["kill"], lease_seconds=2.0)
 
     assert allowed_seconds(plan, 30, [Account(1060, 1000), Account(60, 60)]) == 10 + 60 * 30 / 1000
@@ -83,10 +83,10 @@ def test_a_run_that_reaches_its_floors_to_the_last_is_hard_enough() -> None:
 
 def test_what_was_lost_doubled_or_came_out_of_nowhere_is_named() -> None:
     assert exactly_once(["a", "b", "c"], ["c", "d", "d", "b", "b", "b"]) == [
-        Breach("lost", "a", "was asked for and never took effect"),
+        Breach("lost", "a", "was requested and never took effect"),
         Breach("doubled", "b", "took effect 3 times"),
         Breach("doubled", "d", "took effect 2 times"),
-        Breach("out of nowhere", "d", "took effect, and nobody asked for it"),
+        Breach("unrequested", "d", "took effect, and was never requested"),
     ]
     assert exactly_once(["a"], ["a"]) == []
 

@@ -8,9 +8,7 @@ from fencepost_torture import _wall_clocks as wall_clocks
 from fencepost_torture._wall_clocks import choose_clocks, put, works
 
 
-def test_without_a_library_that_works_nobodys_clock_jumps(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_a_library_that_works_no_clock_jumps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "libfaketime.so.1"
     broken.write_text("not a library")
     monkeypatch.setattr(wall_clocks, "candidates", lambda: iter([tmp_path / "none.so", broken]))
@@ -18,7 +16,7 @@ def test_without_a_library_that_works_nobodys_clock_jumps(
     assert choose_clocks(["kill", "node-clock-jump", "postgres-clock-jump"]) == (None, ["kill"])
 
 
-def test_nobody_looks_for_it_where_no_clock_is_to_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_caller_looks_for_it_where_no_clock_is_to_jump(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(_library: Path) -> bool:
         raise AssertionError("a process was started for nothing")
 

@@ -73,7 +73,7 @@ async def test_two_words_about_the_scheme_are_none() -> None:
     assert through["scheme"] == "http"
 
 
-async def test_nobody_else_is_believed() -> None:
+async def test_no_other_caller_is_believed() -> None:
     through = await seen("127.0.0.1", ("x-forwarded-for", "203.0.113.9"), ("x-forwarded-proto", "https"))
     assert (through["client"], through["scheme"]) == (("127.0.0.1", 4711), "http")
     assert len(through["headers"]) == 2

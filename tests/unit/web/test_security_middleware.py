@@ -44,11 +44,11 @@ def test_a_page_of_our_own_may() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic 0123456789abcdef", "Bearer \u00e9"])
-def test_without_the_right_token_nobody_comes_in(given: str) -> None:
+def test_without_the_right_token_no_caller_comes_in(given: str) -> None:
     assert judged(CLOSED, "GET", authorization=given) == 401
 
 
-def test_with_it_everybody_does_under_any_name() -> None:
+def test_with_it_every_caller_does_under_any_name() -> None:
     assert judged(CLOSED, authorization="bearer 0123456789abcdef", host="shop.example") == 200
 
 

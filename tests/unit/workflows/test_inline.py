@@ -97,7 +97,7 @@ async def test_a_restart_begins_again() -> None:
     assert (outcome.restarts, outcome.result[-1]) == (2, 2)
 
 
-async def test_a_failed_child_and_one_that_nobody_plays_are_named() -> None:
+async def test_a_failed_child_and_one_without_a_function_are_named() -> None:
     def fail(line: int) -> int:
         raise ValueError("torn")
 

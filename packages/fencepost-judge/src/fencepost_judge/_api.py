@@ -68,7 +68,7 @@ def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
     _add_problems(router, judging)
     for module in (accounts_api, rejudge_api, contest_api, custom_run_api, worker_api):
         module.add(router, judging)
-    assert authentication.lines_of(router) == set(ACCESS), "a line of the table has no route"
+    assert authentication.lines_of(router) == set(ACCESS), "an access rule has no route"
     return router
 
 

@@ -63,7 +63,7 @@ class Authentication:
         if visitor is None:
             raise HTTPException(
                 401,
-                "Send a token of the judge: `Authorization: Bearer fpj_…`.",
+                "Send a judge token: `Authorization: Bearer fpj_…`.",
                 {"WWW-Authenticate": "Bearer"},
             )
         return self.admit(request, visitor, access)
@@ -80,7 +80,7 @@ class Authentication:
         return Request(request.scope, _bounded(request.receive, most))
 
 
-def make_router(doors: Authentication) -> APIRouter:
+def make_router(authentication: Authentication) -> APIRouter:
     """A router that authenticates each of its routes by the route's entry in the access table."""
 
     class Guarded(APIRoute):
@@ -90,7 +90,7 @@ def make_router(doors: Authentication) -> APIRouter:
 
             async def pass_and_handle(request: Request) -> Response:
                 with reasons_withheld(request):
-                    return await handle(await doors.pass_through(request, access))
+                    return await handle(await authentication.pass_through(request, access))
 
             return pass_and_handle
 
@@ -106,8 +106,12 @@ def told_to(visitor: JudgeVisitor | None, error: FencepostError) -> FencepostErr
         return error
     _log.error("judge_unavailable", error=str(error), kind=type(error).__name__)
     if isinstance(error, IndeterminateCommit):
-        return IndeterminateCommit("The connection broke: it may have happened. Look before you repeat it.")
-    return ServerUnavailable("The judge cannot reach what it needs just now. Try again in a minute.")
+        return IndeterminateCommit(
+            "The connection broke, and the request may have taken effect. Check before you repeat it."
+        )
+    return ServerUnavailable(
+        "The judge cannot reach its database or storage right now. Try again in a minute."
+    )
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def compare(output: bytes, answer: bytes, how: Comparison) -> Checked:
         return Checked(ExpectedAnswer.WA, f"The output is {what}: {len(given)} tokens, not {len(wanted)}.")
     if (how.space_sensitive or how.presentation_errors) and _spaces(output) != _spaces(answer):
         wrong = ExpectedAnswer.PE if how.presentation_errors else ExpectedAnswer.WA
-        return Checked(wrong, "The tokens are right, their spacing is not.")
+        return Checked(wrong, "The tokens are correct, but the spacing is not.")
     return Checked(ExpectedAnswer.AC)
 
 

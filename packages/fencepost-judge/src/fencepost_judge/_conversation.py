@@ -41,7 +41,7 @@ UNSEEN_SECONDS_MAX = 3.0
 """The same for a validator that is not found among the processes: it has closed its input, or /proc hides
 it."""
 BLOCK_BYTES = 65_536
-LEFT = "The program was gone before the conversation was over."
+LEFT = "The program ended before the conversation was over."
 OWN_PROGRAM = "fencepost-box"
 
 

@@ -56,7 +56,7 @@ class CustomRuns:
         self._fp = fp
         self._keep_seconds = settings.custom_run_keep_seconds
         self._judge = judge
-        declare = fp.job(queue, kind="judge_trial", tries=TRIES, lease=LEASE_SECONDS)
+        declare = fp.job(queue, kind="judge_custom_run", tries=TRIES, lease=LEASE_SECONDS)
         self._job = declare(self._run)
 
     async def submit(
@@ -110,7 +110,7 @@ class CustomRuns:
 
 
 def no_custom_run(job_id: int) -> NotFound:
-    return NotFound(f"There is no custom run {job_id}.", noun="trial", subject=str(job_id))
+    return NotFound(f"There is no custom run {job_id}.", noun="custom_run", subject=str(job_id))
 
 
 def put(
@@ -123,7 +123,8 @@ def put(
     keep_seconds: float,
 ) -> Call[None]:
     return Call(
-        "select fencepost.judge_trial_put(%s::bigint, %s::text, %s::text, %s::jsonb, %s::text, %s::interval)",
+        "select fencepost.judge_custom_run_put"
+        "(%s::bigint, %s::text, %s::text, %s::jsonb, %s::text, %s::interval)",
         (
             job_id,
             text("author", author),
@@ -139,7 +140,7 @@ def put(
 def get(job_id: int) -> Call[list[CustomRun]]:
     return Call(
         "select job_id, author, language, sources::text, input, made_at, expires_at, outcome::text"
-        " from fencepost.judge_trial_get(%s::bigint)",
+        " from fencepost.judge_custom_run_get(%s::bigint)",
         (job_id,),
         each(_custom_run),
     )
@@ -147,14 +148,14 @@ def get(job_id: int) -> Call[list[CustomRun]]:
 
 def done(job_id: int, attempt: int, owner: str, tried: CustomRunOutcome) -> Call[None]:
     return Call(
-        "select fencepost.judge_trial_done(%s::bigint, %s::bigint, %s::text, %s::jsonb)",
+        "select fencepost.judge_custom_run_done(%s::bigint, %s::bigint, %s::text, %s::jsonb)",
         (job_id, attempt, owner, document("outcome", asdict(tried))),
         nothing,
     )
 
 
 def prune(limit: int) -> Call[int]:
-    return Call("select fencepost.judge_trial_prune(%s::integer)", (limit,), scalar)
+    return Call("select fencepost.judge_custom_run_prune(%s::integer)", (limit,), scalar)
 
 
 def _custom_run(

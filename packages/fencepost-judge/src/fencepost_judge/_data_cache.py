@@ -28,7 +28,7 @@ class Cache:
         self._folder.mkdir(parents=True, exist_ok=True)
         # In order of use. Threads that fetch modify it too.
         self._kept: dict[str, Stamp] = {}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._coming: dict[str, asyncio.Task[None]] = {}
 
     async def path(self, digest: str) -> Path:
@@ -46,7 +46,7 @@ class Cache:
         return place
 
     def _use(self, digest: str, place: Path) -> bool:
-        with self._turn:
+        with self._lock:
             stamp = self._kept.pop(digest, None)
             if stamp is None or stamp != _stamp(place):
                 return False
@@ -55,7 +55,7 @@ class Cache:
 
     def _fetch(self, digest: str, place: Path) -> None:
         content = self._store.get(digest)
-        with self._turn:
+        with self._lock:
             self._make_room(len(content))
             _write_whole(place, content)
             stamp = _stamp(place)

@@ -69,10 +69,10 @@ class ListedWorker(WorkerInfo):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registration: its place number or lease, and the token that renews it."""
+    """A registration: its number or lease, and the token that renews it."""
 
     owner: str
-    place: int
+    number: int
     token: int
 
 
@@ -83,7 +83,7 @@ class RegistrationLost(FencepostError):
 class Directory(Protocol):
     """Where workers are listed. Every backend passes the same tests."""
 
-    async def enter(self, card: WorkerInfo) -> Registration: ...
+    async def enter(self, info: WorkerInfo) -> Registration: ...
 
     async def beat(self, registration: Registration, load: Load) -> None:
         """Renew the lease and report the load. Raises RegistrationLost when the lease has ended."""
@@ -96,7 +96,7 @@ class Directory(Protocol):
         ...
 
 
-def card_of(
+def worker_info(
     owner: str, languages: Mapping[str, str], *, slots: int, sandbox: str, degraded: Sequence[str]
 ) -> WorkerInfo:
     return WorkerInfo(
@@ -117,14 +117,14 @@ class JudgePresence:
     def __init__(
         self,
         directory: Directory,
-        card: WorkerInfo,
+        info: WorkerInfo,
         load: Callable[[], Load],
         listed: Gauge,
         *,
         lease_seconds: float,
     ) -> None:
         self._directory = directory
-        self._card = card
+        self._info = info
         self._load = load
         self._listed = listed
         self._beat_seconds = lease_seconds / 3
@@ -133,16 +133,16 @@ class JudgePresence:
     async def tick(self) -> float:
         if self._registration is None:
             self._listed.set(0)
-            self._registration = await self._directory.enter(self._card)
+            self._registration = await self._directory.enter(self._info)
             self._listed.set(1)
             _log.debug(
-                "fencepost_judge_worker_listed", owner=self._card.owner, place=self._registration.place
+                "fencepost_judge_worker_listed", owner=self._info.owner, number=self._registration.number
             )
             announce("judge.listed")
         try:
             await self._directory.beat(self._registration, self._load())
         except RegistrationLost as lost:
-            _log.warning("judge_worker_unlisted", owner=self._card.owner, why=str(lost))
+            _log.warning("judge_worker_unlisted", owner=self._info.owner, why=str(lost))
             self._registration = None
             return 0.0
         return self._beat_seconds

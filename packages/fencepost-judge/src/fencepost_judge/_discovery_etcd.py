@@ -62,14 +62,14 @@ class EtcdAddress:
 class EtcdDirectory:
     """Use as a context manager: it keeps a connection."""
 
-    def __init__(self, place: EtcdAddress, *, lease_seconds: float) -> None:
-        self._place = place
+    def __init__(self, address: EtcdAddress, *, lease_seconds: float) -> None:
+        self._address = address
         # etcd counts in whole seconds.
         self._lease_seconds = max(1, ceil(lease_seconds))
         self._http = HttpClient(connections_max=4, reply_seconds=REPLY_SECONDS)
-        self._endpoints = list(place.endpoints)
+        self._endpoints = list(address.endpoints)
         self._pass: str | None = None
-        self._card: WorkerInfo | None = None
+        self._info: WorkerInfo | None = None
         self._entered_at = datetime.now(UTC)
 
     async def __aenter__(self) -> Self:
@@ -78,10 +78,10 @@ class EtcdDirectory:
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
-    async def enter(self, card: WorkerInfo) -> Registration:
+    async def enter(self, info: WorkerInfo) -> Registration:
         granted = await self._ask("/v3/lease/grant", {"TTL": self._lease_seconds})
-        registration = Registration(card.owner, 0, number_in(granted, "ID"))
-        self._card, self._entered_at = card, datetime.now(UTC)
+        registration = Registration(info.owner, 0, number_in(granted, "ID"))
+        self._info, self._entered_at = info, datetime.now(UTC)
         await self._write(registration, Load())
         return registration
 
@@ -101,27 +101,27 @@ class EtcdDirectory:
         return workers_in(found)
 
     async def _write(self, registration: Registration, load: Load) -> None:
-        assert self._card is not None, "who beats has entered"
+        assert self._info is not None, "a worker reports only after it has registered"
         now = datetime.now(UTC)
         value = {
-            **asdict(self._card),
+            **asdict(self._info),
             **asdict(load),
             "entered_at": self._entered_at.isoformat(),
             "seen_at": now.isoformat(),
             "expires_at": (now + timedelta(seconds=self._lease_seconds)).isoformat(),
         }
-        key = _coded(PREFIX + self._card.owner)
+        key = _coded(PREFIX + self._info.owner)
         body = {"key": key, "value": _coded(json.dumps(value)), "lease": str(registration.token)}
         await self._ask("/v3/kv/put", body)
 
     async def _ask(self, path: str, body: Mapping[str, Any], *, absent: Any = None) -> Any:
         """The answer of the first endpoint that answers. `absent` is returned when the lease does not
         exist."""
-        if self._place.user is not None and self._pass is None:
+        if self._address.user is not None and self._pass is None:
             await self._log_in()
         reply = await self._send(path, body)
         # An auth token expires after some minutes without use, and when its server restarts.
-        if code_of(reply) == UNAUTHENTICATED and self._place.user is not None:
+        if code_of(reply) == UNAUTHENTICATED and self._address.user is not None:
             await self._log_in()
             reply = await self._send(path, body)
         if code_of(reply) == NOT_FOUND:
@@ -135,11 +135,11 @@ class EtcdDirectory:
 
     async def _log_in(self) -> None:
         self._pass = None
-        body = {"name": self._place.user, "password": self._place.password or ""}
+        body = {"name": self._address.user, "password": self._address.password or ""}
         reply = await self._send("/v3/auth/authenticate", body)
         answer = _document(reply)
         if reply.status != 200 or answer is None or not isinstance(answer.get("token"), str):
-            raise ServerUnavailable(f"etcd does not let {self._place.user} in: status {reply.status}.")
+            raise ServerUnavailable(f"etcd refuses the login of {self._address.user}: status {reply.status}.")
         self._pass = str(answer["token"])
 
     async def _send(self, path: str, body: Mapping[str, Any]) -> Reply:
@@ -183,7 +183,7 @@ def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
     omits 0."""
     given = cast("dict[str, Any]", answer).get(name, left_out) if isinstance(answer, dict) else None
     if not _WHOLE.fullmatch(str(given)):
-        raise ServerUnavailable(f"etcd answers with something else than a lease: it does not say its {name}.")
+        raise ServerUnavailable(f"etcd's answer is not a lease: it has no {name}.")
     return int(str(given))
 
 

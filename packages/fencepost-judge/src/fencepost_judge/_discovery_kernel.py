@@ -25,8 +25,8 @@ class KernelDirectory:
         self._fp = fp
         self._lease_seconds = lease_seconds
 
-    async def enter(self, card: WorkerInfo) -> Registration:
-        return await self._fp.run(enter(card, self._lease_seconds))
+    async def enter(self, info: WorkerInfo) -> Registration:
+        return await self._fp.run(enter(info, self._lease_seconds))
 
     async def beat(self, registration: Registration, load: Load) -> None:
         try:
@@ -41,22 +41,22 @@ class KernelDirectory:
         return await self._fp.run(workers())
 
 
-def enter(card: WorkerInfo, lease_seconds: float) -> Call[Registration]:
-    def registration(place: int, token: int) -> Registration:
-        return Registration(card.owner, place, token)
+def enter(info: WorkerInfo, lease_seconds: float) -> Call[Registration]:
+    def registration(number: int, token: int) -> Registration:
+        return Registration(info.owner, number, token)
 
     return Call(
-        "select place, token from fencepost.judge_worker_enter(%s::text, %s::text, %s::text, %s::jsonb,"
+        "select number, token from fencepost.judge_worker_enter(%s::text, %s::text, %s::text, %s::jsonb,"
         " %s::integer, %s::integer, %s::text, %s::jsonb, %s::interval)",
         (
-            text("owner", card.owner),
-            text("host", card.host),
-            card.version,
-            document("languages", dict(card.languages)),
-            card.slots,
-            card.processors,
-            card.sandbox,
-            document("degraded", list(card.degraded)),
+            text("owner", info.owner),
+            text("host", info.host),
+            info.version,
+            document("languages", dict(info.languages)),
+            info.slots,
+            info.processors,
+            info.sandbox,
+            document("degraded", list(info.degraded)),
             duration("lease", lease_seconds),
         ),
         one(registration),
@@ -68,7 +68,7 @@ def beat(registration: Registration, load: Load, lease_seconds: float) -> Call[N
         "select fencepost.judge_worker_beat(%s::integer, %s::bigint, %s::text, %s::integer,"
         " %s::double precision, %s::interval)",
         (
-            registration.place,
+            registration.number,
             registration.token,
             registration.owner,
             load.busy,
@@ -82,14 +82,14 @@ def beat(registration: Registration, load: Load, lease_seconds: float) -> Call[N
 def leave(registration: Registration) -> Call[None]:
     return Call(
         "select fencepost.judge_worker_leave(%s::integer, %s::bigint, %s::text)",
-        (registration.place, registration.token, registration.owner),
+        (registration.number, registration.token, registration.owner),
         nothing,
     )
 
 
 def workers() -> Call[list[ListedWorker]]:
-    """Every worker that has a place, including those that left or were lost, until another worker takes
-    the place."""
+    """Every worker that has a number, including those that left or were lost, until another worker takes
+    the number."""
     return Call(
         "select owner, state, host, version, languages::text, slots, processors, sandbox, degraded::text,"
         " busy, running, load_average, entered_at, seen_at, expires_at from fencepost.judge_worker_list()",

@@ -24,7 +24,7 @@ from fencepost_judge._legacy_grading import Graded, Question
 from fencepost_judge._problem import SCRIPT, Problem, ProgramSpec, Protocol, TestCase, ValidatorSpec
 from fencepost_judge._protocol import RunOutcome, Verdict
 from fencepost_judge._store import CorruptData, StoreUnavailable, remove_folder
-from fencepost_judge._test_order import in_turn
+from fencepost_judge._test_order import in_test_order
 from fencepost_judge._validating import ACCEPTED, VALIDATOR_LIMITS, Opinion, Validator, limits_of
 from fencepost_judge._workspace import Workspace
 from fencepost_judge.packages._source_files import is_data
@@ -98,7 +98,7 @@ class DataAway(JudgeFault):
     """The store cannot be reached: the job should wait."""
 
 
-async def _nobody_watches(results: Sequence[CaseResult], count: int) -> None:
+async def _is_unwatched(results: Sequence[CaseResult], count: int) -> None:
     return None
 
 
@@ -140,7 +140,7 @@ class Judge:
         *,
         job_id: str = "",
         attempt_id: int = 0,
-        progress: Progress = _nobody_watches,
+        progress: Progress = _is_unwatched,
         entry: str | None = None,
         everything: bool = False,
     ) -> Judgement:
@@ -263,7 +263,7 @@ class Judge:
     def _language(self, name: str) -> Language:
         if name not in self.languages:
             raise InvalidInput(
-                f"{name!r} is not offered here. There is: {', '.join(self.languages)}.", field="language"
+                f"{name!r} is not available here. Available: {', '.join(self.languages)}.", field="language"
             )
         return self.languages[name]
 
@@ -291,7 +291,7 @@ class Judge:
     def _language_of(self, spec: ProgramSpec) -> Language:
         language = self._scripts if spec.language == SCRIPT else self.languages.get(spec.language)
         if language is None:
-            raise JudgeFault(f"validator: {spec.language} is not offered here")
+            raise JudgeFault(f"validator: {spec.language} is not available here")
         return language
 
     async def _contents(self, files: Mapping[str, str]) -> dict[str, bytes]:
@@ -323,7 +323,7 @@ class Judge:
     async def _run_all(self, run: _Run, progress: Progress) -> dict[str, CaseResult]:
         results: dict[str, CaseResult] = {}
         count = sum(1 for _ in run.problem.data.all_cases())
-        waiting = in_turn(run.problem, results, everything=run.everything)
+        waiting = in_test_order(run.problem, results, everything=run.everything)
         while turn := list(islice(waiting, self._parallel)):
             for result in await asyncio.gather(*(self._case(run, case) for case in turn)):
                 results[result.name] = result
@@ -380,7 +380,7 @@ class Judge:
         several = (run.validator, *run.more)
         asked = [one for one in several if case.validator in (None, one.name)]
         if not asked:
-            raise JudgeFault(f"validator: {case.name} asks for {case.validator}, which there is not")
+            raise JudgeFault(f"validator: {case.name} asks for {case.validator}, which does not exist")
         first = await self._check(run, asked[0], case, given, output, room)
         for number, validator in enumerate(asked[1:]):
             if first.verdict != "AC":

@@ -232,7 +232,7 @@ def by_extension(languages: Mapping[str, Language], name: str) -> Language:
     for language in languages.values():
         if suffix in language.spec.extensions:
             return language
-    raise InvalidInput(f"{name}: no language that is offered here has the extension {suffix!r}.", field=name)
+    raise InvalidInput(f"{name}: no available language has the extension {suffix!r}.", field=name)
 
 
 def site_roots(languages: Iterable[Language]) -> list[str]:

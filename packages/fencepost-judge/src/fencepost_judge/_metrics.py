@@ -16,11 +16,11 @@ class JudgeMetrics(MetricSet):
     verdicts = counter("fencepost_judge_verdicts", "Submissions by verdict.", labels=("verdict",))
     protocol_errors = counter(
         "fencepost_judge_protocol_errors",
-        "Answers of a sandbox that were not understood.",
+        "Sandbox answers that could not be parsed.",
         labels=("reason",),
     )
     output_truncated = counter(
-        "fencepost_judge_output_truncated", "Outputs of a sandbox that were cut.", labels=("stream",)
+        "fencepost_judge_output_truncated", "Sandbox outputs that were truncated.", labels=("stream",)
     )
     foreign_attempts = counter(
         "fencepost_judge_foreign_attempts", "Answers that named another attempt than the claimed one."
@@ -36,4 +36,4 @@ class JudgeMetrics(MetricSet):
     loop_errors = counter(
         "fencepost_judge_loop_errors", "Ticks of the judge's loops that failed.", labels=("loop",)
     )
-    listed = gauge("fencepost_judge_worker_listed", "1 while this worker is listed where others look.")
+    listed = gauge("fencepost_judge_worker_listed", "1 while this worker is registered.")

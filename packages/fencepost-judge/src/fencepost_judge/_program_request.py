@@ -21,7 +21,7 @@ class ProgramRequest(BaseModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.code is None) == (self.sources is None):
-            raise ValueError("give code or sources, one of them")
+            raise ValueError("give either code or sources")
         return self
 
     def files(self) -> dict[str, str]:

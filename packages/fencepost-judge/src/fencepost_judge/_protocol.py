@@ -99,7 +99,7 @@ def parse(line: bytes) -> RunOutcome:
         raise ProtocolError("not_one_line", "The answer is not exactly one line.")
     fields = _document(line)
     if fields.get("schema_version") != SCHEMA_VERSION or isinstance(fields.get("schema_version"), bool):
-        raise ProtocolError("schema_version", "The answer is of another version of the protocol.")
+        raise ProtocolError("schema_version", "The answer uses another protocol version.")
     verdict = _text(fields, "verdict")
     if verdict not in Verdict.__members__:
         raise ProtocolError("verdict", f"There is no verdict {verdict[:20]!r}.")
@@ -123,7 +123,7 @@ def parse(line: bytes) -> RunOutcome:
 def _document(line: bytes) -> Mapping[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({name for name, _ in pairs}) < len(pairs):
-            raise ProtocolError("duplicate_field", "A field is there twice.")
+            raise ProtocolError("duplicate_field", "A field occurs twice.")
         return dict(pairs)
 
     try:
@@ -138,7 +138,7 @@ def _document(line: bytes) -> Mapping[str, Any]:
 def _number(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:
     value = fields.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
-        raise ProtocolError("field", f"{name} is missing, or no number that can be.")
+        raise ProtocolError("field", f"{name} is missing, or is not a valid number.")
     return value
 
 

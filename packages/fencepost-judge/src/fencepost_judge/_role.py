@@ -42,5 +42,5 @@ OPERATOR = JudgeVisitor("operator", JudgeRole.ADMIN, is_user=False)
 
 
 def visitor(identity: Identity[JudgeRole] | None) -> JudgeVisitor | None:
-    """The user whom a session or a token has authenticated."""
+    """The user that a session or a token has authenticated."""
     return JudgeVisitor(identity.name, identity.role, identity.session) if identity else None

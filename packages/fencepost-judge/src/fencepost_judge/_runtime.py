@@ -100,8 +100,8 @@ async def open_directory(settings: JudgeSettings, fp: Fencepost) -> AsyncGenerat
     if settings.discovery == "kernel":
         yield KernelDirectory(fp, lease_seconds=lease_seconds)
         return
-    place = EtcdAddress.read(settings.discovery)
-    async with EtcdDirectory(place, lease_seconds=lease_seconds) as directory:
+    address = EtcdAddress.read(settings.discovery)
+    async with EtcdDirectory(address, lease_seconds=lease_seconds) as directory:
         yield directory
 
 

@@ -34,7 +34,7 @@ from fencepost_judge._compiling import entry_of
 from fencepost_judge._custom_run_executor import FAILED
 from fencepost_judge._custom_runs import CustomRuns
 from fencepost_judge._direct_path import DirectPath, DirectPathSettings
-from fencepost_judge._discovery import JudgePresence, ListedWorker, Load, card_of
+from fencepost_judge._discovery import JudgePresence, ListedWorker, Load, worker_info
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost_judge._language import read_specs
@@ -195,7 +195,7 @@ class Judging:
                 raise NotFound("No submission fits.", noun="submission", subject="rejudge")
             if len(found) > REJUDGE_MAX:
                 raise InvalidInput(
-                    f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
+                    f"More than {REJUDGE_MAX} submissions match; select fewer.", field="filter"
                 )
             job_ids = await self._submit_again(tx, found)
             generation = await tx.run(rejudging.open_generation(found, job_ids, chosen, reason, actor))
@@ -348,7 +348,7 @@ class Judging:
 
     @asynccontextmanager
     async def _listed(self, owner: str, judge: Judge, report: Report) -> AsyncGenerator[None]:
-        card = card_of(
+        info = worker_info(
             owner,
             {name: language.version for name, language in judge.languages.items()},
             slots=self.settings.slots,
@@ -362,7 +362,7 @@ class Judging:
         async with open_directory(self.settings, self.fp) as directory:
             presence = JudgePresence(
                 directory,
-                card,
+                info,
                 load,
                 self._metrics.listed,
                 lease_seconds=self.settings.discovery_lease_seconds,
@@ -384,7 +384,7 @@ class Judging:
                 await presence.leave()
 
     def _sitting(self) -> Judge:
-        assert self._judge is not None, "only a judge that sits takes jobs"
+        assert self._judge is not None, "only a started judge takes jobs"
         return self._judge
 
     async def _run(self, job: Job) -> None:

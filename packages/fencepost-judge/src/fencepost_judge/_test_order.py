@@ -9,7 +9,7 @@ from fencepost_judge._legacy_grading import verdict_so_far
 from fencepost_judge._problem import Group, Problem, TestCase
 
 
-def in_turn(
+def in_test_order(
     problem: Problem, results: dict[str, CaseResult], *, everything: bool = False
 ) -> Iterator[TestCase]:
     """The tests that are still worth running; with `everything` all of them. Skipped tests are recorded in

@@ -70,11 +70,11 @@ async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataChec
     """Runs input validators on every input, and output validators on the outputs that they must accept or
     reject."""
     for name in read.validation.not_run:
-        yield DataCheck(name, None, "it is for a tool that is not here")
+        yield DataCheck(name, None, "it needs a tool that is not installed")
     usable = [one for one in read.validation.validators if one.language in (*judge.languages, SCRIPT)]
     for one in read.validation.validators:
         if one not in usable:
-            yield DataCheck(one.name, None, "its language is not on this machine")
+            yield DataCheck(one.name, None, "its language is not installed")
     try:
         for given in read.validation.inputs if usable else ():
             yield await _check_input(judge, usable, given)

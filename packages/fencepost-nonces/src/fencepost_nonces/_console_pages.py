@@ -125,7 +125,7 @@ def _add(context: ConsoleContext) -> None:
 
 def _describe_need(need: str, _name: str | None) -> tuple[str, str]:
     if need == "signers recovering":
-        return "signers wait for a recovery", link("/console/nonces", state="recovering")
+        return "signers waiting for recovery", link("/console/nonces", state="recovering")
     return need, "/console/nonces#doubt"
 
 

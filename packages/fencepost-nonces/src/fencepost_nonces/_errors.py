@@ -19,8 +19,8 @@ class SignerElsewhere(FencepostError):
 
     def __init__(self, signer: Signer, owner: str | None, retry_seconds: float) -> None:
         super().__init__(
-            f"{signer.resource} is with {owner or 'another node'}. "
-            f"Ask there, or here again in {retry_seconds:g} s."
+            f"{signer.resource} is held by {owner or 'another node'}. "
+            f"Ask that node, or ask here again in {retry_seconds:g} s."
         )
         self.signer = signer
         self.owner = owner

@@ -34,7 +34,7 @@ class Maintenance:
         self._chains = chains
         self._metrics = metrics
         self._asked_at = float("-inf")
-        self._loop = Loop("nonces_chores", self.tick, metrics.loop_errors)
+        self._loop = Loop("nonces_maintenance", self.tick, metrics.loop_errors)
 
     def start(self) -> None:
         self._loop.start()
@@ -79,7 +79,7 @@ class Maintenance:
                 self._metrics.contradictions.inc()
             except (ChainUnavailable, RpcError) as error:
                 _log.warning("chain_not_asked", chain_id=chain_id, error=str(error))
-                self._metrics.loop_errors.labels(loop="nonces_chores").inc()
+                self._metrics.loop_errors.labels(loop="nonces_maintenance").inc()
 
     async def _ask(self, chain: Chain, signer: Signer, nonce: int) -> None:
         """Nothing is written, and no lease is taken, before the chain proves something."""

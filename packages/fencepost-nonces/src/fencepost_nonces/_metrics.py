@@ -10,7 +10,7 @@ class NonceMetrics(MetricSet):
 
     lease_acquire = counter(
         "fencepost_nonces_lease_acquire",
-        "Times a signer was asked for: acquired, or held by another.",
+        "Attempts to acquire a signer, by result.",
         labels=("result", "mode"),
     )
     lease_renew = counter(
@@ -19,8 +19,8 @@ class NonceMetrics(MetricSet):
     fence_reject = counter(
         "fencepost_nonces_fence_reject", "Writes refused by the signer's fence.", labels=("op",)
     )
-    reserved = counter("fencepost_nonces_reserved", "Nonces given out, also to a repeat.")
-    queue_depth = gauge("fencepost_nonces_queue_depth", "Requests that wait in this node.")
+    reserved = counter("fencepost_nonces_reserved", "Nonces handed out, including repeats.")
+    queue_depth = gauge("fencepost_nonces_queue_depth", "Requests waiting in this node.")
     queue_seconds = histogram(
         "fencepost_nonces_queue_seconds", "Time from a request to its answer: a nonce, or an error."
     )
@@ -28,38 +28,39 @@ class NonceMetrics(MetricSet):
     nodes = gauge("fencepost_nonces_nodes", "Nodes that are alive.")
     stuck_seconds = gauge(
         "fencepost_nonces_stuck_seconds",
-        "Since the oldest transaction that is not mined was first signed, of all signers.",
+        "Age of the oldest signed transaction that is not mined, over all signers.",
     )
     waiting_seconds = gauge(
         "fencepost_nonces_waiting_seconds",
-        "Since the oldest transaction that was never signed was taken in, of all signers.",
+        "Age of the oldest accepted transaction that was never signed, over all signers.",
     )
-    gaps = gauge("fencepost_nonces_gaps", "Nonces that were given back and not taken since, of all signers.")
+    gaps = gauge("fencepost_nonces_gaps", "Nonces that were released and not reused yet, over all signers.")
     jamming_gaps = gauge(
-        "fencepost_nonces_jamming_gaps", "Gaps below something that is under way, of all signers."
+        "fencepost_nonces_jamming_gaps", "Gaps below a nonce that is in use, over all signers."
     )
     overdue = gauge(
         "fencepost_nonces_overdue",
-        "Nonces of callers who have not said in their time what became of them, of all signers.",
+        "Nonces whose callers did not report an outcome in time, over all signers.",
     )
     recovering = gauge(
         "fencepost_nonces_recovering",
-        "Signers of a restored backup for which nobody has said where they go on.",
+        "Signers of a restored backup whose next nonce has not been confirmed yet.",
     )
     in_doubt = gauge(
         "fencepost_nonces_in_doubt", "Transactions of a restored backup that may have been sent since."
     )
     unproved = gauge(
         "fencepost_nonces_unproved",
-        "Signed transactions whose nonce is used for a minute, without a proof of who used it.",
+        "Signed transactions whose nonce was used more than a minute ago, with no proof by which "
+        "transaction.",
     )
     contradictions = counter(
         "fencepost_nonces_contradictions",
-        "Turns in which the answers of a chain's endpoints contradicted each other.",
+        "Rounds in which the endpoints of a chain contradicted each other.",
     )
     transactions = counter(
         "fencepost_nonces_transactions",
-        "Managed transactions that this process brought to their end.",
+        "Managed transactions that this process completed.",
         labels=("state",),
     )
-    loop_errors = counter("fencepost_nonces_loop_errors", "Turns of a loop that failed.", labels=("loop",))
+    loop_errors = counter("fencepost_nonces_loop_errors", "Loop ticks that failed.", labels=("loop",))

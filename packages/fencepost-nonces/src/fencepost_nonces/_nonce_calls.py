@@ -156,7 +156,8 @@ def check_request_id(given: str) -> None:
         )
     if given.startswith(OUR_REQUESTS):
         raise InvalidInput(
-            f"request_id begins with {' or '.join(OUR_REQUESTS)}, which only this service's own requests do.",
+            f"request_id begins with {' or '.join(OUR_REQUESTS)}, which is reserved for this "
+            "service's own requests.",
             field="request_id",
         )
 

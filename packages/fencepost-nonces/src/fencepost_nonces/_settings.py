@@ -90,7 +90,8 @@ class NoncesSettings(LayeredSettings):
     def _address_can_be_asked(self) -> Self:
         if self.node_address is not None and not is_http_url(self.node_address):
             raise ValueError(
-                "NONCES_NODE_ADDRESS is no URL; allowed: http:// or https://, and where others reach it"
+                "NONCES_NODE_ADDRESS is not a URL; allowed: an http:// or https:// URL at which "
+                "other nodes reach this one"
             )
         return self
 

@@ -140,14 +140,14 @@ class Node:
         try:
             return await self._again(once)
         except SignerElsewhere as error:
-            raise SignerElsewhere(signer, self._whereabouts(error.owner), error.retry_seconds) from None
+            raise SignerElsewhere(signer, self._addresses(error.owner), error.retry_seconds) from None
 
     def _refuse_strangers(self, signer: Signer) -> None:
         home = self.home(signer)
         if home is not None:
             raise SignerElsewhere(signer, home, 1.0)
 
-    def _whereabouts(self, owner: str | None) -> str | None:
+    def _addresses(self, owner: str | None) -> str | None:
         """The address of an owner, if it has one; else its name."""
         return next((node.address for node in self._nodes if node.owner == owner), owner)
 

@@ -46,7 +46,7 @@ def address(given: str, *, field: str) -> str:
         raise InvalidInput(f"{field} must be 0x and 40 hexadecimal digits.", field=field)
     if digits not in (digits.lower(), digits.upper()) and given != checksummed(given):
         raise InvalidInput(
-            f"{field} has a wrong checksum (EIP-55): one of its digits is not what was meant. "
+            f"{field} has a wrong checksum (EIP-55): one of its digits is wrong. "
             f"Copy it again, or write it in lower case.",
             field=field,
         )

@@ -86,7 +86,7 @@ def _add_placing(router: APIRouter, orders: Orders) -> None:
         order = OrderRequest.parse(await request.body(), default_broker=orders.default_broker)
         if key != order.idempotency_key:
             raise InvalidInput(
-                "The header Idempotency-Key and the body's idempotency_key must be there and agree.",
+                "The header Idempotency-Key and the body's idempotency_key must both be present and equal.",
                 field="idempotency_key",
             )
         answer = await orders.place(order)

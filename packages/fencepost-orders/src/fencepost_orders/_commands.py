@@ -16,32 +16,34 @@ Resolution = Literal["sent", "dead", "unknown", "queued"]
 OrderId = Annotated[int, typer.Argument(metavar="ID", help="The order's id.")]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="Whose name the audit keeps.", show_default="you and this machine"),
+    typer.Option(
+        "--actor", help="The actor to record in the audit.", show_default="your login and this machine"
+    ),
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; the audit keeps it.", prompt="Reason")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="The reason, for the audit.", prompt="Reason")]
 AccountOption = Annotated[
-    str | None, typer.Option("--account", help="Only this account of it.", show_default=False)
+    str | None, typer.Option("--account", help="Only this account of the broker.", show_default=False)
 ]
 BrokerArgument = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at orders, and decide on those that need a person.
+    help="""Inspect orders, and decide on those that need attention.
 
     \b
     Look:
-      fencepost orders list --status parked       what waits for you
+      fencepost orders list --status parked       orders that need attention
       fencepost orders show 7                     one order, its result and its whole history
       fencepost orders brokers                    throttles, breakers and kill switches
 
     \b
     Decide:
-      fencepost orders resolve 7 sent             the broker has it: you looked
-      fencepost orders resend 7                   a new order in the place of a dead or parked one
+      fencepost orders resolve 7 sent             the broker has it: you checked
+      fencepost orders resend 7                   a new order to replace a dead or parked one
       fencepost orders halt acme                  the kill switch; `resume` turns it off
 
-    Every decision asks for a reason and is kept with your name.
+    Every decision requires a reason and is recorded with your name.
     """,
 )
 
@@ -56,9 +58,10 @@ def list_orders(
     ] = None,
     account: AccountOption = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="The page below this id.", show_default=False)
+        int | None,
+        typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
     """List orders, newest first, one page at a time.
@@ -112,7 +115,7 @@ def resolve(
     reason: ReasonOption,
     expected: Annotated[
         Literal["queued", "failed", "unknown", "parked"],
-        typer.Option("--expected", help="The state you saw; another one refuses."),
+        typer.Option("--expected", help="The state that you expect; any other is refused."),
     ] = "parked",
     broker_order_id: Annotated[
         str | None, typer.Option("--broker-order-id", help="Its id at the broker.", show_default=False)
@@ -131,7 +134,7 @@ def resolve(
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
-    who = job_commands.somebody(actor)
+    who = job_commands.actor_name(actor)
     result = operator_calls.result_by_hand(who, broker_order_id) if outcome == "sent" else None
     with job_commands.acting() as connection:
         run(connection, operator_calls.resolve(order_id, expected, outcome, who, reason, result=result))
@@ -143,7 +146,8 @@ def resend(
     order_id: OrderId,
     reason: ReasonOption,
     expected: Annotated[
-        Literal["dead", "parked"], typer.Option("--expected", help="The state you saw; another one refuses.")
+        Literal["dead", "parked"],
+        typer.Option("--expected", help="The state that you expect; any other is refused."),
     ] = "dead",
     actor: ActorOption = None,
     json_output: JsonOption = False,
@@ -162,7 +166,7 @@ def resend(
     key_of = OrdersSettings.load().key_of()
     with job_commands.acting() as connection:
         old = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
-        call = operator_calls.resend_of(old, expected, key_of, job_commands.somebody(actor), reason)
+        call = operator_calls.resend_of(old, expected, key_of, job_commands.actor_name(actor), reason)
         new_id = run(connection, call)
     told = {"id": order_id, "resent_as": new_id}
     _tell(told, f"order {order_id}: resent as {new_id}", json_output=json_output)
@@ -178,7 +182,7 @@ def cancel(
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
     with job_commands.acting() as connection:
-        run(connection, operator_calls.cancel(order_id, job_commands.somebody(actor), reason))
+        run(connection, operator_calls.cancel(order_id, job_commands.actor_name(actor), reason))
     _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
 
 
@@ -214,7 +218,7 @@ def halt(
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
     with job_commands.acting() as connection, _not_found():
-        run(connection, operator_calls.halt(broker, account, job_commands.somebody(actor), reason))
+        run(connection, operator_calls.halt(broker, account, job_commands.actor_name(actor), reason))
     _tell_switch(broker, account, is_halted=True, json_output=json_output)
 
 
@@ -236,7 +240,7 @@ def resume(
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
     with job_commands.acting() as connection, _not_found():
-        run(connection, operator_calls.resume(broker, account, job_commands.somebody(actor), reason))
+        run(connection, operator_calls.resume(broker, account, job_commands.actor_name(actor), reason))
     _tell_switch(broker, account, is_halted=False, json_output=json_output)
 
 
@@ -322,4 +326,4 @@ def _probed(row: dict[str, Any]) -> str:
     if not row["halted_code"] or not row["can_ask"]:
         return ""
     since = row["answered_at"]
-    return f"  answers questions since {since}: resume it" if since else "  has not answered a question since"
+    return f"  answers questions since {since}: resume it" if since else "  has not answered a query since"

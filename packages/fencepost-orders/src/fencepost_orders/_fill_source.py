@@ -108,7 +108,7 @@ def take(broker: str, lease_seconds: float, limit: int) -> Call[list[Followed]]:
     """Lease the orders that are due for a query."""
     return Call(
         "select id, take, request::text, idempotency_key, account, broker_order_id, asks, created_at,"
-        " stamped_at, asked_at from fencepost.orders_follow_take(%s::text, %s::interval, %s::integer)",
+        " stamped_at, asked_at from fencepost.orders_fill_take(%s::text, %s::interval, %s::integer)",
         (text("broker", broker), duration("lease", lease_seconds), limit),
         _followed,
     )
@@ -117,7 +117,7 @@ def take(broker: str, lease_seconds: float, limit: int) -> Call[list[Followed]]:
 def settle(broker: str, owner: str, follow_ups: Sequence[FollowUp]) -> Call[list[Settled]]:
     """Store the results with one statement; answers for each."""
     return Call(
-        "select id, state, refusal from fencepost.orders_follow_settle(%s::text, %s::text, %s::bigint[],"
+        "select id, state, refusal from fencepost.orders_fill_settle(%s::text, %s::text, %s::bigint[],"
         " %s::bigint[], %s::jsonb[], %s::boolean[], %s::interval[], %s::text[])",
         (
             text("broker", broker),
@@ -136,7 +136,7 @@ def settle(broker: str, owner: str, follow_ups: Sequence[FollowUp]) -> Call[list
 def counts() -> Call[list[FollowCount]]:
     """The number of followed orders, by broker."""
     return Call(
-        "select broker, orders, late_seconds from fencepost.orders_follow_counts()", (), each(FollowCount)
+        "select broker, orders, late_seconds from fencepost.orders_fill_counts()", (), each(FollowCount)
     )
 
 

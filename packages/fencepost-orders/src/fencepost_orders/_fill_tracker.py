@@ -29,7 +29,7 @@ class FillTracker:
 
     async def deliver(self, message: Followed) -> FollowUp:
         declared = self._adapter.declaration
-        if declared.sight is LookupScope.NONE:
+        if declared.lookup is LookupScope.NONE:
             answer = FoundOrder(LookupFinding.NO_ANSWER)
         else:
             answer = await self._adapter.find_order(message.outgoing())
@@ -55,5 +55,5 @@ def heard(followed: Followed, answer: FoundOrder, declared: Declaration, policy:
         return replace(again, delay_seconds=wait_seconds)
     # A broker that shows open orders only, and does not show this one, says that it is over, but not how it
     # ended.
-    is_gone = answer.finding is LookupFinding.ABSENT and declared.sight is LookupScope.OPEN
-    return replace(again, over=is_gone or declared.sight is LookupScope.NONE or is_too_old)
+    is_gone = answer.finding is LookupFinding.ABSENT and declared.lookup is LookupScope.OPEN
+    return replace(again, over=is_gone or declared.lookup is LookupScope.NONE or is_too_old)

@@ -23,21 +23,21 @@ class OrderMetrics(MetricSet):
     """Labels have few values only: the audit identifies the single order."""
 
     accepts = counter("fencepost_orders_accepts", "Orders accepted, or not.", labels=("outcome",))
-    dequeues = counter("fencepost_orders_takes", "Takes, by what they found.", labels=("result",))
-    sends = counter("fencepost_orders_sends", "How requests and questions ended.", labels=("outcome",))
+    dequeues = counter("fencepost_orders_takes", "Takes, by result.", labels=("result",))
+    sends = counter("fencepost_orders_sends", "Requests and queries, by outcome.", labels=("outcome",))
     settlements_refused = counter(
         "fencepost_orders_settlements_refused", "Settlements that the database refused.", labels=("reason",)
     )
     inflight = gauge("fencepost_orders_in_flight", "Orders in the state sending.")
     lag_seconds = histogram(
-        "fencepost_orders_lag_seconds", "From the acceptance to the broker's word.", buckets=LAG_SECONDS
+        "fencepost_orders_lag_seconds", "Time from acceptance to the broker's answer.", buckets=LAG_SECONDS
     )
     retry_count = histogram("fencepost_orders_retries", "Retries of ended orders.", buckets=RETRIES)
     orders = gauge("fencepost_orders", "Live orders.", labels=("channel", "state"))
     oldest_seconds = gauge(
         "fencepost_orders_oldest_seconds", "Age of the oldest live order.", labels=("channel", "state")
     )
-    rate = gauge("fencepost_orders_throttle_rate", "Requests a second allowed.", labels=("channel",))
+    rate = gauge("fencepost_orders_throttle_rate", "Allowed requests per second.", labels=("channel",))
     breaker_open = gauge("fencepost_orders_breaker_open", "1 while nothing is sent.", labels=("channel",))
     halted = gauge("fencepost_orders_halted", "1 while the kill switch is on.", labels=("channel",))
     unauthorized = gauge(
@@ -45,13 +45,13 @@ class OrderMetrics(MetricSet):
     )
     paused = gauge("fencepost_orders_paused", "1 while a Retry-After pauses sending.", labels=("channel",))
     follow_ups = counter(
-        "fencepost_orders_follow_ups", "Questions about orders that a broker has.", labels=("outcome",)
+        "fencepost_orders_follow_ups", "Queries about orders that a broker has.", labels=("outcome",)
     )
     followed = gauge(
-        "fencepost_orders_followed", "Orders that a broker is not done with.", labels=("channel",)
+        "fencepost_orders_followed", "Orders that a broker has not finished.", labels=("channel",)
     )
     follow_late_seconds = gauge(
-        "fencepost_orders_follow_late_seconds", "How late the latest question is.", labels=("channel",)
+        "fencepost_orders_follow_late_seconds", "Delay of the most overdue query.", labels=("channel",)
     )
     loop_errors = counter(
         "fencepost_orders_loop_errors", "Ticks of the loops of orders that failed.", labels=("loop",)

@@ -48,8 +48,8 @@ class Accepted:
 
 _SAID = {
     "mismatch": "This idempotency key was used for another order. Use a new key for a new order.",
-    "in_flight": "Another request with this idempotency key is under way. Ask again shortly.",
-    "too_old": "This idempotency key was used, and its time to be repeated is over. It is never used again.",
+    "in_flight": "Another request with this idempotency key is in progress. Ask again shortly.",
+    "too_old": "This idempotency key was used and can no longer be repeated. Use a new key.",
 }
 
 

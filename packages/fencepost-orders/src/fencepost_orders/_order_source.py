@@ -282,7 +282,7 @@ def settle_probe(broker: str, health: BrokerHealth | None) -> Call[None]:
     """Store what the answer says about the health of the broker."""
     return Call(
         "select fencepost.orders_probe_tell(%s::text, %s::text)",
-        (text("broker", broker), optional_text("weather", health)),
+        (text("broker", broker), optional_text("health", health)),
         nothing,
     )
 

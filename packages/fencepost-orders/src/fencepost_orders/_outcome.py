@@ -49,7 +49,7 @@ from fencepost_orders.request import canonical_of_plain, digest_of_canonical, pl
 DETAIL_CHARACTERS_MAX = 1000
 # Nesting of a broker's answer about an order: far more than any needs, and cheap enough to store.
 DEPTH_MAX = 100
-TOO_DEEP = "(too deep to be kept)"
+TOO_DEEP = "(nested too deeply to be stored)"
 ZEROS_MAX = 1000
 RESULT_CHARACTERS_MAX = 16_000
 
@@ -84,7 +84,7 @@ def hold_back(
     because the worker that took it stalled; or it must be queried first: an earlier request is open, and the
     broker would take this one for another order, or would by now."""
     if taken.expires_at is not None and taken.expires_at <= now:
-        return _say(taken, "dead", fate="not_this", code=EXPIRED, detail="it was too late to send it")
+        return _say(taken, "dead", fate="not_this", code=EXPIRED, detail="it expired before it could be sent")
     open_since = taken.open_since or taken.stamped_at
     open_age_seconds = (taken.stamped_at - open_since).total_seconds()
     if open_since == taken.stamped_at or may_repeat(
@@ -92,7 +92,11 @@ def hold_back(
     ):
         return None
     return _say(
-        taken, "unknown", fate="not_this", code=Code.UNKNOWN, detail="an earlier request is open: ask first"
+        taken,
+        "unknown",
+        fate="not_this",
+        code=Code.UNKNOWN,
+        detail="an earlier request is open: query the broker first",
     )
 
 
@@ -138,7 +142,7 @@ def answered(
             )
         case _:
             return maybe_sent(
-                taken, verdict.code or Code.UNKNOWN, verdict.detail or "no answer that can be read"
+                taken, verdict.code or Code.UNKNOWN, verdict.detail or "the answer cannot be read"
             )
 
 
@@ -186,7 +190,7 @@ def result_of(order: BrokerOrder) -> dict[str, Json]:
     text = canonical_of_plain(kept)
     digest = digest_of_canonical(text)
     if len(text) > RESULT_CHARACTERS_MAX:
-        kept |= {"fills": [], "body": {"omitted": "it was too large to be kept"}}
+        kept |= {"fills": [], "body": {"omitted": "it was too large to be stored"}}
         kept |= {
             name: str(kept[name])[:256] for name in ("broker_order_id", "status") if kept[name] is not None
         }
@@ -318,7 +322,7 @@ def _duplicate(
     # An error that repeats our key shows no order: that needs the broker's own id.
     if shown is not None and shown.client_id == taken.idempotency_key and shown.broker_order_id:
         return _accepted(taken, shown, Code.CONFLICT_PROCESSED, verdict.detail)
-    if declared.sight is LookupScope.NONE and _repeats_what_was_lost(taken, declared, policy):
+    if declared.lookup is LookupScope.NONE and _repeats_what_was_lost(taken, declared, policy):
         known = BrokerOrder(taken.idempotency_key, None, "duplicate")
         return _accepted(taken, known, Code.CONFLICT_PROCESSED, verdict.detail)
     return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), health="ok")

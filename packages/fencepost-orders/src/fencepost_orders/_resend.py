@@ -70,7 +70,7 @@ def decide(declared: Declaration, facts: Facts, *, margin_seconds: float = MARGI
             return Next(Decision.SENT)
         return Next(Decision.DEAD, why="the broker has it, and rejected it")
     if facts.finding is LookupFinding.LIMITED:
-        return Next(Decision.ASK, why="the broker limits questions")
+        return Next(Decision.ASK, why="the broker limits queries")
     by_absence = _by_absence(declared, facts, margin_seconds)
     if by_absence.decision is not Decision.RESEND_PROVED and may_repeat(
         declared, facts.open_age_seconds, margin_seconds=margin_seconds
@@ -100,18 +100,18 @@ def may_repeat(
 
 
 def _by_absence(declared: Declaration, facts: Facts, margin_seconds: float) -> Next:
-    if declared.sight is not LookupScope.ALL:
+    if declared.lookup is not LookupScope.ALL:
         return Next(Decision.PARK, why="the broker cannot say that it does not have the order")
     if declared.request_valid_seconds is None:
         if facts.finding is LookupFinding.NO_ANSWER:
-            return Next(Decision.ASK, why="the broker did not answer the question")
-        return Next(Decision.PARK, why="not there, but the request may still arrive: it has no end")
+            return Next(Decision.ASK, why="the broker did not answer the query")
+        return Next(Decision.PARK, why="not found, but the request may still arrive: it has no expiry")
     left_seconds = declared.request_valid_seconds + margin_seconds - facts.stamp_age_seconds
     if left_seconds > 0:
         return Next(Decision.ASK, wait_seconds=left_seconds, why="the request may still arrive")
     if facts.finding is LookupFinding.NO_ANSWER:
-        return Next(Decision.ASK, why="the broker did not answer the question")
-    return Next(Decision.RESEND_PROVED, why="not there, and the request can no longer arrive")
+        return Next(Decision.ASK, why="the broker did not answer the query")
+    return Next(Decision.RESEND_PROVED, why="not found, and the request can no longer arrive")
 
 
 def when_expired(step: Next) -> Next:
@@ -131,9 +131,9 @@ def when_used_up(step: Next) -> Next:
     decides."""
     match step.decision:
         case Decision.RESEND_PROVED:
-            return Next(Decision.DEAD, why="the retries are used up")
+            return Next(Decision.DEAD, why="no retries are left")
         case Decision.RESEND:
-            return Next(Decision.PARK, why="the retries are used up")
+            return Next(Decision.PARK, why="no retries are left")
         case _:
             return step
 
@@ -144,7 +144,7 @@ def keep_asking(
     """Query again instead of parking, until `ask_seconds` have passed since the outcome became unknown; each
     wait is as long as all before it. A broker that cannot be queried is not queried."""
     left_seconds = ask_seconds - asking_seconds
-    if step.decision is not Decision.PARK or declared.sight is LookupScope.NONE or left_seconds <= 0:
+    if step.decision is not Decision.PARK or declared.lookup is LookupScope.NONE or left_seconds <= 0:
         return step
     wait_seconds = max(first_seconds, min(asking_seconds, left_seconds))
     return Next(Decision.ASK, wait_seconds=wait_seconds, why=step.why)

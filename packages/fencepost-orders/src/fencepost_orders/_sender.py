@@ -67,7 +67,7 @@ class Reconciler:
 
     async def deliver(self, message: TakenOrder) -> OrderSettlement:
         declared = self._adapter.declaration
-        if declared.sight is LookupScope.NONE:
+        if declared.lookup is LookupScope.NONE:
             answer = FoundOrder(LookupFinding.NO_ANSWER)
         else:
             answer = await self._adapter.find_order(outgoing(message))

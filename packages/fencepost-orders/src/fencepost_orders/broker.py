@@ -64,13 +64,13 @@ class Declaration:
     """
 
     promise: Promise
-    sight: LookupScope = LookupScope.ALL
+    lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.promise is Promise.WINDOW and self.window_seconds <= 0:
-            raise ValueError("a promise for a window says how long: window_seconds must be more than 0")
+            raise ValueError("a promise for a window needs its length: window_seconds must be more than 0")
         if self.request_valid_seconds is not None and self.request_valid_seconds <= 0:
             raise ValueError("request_valid_seconds must be more than 0, or None")
 

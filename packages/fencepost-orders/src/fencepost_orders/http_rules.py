@@ -99,7 +99,7 @@ class HttpBrokerConfig(BaseModel):
     """An answer with one of these describes no order, unless another set has the status too."""
     rules: tuple[Rule, ...] = ()
     promise: Promise
-    sight: LookupScope = LookupScope.ALL
+    lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
     connect_seconds: Annotated[float, Field(gt=0, le=300)] = 5.0
@@ -133,7 +133,7 @@ class HttpBrokerConfig(BaseModel):
         both = sorted(self.rejected_statuses & (self.open_statuses | self.final_statuses))
         if both:
             raise ValueError(
-                "rejected_statuses, open_statuses and final_statuses must differ; of two kinds is "
+                "rejected_statuses, open_statuses and final_statuses must not overlap; in two of them is "
                 + ", ".join(both)
             )
         return self
@@ -153,8 +153,8 @@ class HttpBrokerConfig(BaseModel):
 
     @property
     def declaration(self) -> Declaration:
-        sight = LookupScope.NONE if self.find_path is None else self.sight
-        return Declaration(self.promise, sight, self.window_seconds, self.request_valid_seconds)
+        lookup = LookupScope.NONE if self.find_path is None else self.lookup
+        return Declaration(self.promise, lookup, self.window_seconds, self.request_valid_seconds)
 
 
 def with_secrets(
@@ -215,9 +215,9 @@ def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
         for parent in parents:
             place = place.setdefault(parent, _Branch())
             if not isinstance(place, _Branch):
-                raise ValueError(f"{name} lies below a name that has a value of its own")  # noqa: TRY004
+                raise ValueError(f"{name} is nested below a name that already has a value")  # noqa: TRY004
         if last in place:
-            raise ValueError(f"{name} has a value of its own, and others below it")
+            raise ValueError(f"{name} has a value, and other names are nested below it")
         place[last] = value
     return {name: _grown(value) for name, value in tree.items()}
 

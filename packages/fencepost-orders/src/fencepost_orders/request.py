@@ -40,7 +40,7 @@ def _exact(value: object) -> object:
         try:
             return Decimal(value)
         except InvalidOperation:
-            raise ValueError("it is no decimal number") from None
+            raise ValueError("it is not a decimal number") from None
     return value
 
 

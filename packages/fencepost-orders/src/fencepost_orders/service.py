@@ -102,7 +102,7 @@ class Orders:
     async def get(self, *, order_id: int | None = None, key: str | None = None) -> dict[str, Json]:
         found = await self._fp.run(order_calls.get(order_id=order_id, key=key))
         if found is None:
-            raise NotFound("There is no such order.", noun="order", subject=str(order_id or key))
+            raise NotFound("Order not found.", noun="order", subject=str(order_id or key))
         return found
 
     async def history(self, order_id: int) -> list[dict[str, Json]]:
@@ -289,4 +289,4 @@ class Orders:
 
 
 def _can_ask(broker: Broker) -> bool:
-    return broker.adapter.declaration.sight is not LookupScope.NONE
+    return broker.adapter.declaration.lookup is not LookupScope.NONE

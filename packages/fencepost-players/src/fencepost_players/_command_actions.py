@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.job_commands import acting, somebody
+from fencepost.cli.job_commands import acting, actor_name
 from fencepost.client import Fencepost
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
@@ -21,7 +21,7 @@ from fencepost.strict_yaml import Budget, load_yaml
 from fencepost_players import _queries as queries
 from fencepost_players._player_store import SERVICE
 from fencepost_players.catalog import DEFINITIONS, Weighted
-from fencepost_players.mutations import _request_id_policy as kernel_gate
+from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations.errors import NoSuchThing
 from fencepost_players.mutations.settings import MutationSettings
 from fencepost_players.requests import CreatePlayer, GrantItems, PlayerRequest
@@ -92,7 +92,7 @@ def catalog_calls(document: Mapping[str, Any]) -> Iterable[Call[None]]:
                     kind, name, _checked(f"{section}.{name}", DEFINITIONS[kind], facts or {})
                 )
         else:
-            raise UserError(f"{section}: unknown section; there is seasons, and a section for each kind.")
+            raise UserError(f"{section}: unknown section; allowed: seasons, and one section per kind.")
 
 
 def create(player_id: str, actor: str | None) -> Any:
@@ -114,14 +114,14 @@ def grant(
     return _perform(_checked("grant", GrantItems, facts), request_id or str(uuid.uuid4()), actor)
 
 
-def gate(phase: int | None, actor: str | None) -> Facts:
-    window_seconds = MutationSettings.load().gate_window_seconds
+def request_ids(phase: int | None, actor: str | None) -> Facts:
+    window_seconds = MutationSettings.load().unkeyed_window_seconds
     with acting() as connection:
         if phase is not None:
-            call = kernel_gate.set_phase(SERVICE, phase, window_seconds, actor=somebody(actor))
+            call = request_id_policy.set_phase(SERVICE, phase, window_seconds, actor=actor_name(actor))
             run(connection, call)
-        rates = run(connection, kernel_gate.rate(SERVICE, window_seconds))
-        present = run(connection, kernel_gate.phase(SERVICE))
+        rates = run(connection, request_id_policy.rate(SERVICE, window_seconds))
+        present = run(connection, request_id_policy.phase(SERVICE))
     return {
         "phase": present,
         "window_seconds": window_seconds,
@@ -139,7 +139,7 @@ def line(facts: Mapping[str, Any]) -> str:
 
 def _perform(request: PlayerRequest, request_id: str, actor: str | None) -> Any:
     async def act(players: Players) -> Any:
-        return (await players.run(request, request_id=request_id, actor=somebody(actor))).response
+        return (await players.run(request, request_id=request_id, actor=actor_name(actor))).response
 
     return asyncio.run(_with_players(act))
 
@@ -178,7 +178,7 @@ def _seasons(pools: Mapping[str, Any]) -> Iterable[Call[None]]:
 def _named(place: str, things: object) -> dict[str, Any]:
     """A section, as a mapping by name."""
     if not isinstance(things, dict):
-        raise UserError(f"{place} must hold names, each with what it is.")
+        raise UserError(f"{place} must be a mapping of names to definitions.")
     return {str(name): thing for name, thing in cast("dict[object, Any]", things).items()}
 
 

@@ -10,39 +10,43 @@ import typer
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 PlayerArgument = Annotated[str, typer.Argument(metavar="PLAYER", help="The player's id.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")]
 RequestOption = Annotated[
     str | None,
-    typer.Option("--request-id", help="The same id again has no second effect.", show_default="a new one"),
+    typer.Option(
+        "--request-id", help="Repeating the same id has no second effect.", show_default="a new one"
+    ),
 ]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="Whose name the history keeps.", show_default="you and this machine"),
+    typer.Option(
+        "--actor", help="The actor to record in the history.", show_default="your login and this machine"
+    ),
 ]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at players, and do for them what only an operator does.
+    help="""Inspect players, and make changes that only an operator may make.
 
     \b
     Look:
       fencepost players show ann             version, resources, heroes, draws, clears, lessons
       fencepost players inventory ann
-      fencepost players history ann          who got what, by which request, at which version
-      fencepost players audit                whether what is held can be rebuilt from the history
+      fencepost players history ann          each change, its request and its version
+      fencepost players audit                check that the state can be rebuilt from the history
 
     \b
     Decide:
-      fencepost players catalog game.yaml    what there is in the game, and which seasons are open
+      fencepost players catalog game.yaml    the items of the game, and its open seasons
       fencepost players grant ann gold=100 item:potion=3
-      fencepost players gate                 requests without an id; `gate --phase 2` refuses them
+      fencepost players request-ids          requests without an id; `--phase 2` refuses them
 
     \b
     Connect:
       fencepost players proto                the Twirp service as a .proto file
 
-    Every change goes through the same pipeline as the service's own: once for its request id.
+    Every change goes through the same pipeline as the service's own, once per request id.
     """,
 )
 
@@ -117,7 +121,7 @@ def audit(
 @app.command()
 def proto(
     output: Annotated[
-        Path | None, typer.Option("--output", help="Write it to this file.", show_default="the terminal")
+        Path | None, typer.Option("--output", help="The file to write to.", show_default="the terminal")
     ] = None,
 ) -> None:
     """Write the Twirp service as a .proto file, made from the declared mutations.
@@ -182,9 +186,9 @@ def grant(
 
 
 @app.command()
-def gate(
+def request_ids(
     phase: Annotated[
-        int | None, typer.Option("--phase", min=1, max=2, help="Switch to it.", show_default=False)
+        int | None, typer.Option("--phase", min=1, max=2, help="The phase to switch to.", show_default=False)
     ] = None,
     actor: ActorOption = None,
     json_output: JsonOption = False,
@@ -193,10 +197,10 @@ def gate(
 
     \b
     Examples:
-      fencepost players gate
-      fencepost players gate --phase 2
+      fencepost players request-ids
+      fencepost players request-ids --phase 2
     """
     from fencepost_players import _command_actions as command_actions  # noqa: PLC0415 - As above.
 
-    facts = command_actions.gate(phase, actor)
+    facts = command_actions.request_ids(phase, actor)
     answer_json(facts) if json_output else answer(command_actions.lines(facts))

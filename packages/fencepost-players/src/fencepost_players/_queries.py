@@ -124,7 +124,7 @@ def audit_check(player_id: str) -> Call[list[Discrepancy]]:
 
 def define(kind: str, name: str, definition: Strict) -> Call[None]:
     """Put one definition into the catalog; its kind and its type must match."""
-    assert isinstance(definition, DEFINITIONS[kind]), f"{name} is no definition of a {kind}"
+    assert isinstance(definition, DEFINITIONS[kind]), f"{name} is not a valid definition of a {kind}"
     return Call(
         "select fencepost.player_catalog_put(%s::text, %s::text, %s::jsonb)",
         (text("kind", kind), text("name", name), document("definition", definition.model_dump(mode="json"))),

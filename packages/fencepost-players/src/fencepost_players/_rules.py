@@ -42,7 +42,7 @@ def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, rng: Rng) -> P
     """Use an item: gives its rewards, and a random entry of its box."""
     item = snapshot.defined("item", request.item, Item)
     if not item.is_usable:
-        raise FailedPrecondition(f"{request.item} has no effect to be used for.", reason="no_effect")
+        raise FailedPrecondition(f"{request.item} has no effect and cannot be used.", reason="no_effect")
     if item.stackable == (request.piece_id is not None) or (request.piece_id and request.count > 1):
         raise InvalidArgument(
             f"{request.item} is used by {'its count' if item.stackable else 'the id of one piece'}.",
@@ -77,7 +77,7 @@ def _granted(snapshot: PlayerSnapshot, grant: requests.ItemGrant) -> Reward:
     if snapshot.defined("item", grant.item, Item).stackable:
         if grant.metadata or grant.enhance_level or grant.quality:
             raise InvalidArgument(
-                f"{grant.item} stacks: one is like the other, so it has no level, quality or metadata.",
+                f"{grant.item} is stackable: all pieces are alike, so it has no level, quality or metadata.",
                 argument="items.metadata",
             )
         return Reward(item=grant.item, count=grant.count)

@@ -21,7 +21,7 @@ from fencepost_players._queries import Player, state
 from fencepost_players._snapshot import PlayerSnapshot
 from fencepost_players.catalog import missing
 from fencepost_players.distributor import PlayerVersionBumper
-from fencepost_players.mutations._cleaning import GateCleaner
+from fencepost_players.mutations._cleaning import UnkeyedCleaner
 from fencepost_players.mutations.blocker_eviction import BlockerEviction
 from fencepost_players.mutations.errors import InvalidArgument
 from fencepost_players.mutations.metrics import MutationMetrics
@@ -84,7 +84,7 @@ class Players:
     async def running(self) -> AsyncGenerator[Players]:
         """Run the deletion loop beside the requests; refuse to start on a schema that does not match."""
         await asyncio.to_thread(migrate.require, self.fp.database_url, SERVICE)
-        loop = Loop("mutations", GateCleaner(self.fp, self.settings).tick, self.metrics.loop_errors)
+        loop = Loop("mutations", UnkeyedCleaner(self.fp, self.settings).tick, self.metrics.loop_errors)
         async with self.fp.retention():
             loop.start()
             try:

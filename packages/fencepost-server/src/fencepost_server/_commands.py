@@ -20,7 +20,7 @@ def serve(
             "--services",
             help="Only these, with commas between them.",
             metavar="A,B",
-            show_default="every one that is installed",
+            show_default="all installed services",
         ),
     ] = None,
     port: Annotated[
@@ -29,7 +29,7 @@ def serve(
             "--port",
             min=0,
             max=65_535,
-            help="Where to listen; 0 takes a free port, without it 8642 if that is free.",
+            help="The port to listen on; 0 picks a free one. Default: 8642 if it is free.",
             show_default="HTTP_PORT",
         ),
     ] = None,

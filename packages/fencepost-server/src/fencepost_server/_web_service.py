@@ -27,26 +27,26 @@ RESERVED_DESCRIPTORS = 256
 
 
 def web_service(
-    settings: Settings, place: ServerAddresses, metrics: Metrics, *, only: Collection[str] = ()
+    settings: Settings, addresses: ServerAddresses, metrics: Metrics, *, only: Collection[str] = ()
 ) -> WebServer:
     """All services, or only those named."""
     web_settings = WebSettings.load()
     fp = Fencepost(
-        place.service_url,
-        redis_url=place.redis_url,
+        addresses.service_url,
+        redis_url=addresses.redis_url,
         settings=settings,
         job_settings=JobSettings.load(),
         metrics=metrics,
     )
-    pages = HealthPages(place, metrics, connect_seconds=settings.connect_seconds)
+    pages = HealthPages(addresses, metrics, connect_seconds=settings.connect_seconds)
     services = [background.make_service(fp), *_services(fp, only)]
     with_console = not only or CONSOLE in only
     if with_console:
-        services.append(make_console(fp, place.viewer_url, loopback=web_settings.is_loopback))
+        services.append(make_console(fp, addresses.viewer_url, loopback=web_settings.is_loopback))
     # The console, where installed, serves the front page.
     routes = {path: page for path, page in pages.routes.items() if path != "/" or not with_console}
     app = make_app(
-        services, web_settings, pages=routes, ground=lambda: fp, authenticate=Callers(fp).authenticate
+        services, web_settings, pages=routes, opened_first=lambda: fp, authenticate=Callers(fp).authenticate
     )
     return WebServer(
         app,

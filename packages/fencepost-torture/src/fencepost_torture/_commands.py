@@ -31,13 +31,14 @@ def torture(
     seed: Annotated[
         int, typer.Option("--seed", help="The schedule of faults; the same seed, the same faults.")
     ] = 1,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0, help="How long the faults go on.")
-    ] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", min=0, help="Duration of the faults.")] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
-            "--seconds", min=1, help="The same in seconds.", show_default="60; a goal, until it is reached"
+            "--seconds",
+            min=1,
+            help="The duration in seconds.",
+            show_default="60; a goal, until it is reached",
         ),
     ] = None,
     faults: Annotated[
@@ -62,19 +63,17 @@ def torture(
     ] = None,
     goal: Annotated[
         str | None,
-        typer.Option(
-            "--goal", help="One of the sizes that we hold ourselves to: its systems, faults and pace."
-        ),
+        typer.Option("--goal", help="A predefined goal: its systems, faults and pace."),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Where the page goes.", show_default=".fencepost/torture/last.html"),
+        typer.Option(
+            "--report", help="The file for the report page.", show_default=".fencepost/torture/last.html"
+        ),
     ] = None,
     result: Annotated[
         Path | None,
-        typer.Option(
-            "--result", help="A short JSON of the figures as well, to be kept; runs of a goal add up in it."
-        ),
+        typer.Option("--result", help="Also write the figures as JSON; runs of a goal accumulate in it."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -196,7 +195,7 @@ def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score
         raise UserError(f"{result} has the runs of a goal, and this is not one of them.", ExitCode.USAGE)
     if is_part and score.has_seed(seed):
         raise UserError(
-            f"{result} has a run with seed {seed}: the same blows would not count again. "
+            f"{result} has a run with seed {seed}: the same faults do not count twice. "
             f"The next seed is {score.next_seed}.",
             ExitCode.USAGE,
         )

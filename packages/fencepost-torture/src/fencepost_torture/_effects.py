@@ -18,14 +18,14 @@ def exactly_once(asked: Iterable[str], done: Iterable[str]) -> list[Breach]:
     wanted = set(asked)
     times = Counter(done)
     return [
-        *(Breach(LOST, key, "was asked for and never took effect") for key in sorted(wanted - times.keys())),
+        *(Breach(LOST, key, "was requested and never took effect") for key in sorted(wanted - times.keys())),
         *(
             Breach(DOUBLED, key, f"took effect {count} times")
             for key, count in sorted(times.items())
             if count > 1
         ),
         *(
-            Breach("out of nowhere", key, "took effect, and nobody asked for it")
+            Breach("unrequested", key, "took effect, and was never requested")
             for key in sorted(times.keys() - wanted)
         ),
     ]

@@ -50,7 +50,7 @@ class FaultInjector:
 
     def __init__(
         self,
-        ground: Environment,
+        environment: Environment,
         process_pool: ProcessPool,
         tally: Tally,
         points: Mapping[str, Sequence[str]] | None = None,
@@ -58,7 +58,7 @@ class FaultInjector:
         """With `points`, those of each system, every other order is for one of the points that were hit
         least."""
         self.tally = tally
-        self._environment = ground
+        self._environment = environment
         self._process_pool = process_pool
         self._points = points or {}
         self._pending: dict[tuple[str, int], Fault] = {}

@@ -17,7 +17,7 @@ class Held:
     value: int
 
 
-NOBODY = "who does not know it"
+UNKNOWN_OWNER = "a caller that does not know it"
 
 
 class LeaseModel:
@@ -51,7 +51,7 @@ def _acquired(state: Held, operation: Operation) -> Iterable[Held]:
     taken = Held(state.token + 1, owner, state.value)
     if operation.is_unknown:
         # A caller that does not know that it holds the lease does nothing with it.
-        return [Held(state.token + 1, NOBODY, state.value)]
+        return [Held(state.token + 1, UNKNOWN_OWNER, state.value)]
     if operation.answer == "not_owner":
         return [state] if state.owner not in (None, owner) else []
     if operation.answer == state.token and state.owner == owner:

@@ -121,11 +121,11 @@ class NonceChecker:
         rows = admin.execute(ONCE, {**asked, "most": BREACHES_MAX})
         for signer, request, asked, times in rows.fetchall():
             if not asked:
-                yield Breach("out of nowhere", f"{signer} {request}", "took effect, and nobody asked for it")
+                yield Breach("unrequested", f"{signer} {request}", "took effect, and was never requested")
             elif times:
                 yield Breach(DOUBLED, f"{signer} {request}", f"took effect {times} times")
             else:
-                yield Breach(LOST, f"{signer} {request}", "was asked for and never took effect")
+                yield Breach(LOST, f"{signer} {request}", "was requested and never took effect")
 
     def _rows(self, admin: psycopg.Connection[Any]) -> Iterable[Breach]:
         """No nonce below the highest is missing, and each was used by the request that it was given to."""

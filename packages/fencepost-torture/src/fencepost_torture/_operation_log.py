@@ -80,7 +80,7 @@ class OperationLog:
     def _write(self, line: dict[str, Any]) -> None:
         data = b"\n" + json.dumps(line).encode() + b"\n"
         written = os.write(self._descriptor, data)
-        assert written == len(data), "the disk of the chronicle is full"
+        assert written == len(data), "the disk of the operation log is full"
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         with self.path.open(encoding="utf-8") as lines:

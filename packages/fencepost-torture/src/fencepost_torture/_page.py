@@ -43,7 +43,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
         f"<h1>Torture, seed {facts['seed']}: <span class='{verdict}'>{verdict}</span></h1>",
         f"<p>{MEANINGS[verdict]}.</p>",
         f"<p class='quiet'>{escape(str(facts['at']))}, faults for {facts['seconds']} s</p>",
-        f"<p class='quiet'>all was done {facts['settled_after_seconds']} s after the last of them</p>",
+        f"<p class='quiet'>all settled {facts['settled_after_seconds']} s after the last of them</p>",
         "<ul class='figures'>" + "".join(_figure(name, facts[name]) for name in figures) + "</ul>",
         _list("Void, because", facts["void_because"]),
         _violations(facts["violations"]),
@@ -53,7 +53,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
         _table(("system", "effects", "effects_per_second", "violations"), facts["rows"]),
         "<h2>Faults</h2>",
         _table(("kind", "scheduled", "hit"), list(_faults(facts))),
-        _counts("Crash points that were hit", "crash point", facts["crash_points"]),
+        _counts("Crash points hit", "crash point", facts["crash_points"]),
         _counts("Refusals by reason", "reason", facts["refusals_by_reason"]),
         _counts("Not available on this machine, or not built", "fault", facts["not_available"]),
         "<h2>Replay</h2>",
@@ -123,7 +123,7 @@ def _cell(value: Any) -> str:
 def _chart(moments: Sequence[tuple[float, int]], faults: Sequence[float]) -> str:
     """Cumulative effects; a red line is a fault."""
     if len(moments) < 2:
-        return "<p class='quiet'>The run was too short to draw.</p>"
+        return "<p class='quiet'>The run was too short for a chart.</p>"
     span = max(moments[-1][0], 0.1)
     most = max(count for _, count in moments) or 1
     points = " ".join(

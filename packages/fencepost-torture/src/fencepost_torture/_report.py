@@ -118,7 +118,7 @@ def read_kept(path: Path) -> Mapping[str, Any]:
         kept = None
     if isinstance(kept, dict):
         return cast("Mapping[str, Any]", kept)
-    raise ValueError(f"{path} has no figures of a torture: it would be written over. Name another file.")
+    raise ValueError(f"{path} is not a torture result and would be overwritten. Name another file.")
 
 
 def keep_score(score: Score, path: Path) -> None:

@@ -28,7 +28,8 @@ from fencepost_torture._system_environment import ProcessTask
 from fencepost_torture._system_run import SystemRun, tokens_grew, watch_tokens
 from fencepost_torture._tally import Tally
 from fencepost_torture._verdict import Hardness, RunVerdict, Verdict, judge
-from fencepost_torture._wall_clocks import environment, put
+from fencepost_torture._wall_clocks import environment as clock_environment
+from fencepost_torture._wall_clocks import put
 from fencepost_torture.systems import system_of
 
 FIRST_EFFECT_SECONDS = 120.0
@@ -83,7 +84,7 @@ class TortureRun:
     def run(self) -> RunResult:
         plan = self.plan
         with ExitStack() as stack:
-            ground = stack.enter_context(
+            environment = stack.enter_context(
                 Environment(
                     plan.systems,
                     seed=plan.seed,
@@ -95,40 +96,40 @@ class TortureRun:
                     faketime=self.faketime if self._servers_clock_jumps() else None,
                 )
             )
-            parts = stack.enter_context(self._opened(ground))
+            parts = stack.enter_context(self._opened(environment))
             process_pool = stack.enter_context(
                 ProcessPool(
-                    ground.directory / "processes.log",
+                    environment.directory / "processes.log",
                     plan.systems,
                     prepare=plan.prepare,
                     prepare_arguments=plan.prepare_arguments,
-                    environment=self._clocks(ground, parts),
+                    environment=self._clocks(environment, parts),
                 )
             )
-            return _Run(self, ground, process_pool, parts).through()
+            return _Run(self, environment, process_pool, parts).through()
 
     def _servers_clock_jumps(self) -> bool:
         all_bear_it = all(system_of(name).bears_clock_jumps for name in self.plan.systems)
         return POSTGRES_CLOCK in self.plan.kinds and all_bear_it
 
-    def _clocks(self, ground: Environment, parts: Sequence[SystemRun]) -> Mapping[str, str]:
+    def _clocks(self, environment: Environment, parts: Sequence[SystemRun]) -> Mapping[str, str]:
         """A wall clock for each place, where they can jump, and the environment variables for them."""
         if self.faketime is None or NODE_CLOCK not in self.plan.kinds:
             return {}
-        right = ground.directory / "right-clock"
+        right = environment.directory / "right-clock"
         put(right, 0)
         for part in parts:
             for place in range(part.system.processes):
                 put(part.env.clock_of(place), 0)
-        return environment(self.faketime, right)
+        return clock_environment(self.faketime, right)
 
     @contextmanager
-    def _opened(self, ground: Environment) -> Generator[list[SystemRun]]:
+    def _opened(self, environment: Environment) -> Generator[list[SystemRun]]:
         with ExitStack() as stack:
             parts: list[SystemRun] = []
             pace = self.plan.pace
             for name in self.plan.systems:
-                system, env = system_of(name), ground.envs[name]
+                system, env = system_of(name), environment.envs[name]
                 system.processes *= pace.crowds.get(name, pace.crowd)
                 more = stack.enter_context(system.open(env))
                 watch_tokens(env)
@@ -146,13 +147,13 @@ class _Run:
     def __init__(
         self,
         torture_run: TortureRun,
-        ground: Environment,
+        environment: Environment,
         process_pool: ProcessPool,
         parts: Sequence[SystemRun],
     ) -> None:
         self._torture_run = torture_run
         self._plan = torture_run.plan
-        self._environment = ground
+        self._environment = environment
         self._process_pool = process_pool
         self._parts = {part.env.name: part for part in parts}
         self._tally = Tally()

@@ -91,10 +91,10 @@ class StrayEntries:
                 if (subject, reason, fields) != expected:
                     yield Breach("as it was found", key, f"is recorded as {subject}, {reason}, {fields}")
             elif key not in self._doubtful:
-                yield Breach("out of nowhere", key, f"{subject} is recorded, and nobody wrote it")
+                yield Breach("unrequested", key, f"{subject} is recorded, and was never written")
         for key, (own, _) in self._written.items():
             if own == life and key not in recorded:
-                yield Breach(LOST, key, "cannot be read, and nobody has recorded it")
+                yield Breach(LOST, key, "cannot be read, and was not recorded")
 
     def _add(self, env: SystemEnvironment, fields: Mapping[str, str]) -> tuple[str, str]:
         # In one transaction, so that the entry belongs to the incarnation that answers.

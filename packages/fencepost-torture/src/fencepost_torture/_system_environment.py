@@ -92,7 +92,7 @@ class SystemEnvironment:
         self._reached = False
         self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
         self._asker: psycopg.Connection[tuple[Any, ...]] | None = None
-        self.operation_log = OperationLog(self.directory / "chronicle.jsonl")
+        self.operation_log = OperationLog(self.directory / "operations.jsonl")
 
     def rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a query, read past the proxy. Waits for a server that is down."""

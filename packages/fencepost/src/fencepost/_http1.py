@@ -52,7 +52,7 @@ def address_of(url: str) -> Address:
     """Raises ValueError for anything but an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{parts.scheme}://{parts.hostname} is nowhere to send to")
+        raise ValueError(f"{parts.scheme}://{parts.hostname} is not a valid target")
     is_secure = parts.scheme == "https"
     usual = 443 if is_secure else 80
     port = parts.port or usual
@@ -117,7 +117,7 @@ class ReplyReader:
                 self._frame(status, headers)
                 return
             if status == 101:
-                raise ValueError("nobody asked for another protocol")
+                raise ValueError("the server switched to a protocol that was not requested")
         if len(self._buffer) > HEAD_BYTES_MAX:
             raise ValueError("the answer has no end of its headers")
 
@@ -127,12 +127,12 @@ class ReplyReader:
             return
         if coding is not None:
             if coding.lower() != "chunked" or length is not None:
-                raise ValueError("nobody can tell where the answer ends")
+                raise ValueError("the answer has no clear end")
             self._is_chunked = True
         elif length is None:
             self._left = None
         elif not (length.isascii() and length.isdigit()):
-            raise ValueError("the length of the answer is no number")
+            raise ValueError("the answer's Content-Length is not a number")
         else:
             self._left = int(length)
             self._check_size(self._left)
@@ -165,7 +165,7 @@ class ReplyReader:
             if len(self._buffer) < end + 2 + length + 2:
                 return
             if not self._buffer.startswith(b"\r\n", end + 2 + length):
-                raise ValueError("a chunk does not end where it said")
+                raise ValueError("a chunk does not have its declared size")
             self._body += self._buffer[end + 2 : end + 2 + length]
             del self._buffer[: end + 4 + length]
         if len(self._buffer) > HEAD_BYTES_MAX:
@@ -208,10 +208,10 @@ def _parsed(head: bytes) -> tuple[int, dict[str, str], bool]:
     for line in lines:
         field = _FIELD.fullmatch(line)
         if field is None:
-            raise ValueError("a header of the answer is none")
+            raise ValueError("a header of the answer is invalid")
         name, value = field[1].lower(), field[2].rstrip(" \t")
         if name in {"content-length", "transfer-encoding"} and headers.get(name, value) != value:
-            raise ValueError("nobody can tell where the answer ends")
+            raise ValueError("the answer has no clear end")
         if name in headers and name != "content-length":
             value = f"{headers[name]}, {value}"
         headers[name] = value

@@ -10,7 +10,7 @@ from typing import Any, Self
 from fencepost._refusal_recorder import RefusalRecorder
 from fencepost.errors import Refusal
 from fencepost.kernel.call import Call
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost.metrics import KernelMetrics, Metrics
 from fencepost.settings import Settings
 
@@ -23,7 +23,7 @@ class CallObserver:
     def __init__(self, counts: KernelMetrics, recorder: RefusalRecorder) -> None:
         self._counts = counts
         self._recorder = recorder
-        self._gate = FloodGate()
+        self._log_limiter = LogLimiter()
         # Looking up a histogram by its labels costs more than observing: once per statement is enough.
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 
@@ -44,7 +44,7 @@ class CallObserver:
 
     def refused(self, refusal: Refusal) -> None:
         self._counts.refusals.labels(reason=refusal.reason, noun=refusal.noun or "unknown").inc()
-        self._gate.log(
+        self._log_limiter.log(
             _log.info,
             "refused",
             flood=f"{refusal.reason} {refusal.noun}",

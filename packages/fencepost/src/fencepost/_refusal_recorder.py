@@ -16,7 +16,7 @@ import psycopg
 from fencepost.errors import Refusal
 from fencepost.kernel import _refusal as refusals
 from fencepost.kernel.drivers import run
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 
 _log = get_logger(__name__)
 _OUTAGE_PAUSE_SECONDS = 1.0
@@ -44,7 +44,7 @@ class RefusalRecorder:
         self._pause_seconds = 1 / per_second_max
         self._connect_seconds = connect_seconds
         self._on_drop = on_drop or (lambda: None)
-        self._gate = FloodGate()
+        self._log_limiter = LogLimiter()
         # Guards what follows, and wakes the thread.
         self._changed = threading.Condition()
         self._waiting: deque[Refusal] = deque()
@@ -109,7 +109,9 @@ class RefusalRecorder:
                     connection = self._connect()
                 run(connection, refusals.record(refusal, self._actor))
             except Exception as error:
-                self._gate.log(_log.warning, "refusal_not_recorded", reason=refusal.reason, error=str(error))
+                self._log_limiter.log(
+                    _log.warning, "refusal_not_recorded", reason=refusal.reason, error=str(error)
+                )
                 self._on_drop()
             is_connected = connection is not None and not connection.closed
             self._rest(self._pause_seconds if is_connected else _OUTAGE_PAUSE_SECONDS)

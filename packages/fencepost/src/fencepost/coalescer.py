@@ -32,7 +32,7 @@ class Waiting(Generic[A, R]):
 
 
 class Line(Protocol[A, R]):
-    """Those who wait. It decides who is in the next batch."""
+    """The waiting callers. It decides which of them are in the next batch."""
 
     def add(self, waiting: Waiting[A, R]) -> None: ...
 

@@ -22,7 +22,7 @@
     │   ├── SchemaMissing
     │   ├── SchemaTooOld
     │   └── SchemaTooNew
-    ├── MigrationFailed         nothing of it was kept
+    ├── MigrationFailed         it was rolled back
     ├── SettingsError           a setting is wrong; names the variable and what is allowed
     └── ServerUnavailable       PostgreSQL or Redis cannot be found, started or reached
 
@@ -73,7 +73,7 @@ class StaleAttempt(Refusal):
 
 
 class AlreadyFinished(Refusal):
-    """The one finishing write has happened. Read the result instead of writing another."""
+    """It is already finished. Read the stored result instead of writing another."""
 
     reason = "already_finished"
     sqlstate = "ZF002"
@@ -87,7 +87,7 @@ class NotRunning(Refusal):
 
 
 class LeaseExpired(Refusal):
-    """The lease ran out before the write. Renew more often, or take a longer lease."""
+    """The lease expired before the write. Renew more often, or take a longer lease."""
 
     reason = "lease_expired"
     sqlstate = "ZF004"
@@ -101,7 +101,7 @@ class NotOwner(Refusal):
 
 
 class NotFound(Refusal):
-    """There is no such thing: it never existed, or it was pruned."""
+    """It does not exist: it was never created, or it was pruned."""
 
     reason = "not_found"
     sqlstate = "ZF006"
@@ -122,7 +122,7 @@ class Duplicate(Refusal):
 
 
 class Mismatch(Refusal):
-    """The key was used with another content, or the state is not the one the caller saw."""
+    """The key was used with another content, or the state is not the one that the caller saw."""
 
     reason = "mismatch"
     sqlstate = "ZF009"

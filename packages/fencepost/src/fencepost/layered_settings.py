@@ -85,7 +85,7 @@ class LayeredSettings(BaseModel):
         sources = cls.sources()
         for kind in ([s.env for s in sources.values()], [s.file for s in sources.values()]):
             if len(set(kind)) < len(kind):
-                raise TypeError(f"{cls.__name__}: two fields read the same place: {sorted(kind)}")
+                raise TypeError(f"{cls.__name__}: two fields read the same source: {sorted(kind)}")
 
     @classmethod
     def sources(cls) -> dict[str, From]:

@@ -144,7 +144,7 @@ class BeatThread:
 def _cut_after(connection: psycopg.Connection[Any], seconds: float) -> Generator[None]:
     """Breaks the connection if the block takes longer.
 
-    The kernel acknowledges data for a server process that stands still, so no timeout of TCP would end the
+    The kernel acknowledges data for a stopped server process, so no timeout of TCP would end the
     wait. The timer has a descriptor of its own: the connection's number may belong to another file by then.
     """
     expired = threading.Event()

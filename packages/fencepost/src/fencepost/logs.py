@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fencepost._log_processors import configure_logging, log_context
 
-__all__ = ["FloodGate", "configure_logging", "get_logger", "log_context"]
+__all__ = ["LogLimiter", "configure_logging", "get_logger", "log_context"]
 
 LogMethod = Callable[..., Any]
 
@@ -72,7 +72,7 @@ class _Flood:
     suppressed: int
 
 
-class FloodGate:
+class LogLimiter:
     """Lets the first few events of a kind through in each window, and counts the rest.
 
     A thousand refusals a second are one fact, not a thousand lines. The next event that passes carries the

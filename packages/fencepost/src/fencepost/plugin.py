@@ -108,7 +108,7 @@ def _find() -> _Found:
         try:
             found[point.name] = _checked(point.name, point.load(), found)
         except Exception as error:
-            # Whatever a stranger's module raises: the other plugins work all the same.
+            # Whatever a foreign module raises, the other plugins still work.
             origin = point.dist.name if point.dist else "an unknown distribution"
             broken[point.name] = (
                 f"{type(error).__name__}: {str(error).rstrip(chr(46))}. Repair or uninstall {origin}."
@@ -129,10 +129,10 @@ def _checked(name: str, value: object, others: Mapping[str, Plugin]) -> Plugin:
         raise SettingsError(f"The entry point does not name a fencepost.plugin.Plugin called {name!r}.")
     taken = {*OWN_COMPONENTS, *(component for other in others.values() for component in other.schemas)}
     if both := sorted(taken & value.schemas.keys()):
-        raise SettingsError(f"It brings the component {both[0]!r}, which another one brings already.")
+        raise SettingsError(f"It provides the component {both[0]!r}, which another plugin provides already.")
     if both := sorted(OWN_COMMANDS.keys() & value.commands.keys()):
-        raise SettingsError(f"It brings the command {both[0]!r}, which the library has itself.")
+        raise SettingsError(f"It provides the command {both[0]!r}, which the library has itself.")
     taken = {command for other in others.values() for command in other.commands}
     if both := sorted(taken & value.commands.keys()):
-        raise SettingsError(f"It brings the command {both[0]!r}, which another one brings already.")
+        raise SettingsError(f"It provides the command {both[0]!r}, which another plugin provides already.")
     return value

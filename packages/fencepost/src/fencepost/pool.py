@@ -22,7 +22,7 @@ class CallLost(IndeterminateCommit, psycopg.OperationalError):
     @classmethod
     def by(cls, error: psycopg.OperationalError) -> Self:
         return cls(
-            f"The connection broke while the call was under way ({error}): it may have happened. "
+            f"The connection broke during the call ({error}), so it may have happened or not. "
             "Settle it before you repeat: look the job, lease or request up. A fenced call may be repeated."
         )
 
@@ -33,7 +33,7 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
     @classmethod
     def by(cls, stats: Mapping[str, int], settings: Settings) -> Self:
         return cls(
-            f"No connection came free within {settings.pool_wait_seconds:g} s: "
+            f"No connection became free within {settings.pool_wait_seconds:g} s: "
             f"{stats.get('pool_size', 0)} of at most {settings.pool_max} are open, "
             f"{stats.get('pool_available', 0)} of them idle. Make transactions shorter, "
             "raise DATABASE_POOL_MAX, or check that the server answers."

@@ -43,11 +43,11 @@ async def until_short(
 class RetentionMetrics(MetricSet):
     """The deletion of idempotency keys, settled messages and history."""
 
-    marker_lag = gauge(
+    idempotency_lag = gauge(
         "fencepost_idempotency_lag_seconds",
-        "By how much the oldest idempotency key has outlived its retention.",
+        "Time by which the oldest idempotency key has exceeded its retention.",
     )
-    markers_cleaned = counter("fencepost_idempotency_keys_deleted", "Idempotency keys that were deleted.")
+    keys_deleted = counter("fencepost_idempotency_keys_deleted", "Idempotency keys that were deleted.")
     loop_errors = counter(
         "fencepost_retention_loop_errors", "Ticks of the deletion loops that failed.", labels=("loop",)
     )
@@ -64,34 +64,34 @@ class Retention:
     @property
     def ticks(self) -> Mapping[str, Callable[[], Awaitable[float]]]:
         """The tick of each loop, by the loop's name."""
-        return {"markers": self.forget_markers, "upkeep": self.forget_history}
+        return {"idempotency_keys": self.delete_expired_keys, "history": self.delete_history}
 
-    async def forget_history(self) -> float:
+    async def delete_history(self) -> float:
         settings = self._settings
         messages = await until_short(self._database, outbox.prune(settings.message_keep_seconds, BATCH))
         history = await until_short(self._database, refusal.prune(settings.history_keep_seconds, BATCH))
-        announce("upkeep.done")
+        announce("retention.done")
         return _pause(TICK_SECONDS) if messages and history else 0.0
 
-    async def forget_markers(self) -> float:
+    async def delete_expired_keys(self) -> float:
         """Deletes as fast as keys expire, never before their retention ends. Logs the lag when behind."""
         settings = self._settings
-        keep_seconds, batch = settings.marker_keep_seconds, settings.marker_clean_batch
+        keep_seconds, batch = settings.key_keep_seconds, settings.key_clean_batch
         is_done = await until_short(
-            self._database, idempotency.clean(keep_seconds, batch), batch, self._metrics.markers_cleaned.inc
+            self._database, idempotency.clean(keep_seconds, batch), batch, self._metrics.keys_deleted.inc
         )
         await self._database.run(idempotency.clean_ring())
         self._tell_lag(await self._database.run(idempotency.lag(keep_seconds)))
-        announce("markers.cleaned")
-        return _pause(settings.marker_clean_seconds) if is_done else 0.0
+        announce("idempotency_keys.deleted")
+        return _pause(settings.key_clean_seconds) if is_done else 0.0
 
     def _tell_lag(self, lag_seconds: float) -> None:
-        self._metrics.marker_lag.set(lag_seconds)
-        if lag_seconds > self._settings.marker_lag_alert_seconds:
+        self._metrics.idempotency_lag.set(lag_seconds)
+        if lag_seconds > self._settings.key_lag_alert_seconds:
             _log.warning(
-                "marker_cleaning_behind",
+                "idempotency_cleanup_behind",
                 lag_seconds=round(lag_seconds, 1),
-                allowed_seconds=self._settings.marker_lag_alert_seconds,
+                allowed_seconds=self._settings.key_lag_alert_seconds,
             )
 
 

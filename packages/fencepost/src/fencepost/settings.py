@@ -97,17 +97,17 @@ class Settings(LayeredSettings):
     metrics_port: Annotated[Port, From("METRICS_PORT", "metrics.port")] = 0
     history_keep_seconds: Annotated[Keep, From("HISTORY_KEEP_SEC", "history.keep_sec")] = 86_400
     message_keep_seconds: Annotated[Keep, From("OUTBOX_KEEP_SEC", "outbox.keep_sec")] = 604_800
-    marker_keep_seconds: Annotated[
-        float, Field(ge=1, le=31_536_000), From("MUTATION_MARKER_KEEP_SEC", "mutations.marker_keep_sec")
+    key_keep_seconds: Annotated[
+        float, Field(ge=1, le=31_536_000), From("IDEMPOTENCY_KEEP_SEC", "idempotency.keep_sec")
     ] = 86_400.0
-    marker_clean_seconds: Annotated[
-        float, Field(ge=0.05, le=3600), From("MUTATION_CLEAN_SEC", "mutations.clean_sec")
+    key_clean_seconds: Annotated[
+        float, Field(ge=0.05, le=3600), From("IDEMPOTENCY_CLEAN_SEC", "idempotency.clean_sec")
     ] = 5.0
-    marker_clean_batch: Annotated[
-        int, Field(ge=1, le=1_000_000), From("MUTATION_CLEAN_BATCH", "mutations.clean_batch")
+    key_clean_batch: Annotated[
+        int, Field(ge=1, le=1_000_000), From("IDEMPOTENCY_CLEAN_BATCH", "idempotency.clean_batch")
     ] = 10_000
-    marker_lag_alert_seconds: Annotated[
-        float, Field(ge=1, le=31_536_000), From("MUTATION_LAG_ALERT_SEC", "mutations.lag_alert_sec")
+    key_lag_alert_seconds: Annotated[
+        float, Field(ge=1, le=31_536_000), From("IDEMPOTENCY_LAG_ALERT_SEC", "idempotency.lag_alert_sec")
     ] = 300.0
 
     @model_validator(mode="after")

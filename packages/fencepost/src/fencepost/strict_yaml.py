@@ -75,7 +75,7 @@ def load_yaml(text: str, budget: Budget | None = None) -> Any:
         if isinstance(error, YamlError):
             raise
         # An invalid date or number, or a character that is not allowed.
-        raise YamlError("it is not YAML: it holds a value or a character that is none") from None
+        raise YamlError("it is not YAML: it contains an invalid value or character") from None
 
 
 def _check_events(events: Iterator[yaml.Event], budget: Budget) -> None:
@@ -144,5 +144,5 @@ def _check_key(key: yaml.Node, seen: set[str]) -> None:
         raise YamlError("a merge key (<<) is refused; write the values out", line)
     _check_tag(key)
     if key.value in seen:
-        raise YamlError("a key is there twice", line)
+        raise YamlError("a key occurs twice", line)
     seen.add(key.value)

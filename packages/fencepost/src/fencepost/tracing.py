@@ -45,7 +45,7 @@ def within_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
     headers = headers or {}
     if "trace_id" in headers:
         return dict(headers)
-    current = current_place()
+    current = current_traceparent()
     if current is not None:
         return {"trace_id": current[3:35], TRACEPARENT: current, **headers}
     present = _present()
@@ -153,7 +153,7 @@ def _kind(kind: Kind) -> Any:
     return getattr(_api().SpanKind, kind.upper())
 
 
-def current_place() -> str | None:
+def current_traceparent() -> str | None:
     """The current span as a `traceparent`."""
     api = _api()
     context = None if api is None else api.get_current_span().get_span_context()

@@ -92,7 +92,7 @@ class Verdict:
     def indeterminate(self, error: psycopg.OperationalError) -> IndeterminateCommit:
         self._observer.lost_commit()
         return IndeterminateCommit(
-            f"The connection broke while COMMIT was under way ({error}): it may have happened. "
+            f"The connection broke during COMMIT ({error}), so it may have happened or not. "
             "Settle it before you repeat: claim the same request again, or look the job or lease up."
         )
 

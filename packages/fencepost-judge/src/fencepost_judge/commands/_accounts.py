@@ -20,12 +20,12 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 users_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Who may use the judge.
+    help="""Users, passwords and tokens of the judge.
 
     \b
     Examples:
       fencepost judge users set ada --role jury
-      fencepost judge users password ada        asks for it; then she can log in to the pages
+      fencepost judge users password ada        prompts for it; ada can then log in
       fencepost judge users list
       fencepost judge users lock ada
     """,
@@ -33,7 +33,7 @@ users_app = typer.Typer(
 tokens_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""What users of the judge show.
+    help="""API tokens of the judge's users.
 
     \b
     Examples:
@@ -46,17 +46,17 @@ tokens_app = typer.Typer(
 
 @users_app.command("set")
 def set_user(
-    name: Name, role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "contestant"
+    name: Name, role: Annotated[RoleWord, typer.Option("--role", help="The user's role.")] = "contestant"
 ) -> None:
     """Create a user, or change a user's role. As soon as one user exists, every request needs a token."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS, JudgeRole  # noqa: PLC0415
 
     with acting() as connection:
         run(
             connection,
-            ACCOUNTS.set_user(name, JudgeRole.named(role), None, somebody(None), by_service=False),
+            ACCOUNTS.set_user(name, JudgeRole.named(role), None, actor_name(None), by_service=False),
         )
     answer(f"{name} is {role}.")
 
@@ -77,7 +77,7 @@ def set_password(
       fencepost judge users password ada
       pass show ada | fencepost judge users password ada --password-stdin
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
     from fencepost_server import token_commands  # noqa: PLC0415
@@ -85,7 +85,7 @@ def set_password(
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection, token_commands.known(f"There is no user {name}."):
-        run(connection, ACCOUNTS.set_password(name, hashed, somebody(None), by_service=False))
+        run(connection, ACCOUNTS.set_password(name, hashed, actor_name(None), by_service=False))
     answer(f"{name} has a new password.")
 
 
@@ -111,13 +111,13 @@ def lock(name: Name) -> None:
 
     Exits with 4 when there is no such user.
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge._role import ACCOUNTS  # noqa: PLC0415
     from fencepost_server import token_commands  # noqa: PLC0415
 
     with acting() as connection, token_commands.known(f"There is no user {name}."):
-        run(connection, ACCOUNTS.disable_user(name, somebody(None)))
+        run(connection, ACCOUNTS.disable_user(name, actor_name(None)))
     answer(f"{name} is locked out.")
 
 
@@ -158,9 +158,9 @@ def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None
     token_commands.revoke_token(ACCOUNTS, token_id)
 
 
-def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
+def announce(addresses: ServerAddresses, *, to_person: bool) -> dict[str, str]:
     """The address of the judge's pages, as `fencepost up` prints it."""
     del to_person  # The address is not secret.
     from fencepost_judge._access import PAGES_ROOT  # noqa: PLC0415
 
-    return {"The judge": f"{place.endpoint_url or ''}{PAGES_ROOT}"}
+    return {"The judge": f"{addresses.endpoint_url or ''}{PAGES_ROOT}"}

@@ -34,7 +34,7 @@ app = typer.Typer(
 @app.command("list")
 def list_clarifications(
     slug: SlugArgument,
-    unanswered: Annotated[bool, typer.Option("--open", help="Only what has no answer yet.")] = False,
+    unanswered: Annotated[bool, typer.Option("--open", help="Only questions without an answer.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """List questions, answers and announcements, in order. Exits with 4 when there is no such contest."""
@@ -63,12 +63,12 @@ def answer_question(
     to_all: Annotated[bool, typer.Option("--to-all", help="Let every contestant read both.")] = False,
 ) -> None:
     """Answer a question, once. Exits with 1 when it has an answer, with 4 when there is no such one."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
     from fencepost_server.token_commands import known  # noqa: PLC0415
 
-    call = contests.answer(slug, clarification, text, to_all=to_all, actor=somebody(None))
+    call = contests.answer(slug, clarification, text, to_all=to_all, actor=actor_name(None))
     with acting() as connection, known(f"There is no question {clarification} in {slug}."):
         run(connection, call)
     answer(f"{slug}: question {clarification} is answered.")
@@ -77,13 +77,13 @@ def answer_question(
 @app.command()
 def announce(slug: SlugArgument, text: TextArgument, problem: LabelOption = None) -> None:
     """Announce something to every contestant. Exits with 4 when there is no such contest."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
     from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no contest {slug}."):
-        run(connection, contests.announce(slug, problem, text, somebody(None)))
+        run(connection, contests.announce(slug, problem, text, actor_name(None)))
     answer(f"{slug}: announced.")
 
 

@@ -50,13 +50,13 @@ def put(
       secret_figures: rounded    # or shown, withheld: time and memory of secret tests
       problems: {A: fence-posts, B: painted-fence}
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
 
     wanted = read_contest(file)
     with acting() as connection:
-        run(connection, contests.put_contest(wanted.contest(slug), somebody(None)))
+        run(connection, contests.put_contest(wanted.contest(slug), actor_name(None)))
     answer(f"{slug}: {len(wanted.problems)} problems, from {wanted.starts_at} to {wanted.ends_at}.")
 
 
@@ -134,14 +134,14 @@ def show_scoreboard(
 
 @app.command()
 def unfreeze(slug: SlugArgument) -> None:
-    """Lift the freeze, when the contest is over: everybody sees the hidden results."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    """Lift the freeze when the contest is over: the hidden results become visible to all."""
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _contests as contests  # noqa: PLC0415
     from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no contest {slug}."):
-        run(connection, contests.unfreeze(slug, somebody(None)))
+        run(connection, contests.unfreeze(slug, actor_name(None)))
     answer(f"{slug} is unfrozen.")
 
 

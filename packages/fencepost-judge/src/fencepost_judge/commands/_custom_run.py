@@ -21,7 +21,9 @@ def try_out(
     given: Annotated[
         Path | None, typer.Option("--input", help="What it reads; without it, only compile.", exists=True)
     ] = None,
-    language: Annotated[str | None, typer.Option("--language", help="Otherwise by the file's name.")] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", help="By default from the file's name.")
+    ] = None,
     within: Annotated[float, typer.Option("--within", help="Seconds to wait.", min=1)] = 60,
     json_output: JsonOption = False,
 ) -> None:
@@ -49,13 +51,13 @@ def _language(program: Path, name: str | None) -> LanguageSpec:
         if spec.name == name or (name is None and program.suffix in spec.extensions):
             return spec
     known = ", ".join(spec.name for spec in read_specs())
-    raise UserError(f"{name or program.name} is in no language that is known. There is {known}.")
+    raise UserError(f"{name or program.name} is in no known language. Known: {known}.")
 
 
 async def _try(spec: LanguageSpec, source: str, given: str | None, within: float) -> dict[str, Any]:
     import asyncio  # noqa: PLC0415
 
-    from fencepost.cli.job_commands import somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import actor_name  # noqa: PLC0415
     from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge._service import Judging  # noqa: PLC0415
     from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
@@ -64,7 +66,7 @@ async def _try(spec: LanguageSpec, source: str, given: str | None, within: float
         judging = Judging(fp, JudgeSettings.load())
         judging.check_program(spec.name, {spec.source: source})
         job_id = await judging.custom_runs.submit(
-            spec.name, {spec.source: source}, given, author=somebody(None)
+            spec.name, {spec.source: source}, given, author=actor_name(None)
         )
         try:
             async with asyncio.timeout(within):
@@ -74,7 +76,7 @@ async def _try(spec: LanguageSpec, source: str, given: str | None, within: float
                     custom_run = await judging.custom_runs.get(job_id)
         except TimeoutError:
             raise UserError(
-                f"Nobody has tried it out within {within:g} seconds; see `fencepost judge workers`."
+                f"No worker ran it within {within:g} seconds; see `fencepost judge workers`."
             ) from None
     return dict(custom_run.outcome)
 

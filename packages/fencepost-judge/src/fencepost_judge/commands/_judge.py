@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost_judge.packages._reading import ReadProblem
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Problems, people, languages and the sandbox."
+    no_args_is_help=True, rich_markup_mode=None, help="Problems, users, languages and the sandbox."
 )
 app.add_typer(accounts.users_app, name="users")
 app.add_typer(accounts.tokens_app, name="tokens")
@@ -36,7 +36,7 @@ Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a 
 
 
 TimeLimit = Annotated[
-    float | None, typer.Option(help="In seconds, in the place of the package's.", min=0.01, max=600)
+    float | None, typer.Option(help="In seconds, instead of the package's.", min=0.01, max=600)
 ]
 
 
@@ -204,7 +204,7 @@ def _row(one: Verified) -> dict[str, object]:
 def _line(one: Verified) -> str:
     sign = _SIGNS[one.kept]
     if one.got is None:
-        return f"  {sign} {one.submission.name}: {one.fault or 'its language is not on this machine'}"
+        return f"  {sign} {one.submission.name}: {one.fault or 'its language is not installed'}"
     score = "" if one.got.score is None else f"  {one.got.score:g} points"
     wanted = f", {one.broken}" if one.broken else ""
     return f"  {sign} {one.submission.name}: {one.got.verdict}{wanted}{score}  {one.got.time_ms} ms"

@@ -15,21 +15,23 @@ if TYPE_CHECKING:
 
 
 def workers(
-    everybody: Annotated[bool, typer.Option("--all", help="Also who left, and who was lost.")] = False,
+    include_gone: Annotated[
+        bool, typer.Option("--all", help="Include workers that left or were lost.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """List the judge workers, each with its languages, its sandboxes in use and its current work."""
     import asyncio  # noqa: PLC0415 - Not needed by --help.
 
-    found = [one for one in asyncio.run(_workers()) if everybody or one.state == "alive"]
+    found = [one for one in asyncio.run(_workers()) if include_gone or one.state == "alive"]
     if json_output:
         answer_json([asdict(one) for one in found])
     else:
-        answer("\n".join(map(_line, found)) or "Nobody judges.")
+        answer("\n".join(map(_line, found)) or "No workers are registered.")
 
 
 def _line(one: ListedWorker) -> str:
-    load = f"{one.busy} of {one.slots} boxes, {one.running} in hand, load {one.load_average:.1f}"
+    load = f"{one.busy} of {one.slots} boxes, {one.running} running, load {one.load_average:.1f}"
     weak = f"  degraded: {len(one.degraded)}" if one.degraded else ""
     return f"{one.state:5}  {one.owner}  {load}  {one.sandbox}{weak}  {', '.join(sorted(one.languages))}"
 

@@ -32,12 +32,14 @@ app = typer.Typer(
 
 @app.command()
 def start(
-    reason: Annotated[str, typer.Option("--reason", help="Why; the history keeps it.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for the history.")],
     submission: Annotated[list[int] | None, typer.Option("--submission", help="One, or several.")] = None,
-    problem: Annotated[str | None, typer.Option("--problem", help="All of this problem.")] = None,
-    author: Annotated[str | None, typer.Option("--author", help="All of this author.")] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="All submissions to this problem.")] = None,
+    author: Annotated[str | None, typer.Option("--author", help="All submissions of this author.")] = None,
     language: Annotated[str | None, typer.Option("--language", help="Only this language.")] = None,
-    verdict: Annotated[str | None, typer.Option("--verdict", help="Only this standing verdict.")] = None,
+    verdict: Annotated[
+        str | None, typer.Option("--verdict", help="Only submissions with this verdict.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Judge submissions again with the newest version of each problem, after all waiting submissions.
@@ -79,7 +81,7 @@ def list_generations(json_output: JsonOption = False) -> None:
 @app.command()
 def show(
     generation: GenerationArgument,
-    everything: Annotated[bool, typer.Option("--all", help="Also what stays as it is.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include results that stay the same.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Show what a generation changes: each submission, before and after. Exits with 4 when there is none."""
@@ -108,37 +110,37 @@ def apply(generation: GenerationArgument) -> None:
 
     Exits with 1 when a result is missing or a later generation is applied already; with 4 when there is none.
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _rejudging as rejudging  # noqa: PLC0415
     from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no generation {generation}."):
-        count = run(connection, rejudging.apply(generation, somebody(None)))
+        count = run(connection, rejudging.apply(generation, actor_name(None)))
     answer(f"Generation {generation} stands: {count} results.")
 
 
 @app.command()
 def drop(generation: GenerationArgument) -> None:
     """Drop a generation; the valid results do not change. Exits with 4 when there is none."""
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_judge import _rejudging as rejudging  # noqa: PLC0415
     from fencepost_server.token_commands import known  # noqa: PLC0415
 
     with acting() as connection, known(f"There is no generation {generation}."):
-        run(connection, rejudging.drop(generation, somebody(None)))
+        run(connection, rejudging.drop(generation, actor_name(None)))
     answer(f"Generation {generation} is dropped.")
 
 
 async def _start(chosen: Filter, reason: str) -> Opened:
-    from fencepost.cli.job_commands import somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import actor_name  # noqa: PLC0415
     from fencepost.client import Fencepost  # noqa: PLC0415
     from fencepost_judge._service import Judging  # noqa: PLC0415
     from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
 
     async with Fencepost.from_env() as fp:
-        return await Judging(fp, JudgeSettings.load()).rejudge(chosen, reason=reason, actor=somebody(None))
+        return await Judging(fp, JudgeSettings.load()).rejudge(chosen, reason=reason, actor=actor_name(None))
 
 
 def _line(one: Change) -> str:

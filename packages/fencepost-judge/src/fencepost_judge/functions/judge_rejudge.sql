@@ -22,7 +22,7 @@ as $$
 begin
   perform fencepost._check_limit(p_limit);
   if p_ids is null and p_slug is null and p_author is null then
-    raise exception 'Name submissions, a problem or an author: everything at once is nobody''s wish.'
+    raise exception 'Name submissions, a problem or an author: a rejudging needs at least one of them.'
       using errcode = 'ZF100', detail = '{"field": "filter"}';
   end if;
   return query

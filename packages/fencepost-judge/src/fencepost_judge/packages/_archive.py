@@ -41,7 +41,8 @@ def _judged(
         raise InvalidInput(f"The archive unpacks to {total} bytes; at most {bytes_max}.", field="archive")
     if total > RATIO_FREE_BYTES + archive_bytes * RATIO_MAX:
         raise InvalidInput(
-            f"The archive unpacks to {total} bytes from {archive_bytes}: that is a bomb.", field="archive"
+            f"The archive unpacks to {total} bytes from {archive_bytes}: it looks like a decompression bomb.",
+            field="archive",
         )
     seen: set[str] = set()
     for info in infos:
@@ -61,7 +62,7 @@ def _safe_path(info: zipfile.ZipInfo) -> PurePosixPath:
         raise _refused(info, "has a name with a backslash or a control character")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or ":" in name or len(name.encode()) > NAME_BYTES_MAX:
-        raise _refused(info, "would be written outside the folder, or has no sensible name")
+        raise _refused(info, "would be written outside the folder, or has an invalid name")
     if not path.parts:
         raise _refused(info, "has no name")
     kind = stat.S_IFMT(info.external_attr >> 16)

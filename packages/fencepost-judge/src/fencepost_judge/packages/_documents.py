@@ -67,7 +67,7 @@ def mapping(name: str, document: Any) -> dict[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise InvalidInput(f"{name} must hold keys and values.", field=name)
+        raise InvalidInput(f"{name} must be a mapping of keys to values.", field=name)
     return cast("dict[str, Any]", document)
 
 
@@ -111,4 +111,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path.name} is no text in UTF-8.", field=path.name) from None
+        raise InvalidInput(f"{path.name} is not UTF-8 text.", field=path.name) from None

@@ -34,7 +34,7 @@ def read_ini(folder: Path) -> DomjudgeIni:
     special = next((key for key, value in told.items() if key.startswith(REFUSED) and value), None)
     if special is not None:
         raise InvalidInput(
-            f"{NAME}: {special[:SHOWN_MAX]} is about a program of another system. Bring that as an output"
+            f"{NAME}: {special[:SHOWN_MAX]} names a program of another system. Provide it as an output"
             " validator.",
             field=special[:SHOWN_MAX],
         )

@@ -158,7 +158,9 @@ def check_document(document: Mapping[str, Any]) -> None:
 def _entry(pattern: str, said: Any) -> tuple[SubmissionEntry, list[tuple[str, Requirement]]]:
     _check_pattern(pattern)
     if said is not None and not isinstance(said, dict):
-        raise InvalidInput(f"{FILE}: {pattern[:80]} must hold keys and values.", field="submissions.yaml")
+        raise InvalidInput(
+            f"{FILE}: {pattern[:80]} must be a mapping of keys to values.", field="submissions.yaml"
+        )
     keys = cast("dict[str, Any]", said or {})
     own = {key: value for key, value in keys.items() if key in SubmissionEntry.model_fields}
     usual = _DEFAULTS.get(pattern, {})

@@ -147,7 +147,7 @@ def _check_data(folder: Path, data: Group, metadata: Metadata, validators: Seque
     unknown = sorted(set(asked_validators(data)) - {one.name for one in validators})
     if unknown:
         raise InvalidInput(
-            f"output_validator_flags names the validator {unknown[0][:80]!r}, which there is not.",
+            f"output_validator_flags names the validator {unknown[0][:80]!r}, which does not exist.",
             field="output_validator_flags",
         )
 
@@ -200,7 +200,8 @@ def _validators(folder: Path, metadata: Metadata, constants: Constants, store: S
     places = [folder / name for name in ("output_validator", "output_validators") if _holds(folder / name)]
     if len(places) > 1:
         raise InvalidInput(
-            "There is output_validator and output_validators; leave one of them.", field="output_validators"
+            "The package has both output_validator and output_validators; remove one of them.",
+            field="output_validators",
         )
     if metadata.custom_validator is False and places:
         raise InvalidInput(
@@ -250,7 +251,8 @@ def _grader(folder: Path, metadata: Metadata, data: Group, store: Store) -> Prog
         raise unsupported("graders", "a grader, which 2025-09 does not have,")
     if asked is None:
         raise InvalidInput(
-            "graders holds a grader, and no testdata.yaml says grading: custom. Say it, or remove it.",
+            "graders holds a grader, but no testdata.yaml says grading: custom. Add that, or "
+            "remove the grader.",
             field="graders",
         )
     if "scoring" not in metadata.kinds:

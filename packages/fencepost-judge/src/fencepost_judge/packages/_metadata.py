@@ -48,7 +48,7 @@ def version_of(described: Mapping[str, Any]) -> Version:
 def _no_truth(value: object) -> object:
     """Rejects a boolean where a number is expected: Python would accept it as a number."""
     if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - Only this one is told to the author.
+        raise ValueError("must be a number")  # noqa: TRY004 - Only this type is shown to the author.
     return value
 
 
@@ -203,7 +203,8 @@ def _new(version: Version, said: NewProblem) -> Metadata:
     kinds = frozenset(said.type)
     if len(kinds) != len(said.type) or {"pass-fail", "scoring"} <= kinds:
         raise InvalidInput(
-            f"{PROBLEM}: the type {', '.join(said.type)} says a thing twice, or what excludes another.",
+            f"{PROBLEM}: the type {', '.join(said.type)} names a type twice, or types that "
+            "exclude each other.",
             field="type",
         )
     return Metadata(

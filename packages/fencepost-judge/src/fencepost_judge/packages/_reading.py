@@ -89,7 +89,7 @@ def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadPro
         raise
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         # Untrusted YAML may hold any type where a text, a number or a mapping is expected.
-        raise InvalidInput(f"The package describes no problem: {error}.", field="package") from error
+        raise InvalidInput(f"The package is not a valid problem: {error}.", field="package") from error
 
 
 def _innermost(folder: Path) -> Path:

@@ -33,7 +33,7 @@ def check_tests(data: Path) -> None:
             continue
         if path.suffix == ".in" and (len(where.parts) < 2 or where.parts[0] not in KNOWN_DATA):
             raise InvalidInput(
-                f"data/{where} is judged nowhere: tests are in data/sample and data/secret.", field=path.name
+                f"data/{where} is not used: tests are in data/sample and data/secret.", field=path.name
             )
         if path.suffix == ".ans" and where.parts[0] in KNOWN_DATA and not path.with_suffix(".in").is_file():
             raise InvalidInput(f"data/{where} has no {path.stem}.in beside it.", field=path.name)

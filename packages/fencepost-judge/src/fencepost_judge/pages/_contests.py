@@ -77,7 +77,7 @@ def _add_contests(router: PageRouter) -> None:
     @router.router.post(f"{HOME}/{{contest}}/unfreeze")
     async def unfreeze(request: Request, who: Who, contest: str) -> Response:
         await fp.run(contests.unfreeze(contest, who.name))
-        return router.done(request, f"{HOME}/{contest}/scoreboard", "Everybody sees everything now.")
+        return router.done(request, f"{HOME}/{contest}/scoreboard", "All results are visible now.")
 
 
 def _add_making(router: PageRouter) -> None:
@@ -117,7 +117,7 @@ def _add_clarifications(router: PageRouter) -> None:
     @router.router.post(place)
     async def ask(request: Request, who: Who, contest: str) -> Response:
         await ask_as(who, router.judging, contest, filled(Question, await form_of(request)))
-        return router.done(request, f"{HOME}/{contest}/clarifications", "Your question is with the jury.")
+        return router.done(request, f"{HOME}/{contest}/clarifications", "Your question was sent to the jury.")
 
     @router.router.post(f"{place}/{{clarification_id}}/answer")
     async def answer(request: Request, who: Who, contest: str, clarification_id: Id) -> Response:
@@ -130,7 +130,7 @@ def _add_clarifications(router: PageRouter) -> None:
     async def announce(request: Request, who: Who, contest: str) -> Response:
         said = filled(Question, await form_of(request))
         await fp.run(contests.announce(contest, said.label, said.text, who.name))
-        return router.done(request, f"{HOME}/{contest}/clarifications", "Everybody is told.")
+        return router.done(request, f"{HOME}/{contest}/clarifications", "The announcement is published.")
 
 
 def _moment(name: str, text: str) -> datetime | None:

@@ -48,5 +48,5 @@ def add(router: PageRouter) -> None:
             input=found.input or "",
             languages=offered(router.judging),
         )
-        facts = {"trial": found, "outcome": found.outcome, "bench": bench}
+        facts = {"run": found, "outcome": found.outcome, "bench": bench}
         return router.show(request, "custom_run.html", "A custom run", facts)

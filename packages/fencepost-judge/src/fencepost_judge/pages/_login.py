@@ -81,7 +81,7 @@ def _add_account(router: PageRouter, logins: PasswordLogin[JudgeRole], passwords
         by_service = proof is Proof.TOKEN
         await router.fp.run(ACCOUNTS.set_password(who.name, hashed, who.name, by_service=by_service))
         response = router.done(
-            request, f"{PAGES_ROOT}/account", "Your password is changed. Other sessions have ended."
+            request, f"{PAGES_ROOT}/account", "Your password was changed. Your other sessions have ended."
         )
         await router.page_sessions.begin(request, response, who.name)
         return response

@@ -42,7 +42,7 @@ class PageRouter:
         self.fp = judging.fp
         self.page_sessions = page_sessions
         paper = RenderedPage(
-            home=PAGES_ROOT, name="Fencepost Judge", script="judge.js", sheets=("house.css", "judge.css")
+            home=PAGES_ROOT, name="Fencepost Judge", script="judge.js", sheets=("app.css", "judge.css")
         )
         self._templates = Templates(
             paper, Path(__file__).parent, filters={"verdict": verdict_of, "worth": worth}

@@ -68,9 +68,7 @@ def _add_choosing(router: PageRouter) -> None:
         wanted = query.wanted()
         meant = await fp.run(rejudging.find(wanted.filter(), REJUDGE_MAX + 1))
         if len(meant) > REJUDGE_MAX:
-            raise InvalidInput(
-                f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
-            )
+            raise InvalidInput(f"More than {REJUDGE_MAX} submissions match; select fewer.", field="filter")
         terms = query.model_dump(exclude_none=True)
         facts = {"count": len(meant), "first": meant[:20], "terms": terms, "reason": wanted.reason}
         return router.show(request, "rejudge.html", "Judge again?", facts)
@@ -109,4 +107,6 @@ def _add_deciding(router: PageRouter) -> None:
     @router.router.post(f"{HOME}/{{generation}}/drop")
     async def drop(request: Request, who: Who, generation: Id) -> Response:
         await fp.run(rejudging.drop(generation, who.name))
-        return router.done(request, f"{HOME}/{generation}", "It is dropped. What stood goes on standing.")
+        return router.done(
+            request, f"{HOME}/{generation}", "The rejudging is dropped. The standing verdicts stay."
+        )

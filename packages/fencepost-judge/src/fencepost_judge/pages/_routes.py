@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from fencepost_judge import _authentication as entrances
+from fencepost_judge import _authentication as authentication
 from fencepost_judge._access import OPEN_PAGES, PAGES
 from fencepost_judge._authentication import Authentication
 from fencepost_judge._service import Judging
@@ -51,5 +51,5 @@ def make_pages(
         module.add(router)
     for module in (login, accounts):
         module.add(router, passwords)
-    assert entrances.lines_of(router.router) == set(PAGES) | OPEN_PAGES, "a line of the table has no page"
+    assert authentication.lines_of(router.router) == set(PAGES) | OPEN_PAGES, "an access rule has no page"
     return router.router

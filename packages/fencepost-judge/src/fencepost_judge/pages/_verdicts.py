@@ -31,7 +31,7 @@ _KNOWN = {
         Shown("PENDING", "waiting", "open"),
         Shown("DISPATCHED", "waiting", "open"),
         Shown("RUNNING", "being judged", "open"),
-        Shown("DEAD", "the judge gave up", "ours"),
+        Shown("DEAD", "the judge failed", "ours"),
         Shown("CANCELLED", "cancelled", "ours"),
     )
 }

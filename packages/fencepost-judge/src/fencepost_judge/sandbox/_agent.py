@@ -85,7 +85,7 @@ class Agent:
             files.hand_over()
         except OSError as error:
             await self.close()
-            raise AgentFailed("lost", f"The agent does not take orders: {error}.") from error
+            raise AgentFailed("lost", f"The agent does not accept requests: {error}.") from error
         try:
             line = await self._answer(order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)
         except asyncio.CancelledError:

@@ -98,7 +98,7 @@ def probe_user_namespaces(machine: Machine) -> Finding:
         return Finding(AREA, name, FindingState.LACKING, "this kernel allows none", remedy)
     if unshare is None:
         return Finding(
-            AREA, name, FindingState.DEGRADED, "allowed, but not tried: unshare is not here", remedy
+            AREA, name, FindingState.DEGRADED, "allowed, but not tried: unshare is not installed", remedy
         )
     if machine.output(unshare, "--user", "--map-root-user", "true") is None:
         return Finding(AREA, name, FindingState.LACKING, "refused, though the limit is above zero", remedy)

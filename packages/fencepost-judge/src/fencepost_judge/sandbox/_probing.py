@@ -18,7 +18,7 @@ from fencepost_judge.sandbox._run_spec import Site
 PROBE_SECONDS = 30
 NO_CGROUP = (
     "no cgroup: memory and CPU time are what a run's processes are seen to use, every 10 ms; memfd_create is "
-    "refused, and shared memory that nobody maps is not seen. "
+    "refused, and shared memory that no process maps is not counted. "
     "Run as root, or delegate a cgroup with the memory and pids controllers."
 )
 COUNTED_BY_NAMESPACE = (5, 14)

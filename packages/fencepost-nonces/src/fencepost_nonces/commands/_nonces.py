@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 ChainId = Annotated[int, typer.Argument(metavar="CHAIN", help="The chain's id.", min=1)]
 SignerName = Annotated[str, typer.Argument(metavar="SIGNER", help="An address, or a name.")]
 Nonce = Annotated[int, typer.Argument(metavar="NONCE", min=0)]
-Hold = Annotated[int, typer.Option("--hold", min=1, help="The hold that the reservation was answered with.")]
+Hold = Annotated[int, typer.Option("--hold", min=1, help="The hold number from the reservation.")]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at signers and their nonces, and settle one by hand.
+    help="""Inspect signers and their nonces, and settle one by hand.
 
     \b
     Examples:
-      fencepost nonces signers                          who holds which signer, and what is under way
+      fencepost nonces signers                          the owner of each signer, and what is in progress
       fencepost nonces show 1 0x5aAeb6...               one signer and its newest nonces
       fencepost nonces nodes                            the nodes that are alive
       fencepost nonces reserve 1 0x5aAeb6... pay-7      a nonce for the request pay-7
       fencepost nonces used 1 0x5aAeb6... 41 --hold 1   it was used
-      fencepost nonces release 1 0x5aAeb6... 41 --hold 1   it was not used, and nobody has signed it
+      fencepost nonces release 1 0x5aAeb6... 41 --hold 1   it was neither used nor signed
       fencepost nonces sync 1 0x5aAeb6...               lift the sequence to what the chain has counted
-      fencepost nonces resume 1 0x5aAeb6... --next 57   after `fencepost recover`: where it goes on
+      fencepost nonces resume 1 0x5aAeb6... --next 57   after `fencepost recover`: the next nonce to use
     """,
 )
 app.command("resume")(recovery.resume)
@@ -69,7 +69,7 @@ def signers(json_output: JsonOption = False) -> None:
 def show(
     chain_id: ChainId,
     signer: SignerName,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many nonces at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of nonces.")] = 20,
     json_output: JsonOption = False,
 ) -> None:
     """Show one signer and its newest nonces."""
@@ -83,7 +83,7 @@ def show(
 
     found, nonces = with_client(read)
     if not found:
-        raise UserError(f"{one.resource} has never been asked for.", ExitCode.NOT_FOUND)
+        raise UserError(f"{one.resource} has never been used.", ExitCode.NOT_FOUND)
     if json_output:
         answer_json({**found[0], "nonces": nonces})
         return

@@ -32,7 +32,7 @@ def resume(
         typer.Option(
             "--next",
             min=0,
-            help="The first nonce that nobody outside may have; without it, the first that the chain and its"
+            help="The first nonce that no caller can have; without it, the first that the chain and its"
             " pool have not seen.",
             show_default=False,
         ),
@@ -47,14 +47,14 @@ def resume(
         _resume_one(chain_id, signer, next_nonce)
         return
     if chain_id is not None or next_nonce is not None:
-        raise UserError("Name the chain and the signer, or nothing at all.", ExitCode.USAGE)
+        raise UserError("Give both the chain and the signer, or neither.", ExitCode.USAGE)
     from fencepost_nonces import _nonce_calls as nonce_calls  # noqa: PLC0415 - Not needed by --help.
     from fencepost_nonces import _queries as queries  # noqa: PLC0415
 
     for row in with_client(lambda fp: fp.run(queries.recovering())):
         _resume_one(row["chain_id"], row["signer"], None)
     with_client(lambda fp: fp.run(nonce_calls.close_recovery()))
-    answer("The recovery is over: a signer that is seen for the first time from now on is a new one.")
+    answer("The recovery is complete: a signer that appears from now on is new.")
 
 
 def _resume_one(chain_id: int, signer: str, next_nonce: int | None) -> None:
@@ -64,7 +64,7 @@ def _resume_one(chain_id: int, signer: str, next_nonce: int | None) -> None:
         counted = await _counted(one)
         if counted is None and next_nonce is None:
             raise UserError(
-                f"No chain can be asked about {one.resource}: say with --next where it goes on.",
+                f"No endpoint is configured for {one.resource}: give its next nonce with --next.",
                 ExitCode.USAGE,
             )
         latest, seen = counted or (0, 0)
@@ -106,7 +106,7 @@ def vouch(transaction_id: TransactionId) -> None:
 
 def close(
     transaction_id: TransactionId,
-    tx_hash: Annotated[str, typer.Option("--tx-hash", help="As which it was mined.")],
+    tx_hash: Annotated[str, typer.Option("--tx-hash", help="The hash under which it was mined.")],
 ) -> None:
     """Confirm that it was mined as this hash, which is not recorded here. It is not sent again."""
     from fencepost_nonces.sending import _transaction_calls as tx_calls  # noqa: PLC0415

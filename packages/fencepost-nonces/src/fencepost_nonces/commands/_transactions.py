@@ -38,13 +38,16 @@ app.command("close")(recovery.close)
 def send(
     key: Annotated[str, typer.Option("--key", help="Names the transaction: the same key sends once.")],
     chain_id: Annotated[int, typer.Option("--chain", min=1, help="The chain's id.")],
-    signer: Annotated[str, typer.Option("--signer", help="Who sends.")],
-    to: Annotated[str | None, typer.Option("--to", help="To whom.", show_default="a new contract")] = None,
+    signer: Annotated[str, typer.Option("--signer", help="The sender's address.")],
+    to: Annotated[
+        str | None, typer.Option("--to", help="The recipient's address.", show_default="a new contract")
+    ] = None,
     value: Annotated[str, typer.Option("--value", help="In wei.", metavar="WEI")] = "0",
     data: Annotated[str, typer.Option("--data", help="0x and hexadecimal digits.")] = "0x",
     gas: Annotated[int, typer.Option("--gas", min=1, help="The limit.")] = 21_000,
     webhook: Annotated[
-        str | None, typer.Option("--webhook", help="Tell its end on this channel.", show_default=False)
+        str | None,
+        typer.Option("--webhook", help="The webhook channel to report its outcome to.", show_default=False),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -91,7 +94,7 @@ def show(transaction_id: TransactionId, json_output: JsonOption = False) -> None
 
 @app.command("list")
 def list_transactions(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
     """List the newest transactions."""

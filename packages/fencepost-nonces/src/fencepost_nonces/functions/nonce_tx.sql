@@ -316,7 +316,7 @@ begin
   perform fencepost._check_text('block_hash', p_block_hash, 128);
   perform fencepost._nonce_tx_give_up(v_tx, p_token, p_used_by,
     'lost: its nonce was used by ' || p_used_by || ' in block ' || p_block_number
-    || ', which somebody else with the same key has signed. It takes another one.');
+    || ', which was signed elsewhere with the same key. It takes another nonce.');
   perform fencepost._event(fencepost.clock(), 'lease', fencepost._nonce_resource(p_chain_id, p_signer), 'nonce_lost', p_owner, p_token,
     jsonb_build_object('transaction_id', p_transaction_id, 'nonce', v_tx.nonce, 'used_by', p_used_by, 'block_number', p_block_number,
                        'block_hash', p_block_hash));

@@ -38,14 +38,16 @@ class Meaning(StrEnum):
 
 # The texts for the caller. Fixed texts: a node's own message may contain anything, and be of any length.
 _TOLD = {
-    Meaning.NONCE_TOO_LOW: "its nonce is used already. The receipts will tell by which transaction.",
-    Meaning.NONCE_TOO_HIGH: "the node misses an earlier one of this signer. It is sent again.",
-    Meaning.UNDERPRICED: "the pool has another one at its nonce for more. It is raised when it is stuck.",
-    Meaning.FEE_TOO_LOW: "its fee is below what is taken at present. It is raised when it is stuck.",
-    Meaning.INSUFFICIENT_FUNDS: "the signer cannot pay for it. It is sent again, and goes on when he can.",
+    Meaning.NONCE_TOO_LOW: "its nonce is used already. The receipts will show by which transaction.",
+    Meaning.NONCE_TOO_HIGH: "the node lacks an earlier transaction of this signer. It is sent again.",
+    Meaning.UNDERPRICED: "the pool has another transaction with its nonce and a higher fee. Its "
+    "fee is raised when it is stuck.",
+    Meaning.FEE_TOO_LOW: "its fee is below the current minimum. It is raised when it is stuck.",
+    Meaning.INSUFFICIENT_FUNDS: "the signer cannot pay for it. It is sent again until the account "
+    "has enough funds.",
     Meaning.INVALID: "no block will ever take it. A no-op takes its nonce.",
     Meaning.POOL_FULL: "the pool of the node is full. It is sent again.",
-    Meaning.PASSING: "the node refused it, and why is not known here. It is sent again.",
+    Meaning.PASSING: "the node refused it for an unknown reason. It is sent again.",
 }
 
 

@@ -182,9 +182,7 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
         signer = eth_accounts().recover_transaction(raw).lower()
     except Exception:
         # Whatever the decoder raises for untrusted bytes, they are not what was requested.
-        raise SigningFailed(
-            "The remote signer answered with something that is no signed transaction."
-        ) from None
+        raise SigningFailed("The remote signer's answer is not a signed transaction.") from None
     wrong = [
         name
         for name, value in fields.items()

@@ -68,30 +68,30 @@ def before_sending(tx: Open) -> NextStep | None:
             return None
 
 
-def after_sending(tx: Open, sight: ChainView, patience: StuckPolicy) -> NextStep:
+def after_sending(tx: Open, view: ChainView, patience: StuckPolicy) -> NextStep:
     """What follows for bytes that were sent."""
-    if sight.receipt is not None:
-        return _of_a_block(tx, sight, sight.receipt, patience)
+    if view.receipt is not None:
+        return _of_a_block(tx, view, view.receipt, patience)
     if tx.state == "MINED":
         # A lagging backend has no receipt either. Only another block at its number proves a reorganisation.
-        taken_back = sight.block_hash is not None and sight.block_hash != tx.block_hash
+        taken_back = view.block_hash is not None and view.block_hash != tx.block_hash
         return NextStep.TAKE_BLOCK_BACK if taken_back else NextStep.WAIT
-    if sight.latest_count > tx.nonce:
+    if view.latest_count > tx.nonce:
         # One of its versions or a foreign one has used the nonce, finally or in a block that may be reverted.
-        return NextStep.PROVE if sight.final_count > tx.nonce else NextStep.WAIT
+        return NextStep.PROVE if view.final_count > tx.nonce else NextStep.WAIT
     if tx.cancelling and tx.purpose != "cancel":
         return NextStep.CANCEL
     # Only the first in line is stuck; the others wait for it.
-    if tx.nonce == sight.latest_count and tx.signed_seconds >= patience.stuck_seconds:
+    if tx.nonce == view.latest_count and tx.signed_seconds >= patience.stuck_seconds:
         return NextStep.REPLACE
-    return NextStep.WAIT if sight.in_pool else NextStep.SEND_AGAIN
+    return NextStep.WAIT if view.in_pool else NextStep.SEND_AGAIN
 
 
-def _of_a_block(tx: Open, sight: ChainView, receipt: Receipt, patience: StuckPolicy) -> NextStep:
+def _of_a_block(tx: Open, view: ChainView, receipt: Receipt, patience: StuckPolicy) -> NextStep:
     block_hash = str(receipt["blockHash"]).lower()
-    if block_hash != sight.block_hash:
+    if block_hash != view.block_hash:
         # The chain has another block at the receipt's number: the receipt is of a fork, or a backend lags.
         return NextStep.WAIT
-    if sight.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
+    if view.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
         return NextStep.CONFIRM
     return NextStep.WAIT if block_hash == tx.block_hash else NextStep.RECORD_BLOCK

@@ -37,7 +37,7 @@ class TransactionSender:
         self._metrics = metrics
         self._settings = node.settings
         self._loop = Loop("transactions", self.tick, metrics.loop_errors)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     def start(self) -> None:
         self._loop.start()
@@ -69,7 +69,7 @@ class TransactionSender:
         chain = self._chains.get(signer.chain_id)
         assert chain is not None
         away = not self._is_home(signer)
-        async with self._turns:
+        async with self._slots:
             try:
                 await SignerPipeline(
                     self._fp, self._node, chain, self._keys, self._metrics, signer, away=away

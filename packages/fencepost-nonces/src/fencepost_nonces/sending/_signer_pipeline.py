@@ -40,7 +40,7 @@ from fencepost_nonces.signer import Signer, checksummed
 _log = get_logger(__name__)
 T = TypeVar("T")
 NO_OP_GAS = 21_000
-UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. It keeps it. "
+UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. It keeps the nonce. "
 FEE_CAP = "fee_cap: the chain asks for more than NONCES_MAX_FEE_GWEI. It waits."
 # After these the signer's later transactions must wait: they would fail in the same way.
 _STOPPING = frozenset(
@@ -78,7 +78,7 @@ class SignerPipeline:
     async def advance(self) -> None:
         """Bind queued transactions to nonces, and advance each in order of nonce, as far as it can."""
         counts = await self._chain.counts(self._signer.name, self._settings.confirmations)
-        sight = await self._look(counts)
+        view = await self._look(counts)
         inquiry = Inquiry(self._chain, self._signer.name, counts, self._settings.confirmations)
         await self._write(lambda lease: nonce_calls.floor(self._signer, lease, counts.final, counts.latest))
         await self._write(lambda lease: nonce_calls.recycle(self._signer, lease))
@@ -96,7 +96,7 @@ class SignerPipeline:
             await self._fill_gaps()
         for tx in await self._fp.run(tx_calls.open_of(self._signer, self._settings.open_max)):
             try:
-                going = await self._move(tx, sight, inquiry)
+                going = await self._move(tx, view, inquiry)
             except FencepostError as error:
                 if not isinstance(error, Refusal) or error.noun == "lease":
                     raise
@@ -110,12 +110,12 @@ class SignerPipeline:
         pooled = await self._chain.pooled_count(self._signer.name)
         return ChainView(counts.head, counts.latest, counts.final, pooled_count=pooled)
 
-    async def _move(self, tx: Open, sight: ChainView, inquiry: Inquiry) -> bool:
+    async def _move(self, tx: Open, view: ChainView, inquiry: Inquiry) -> bool:
         """One step, or several that need no read of the chain between them. False: later ones must wait."""
         step = before_sending(tx)
         if step is None:
-            sight = await self._sight_of(tx, sight, inquiry)
-            step = after_sending(tx, sight, self._patience)
+            view = await self._view_of(tx, view, inquiry)
+            step = after_sending(tx, view, self._patience)
         match step:
             case NextStep.GIVE_UP:
                 await self._give_up(tx)
@@ -126,8 +126,8 @@ class SignerPipeline:
             case NextStep.CANCEL | NextStep.REPLACE:
                 await self._replace(tx, cancelling=step is NextStep.CANCEL or tx.purpose == "cancel")
             case NextStep.RECORD_BLOCK | NextStep.CONFIRM:
-                assert sight.receipt is not None
-                await self._in_a_block(tx, sight.receipt, confirmed=step is NextStep.CONFIRM)
+                assert view.receipt is not None
+                await self._in_a_block(tx, view.receipt, confirmed=step is NextStep.CONFIRM)
             case NextStep.TAKE_BLOCK_BACK:
                 await self._write(lambda lease: tx_calls.mined(self._signer, lease, tx, None, None, None))
                 _log.warning("block_taken_back", transaction_id=tx.transaction_id, nonce=tx.nonce)
@@ -146,24 +146,24 @@ class SignerPipeline:
         )
         self._metrics.transactions.labels(state=state).inc()
 
-    async def _sight_of(self, tx: Open, sight: ChainView, inquiry: Inquiry) -> ChainView:
+    async def _view_of(self, tx: Open, view: ChainView, inquiry: Inquiry) -> ChainView:
         """The receipt of whichever version was mined; and whether the newest one is still in the pool."""
         if tx.state == "MINED" and tx.block_number is not None:
             # While its block is unchanged and not deep enough, its receipt has nothing new.
             in_place = await inquiry.block_hash(tx.block_number)
-            is_deep = sight.head - tx.block_number >= self._patience.confirmations
-            sight = replace(sight, block_hash=in_place)
+            is_deep = view.head - tx.block_number >= self._patience.confirmations
+            view = replace(view, block_hash=in_place)
             if in_place in (None, tx.block_hash) and not is_deep:
-                return sight
-        receipt = await _receipt_of(self._chain, tx) if sight.may_be_mined(tx) else None
+                return view
+        receipt = await _receipt_of(self._chain, tx) if view.may_be_mined(tx) else None
         if receipt is not None:
             block_hash = await inquiry.block_hash(int(receipt["blockNumber"], 16))
-            return replace(sight, receipt=receipt, block_hash=block_hash)
-        if tx.state == "MINED" or sight.latest_count > tx.nonce:
-            return sight
+            return replace(view, receipt=receipt, block_hash=block_hash)
+        if tx.state == "MINED" or view.latest_count > tx.nonce:
+            return view
         # One count covers all that are next in the pool; the others are read by hash.
-        known = sight.pooled_count > tx.nonce >= sight.latest_count
-        return replace(sight, in_pool=known or await self._chain.is_in_pool(tx.hashes[0]))
+        known = view.pooled_count > tx.nonce >= view.latest_count
+        return replace(view, in_pool=known or await self._chain.is_in_pool(tx.hashes[0]))
 
     async def _prove(self, tx: Open, finding: Finding) -> None:
         """Take another nonce only when the transaction that used this one was seen, and was not signed here.

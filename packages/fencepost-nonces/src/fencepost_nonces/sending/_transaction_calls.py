@@ -97,7 +97,9 @@ def submit(
 ) -> Call[Submitted]:
     """Accept a transaction; the same key again returns the existing one."""
     if key.startswith(FILLS):
-        raise InvalidInput(f"The key begins with {FILLS}, as only our own do.", field="idempotency_key")
+        raise InvalidInput(
+            f"Keys that begin with {FILLS} are reserved for this service.", field="idempotency_key"
+        )
     return _submit(signer, key, order, webhook)
 
 

@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar, cast
 
 from fencepost import http_client
 from fencepost.http_client import HttpClient
-from fencepost.testing.server_close import close_door
+from fencepost.testing.server_close import stop_listening
 
 T = TypeVar("T")
 Reply = dict[str, Any]
@@ -116,7 +116,7 @@ class RpcProxy:
 
     async def _close(self) -> None:
         assert self._server is not None
-        await close_door(self._server)
+        await stop_listening(self._server)
         serving = dict(self._open)
         for task in serving:
             task.cancel()

@@ -1,4 +1,4 @@
--- Accepting an order: its row, its message, its ledger entry and its first audit line, in the caller's transaction.
+-- Accepting an order: its row, its message, its idempotency key and its first audit line, in the caller's transaction.
 --
 -- Returns one of these, and raises for none of them:
 --   accepted    this transaction accepted the order
@@ -8,7 +8,7 @@
 --   too_old     the key was used, and its replay period is over: it can never be used again
 --
 -- Locks: the advisory try-lock of the key (as idempotency keys have), then the outbox's lock of (channel, order key), which waits
--- for another open accept of the same order key. Served by orders_ledger_pkey.
+-- for another open accept of the same order key. Served by orders_idempotency_key_pkey.
 
 create or replace function fencepost._orders_channel(p_broker text) returns text
 language sql immutable parallel safe
@@ -74,7 +74,7 @@ begin
                                       expires_at, created_at, updated_at, resend_of)
   values (v_id, p_key, p_broker, p_account, p_symbol, p_request, p_digest, p_trace, p_expires, v_now, v_now, p_resend_of)
   returning * into v_order;
-  insert into fencepost.orders_ledger (idempotency_key, request_digest, order_id, expires_at)
+  insert into fencepost.orders_idempotency_key (idempotency_key, request_digest, order_id, expires_at)
   values (p_key, p_digest, v_id, v_now + p_keep);
   perform fencepost._orders_audit(v_now, v_order, null, 'queued', null, p_actor, null, null);
   return v_id;
@@ -89,7 +89,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 #variable_conflict use_column
 declare
-  v_known fencepost.orders_ledger;
+  v_known fencepost.orders_idempotency_key;
 begin
   perform fencepost._orders_check_accept(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,
                                          p_expires, p_keep);
@@ -97,10 +97,10 @@ begin
     raise exception 'idempotency_key must not begin with resend-of-: keys of orders that are sent again begin so.'
       using errcode = 'ZF100', detail = '{"field": "idempotency_key"}';
   end if;
-  if not fencepost._marker_lock('orders', p_key) then
+  if not fencepost._idempotency_lock('orders', p_key) then
     outcome := 'in_flight';
   else
-    select * into v_known from fencepost.orders_ledger l where l.idempotency_key = p_key;
+    select * into v_known from fencepost.orders_idempotency_key l where l.idempotency_key = p_key;
     if not found then
       outcome := 'accepted';
       order_id := fencepost._orders_create(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,

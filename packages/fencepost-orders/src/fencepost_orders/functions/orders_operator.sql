@@ -75,8 +75,8 @@ begin
     'RESOLVED', p_reason, null, p_result, p_actor);
   if p_outcome = 'sent' then
     -- The operator saw it at the broker: it is followed like every other order.
-    insert into fencepost.orders_following (order_id, broker, ask_at)
-    select r.id, r.broker, fencepost.clock() + fencepost._orders_follow_first() from fencepost.orders_order r where r.id = p_id
+    insert into fencepost.orders_fill_tracking (order_id, broker, ask_at)
+    select r.id, r.broker, fencepost.clock() + fencepost._orders_fill_first() from fencepost.orders_order r where r.id = p_id
     on conflict (order_id) do nothing;
   end if;
   perform fencepost._wake('outbox:' || v_message.channel);
@@ -121,13 +121,13 @@ begin
   end if;
   -- The transaction that held the order until now may hold the key a moment longer: PostgreSQL releases rows first.
   for v_try in 1..20 loop
-    exit when fencepost._marker_lock('orders', v_key);
+    exit when fencepost._idempotency_lock('orders', v_key);
     if v_try = 20 then
       perform fencepost._refuse('in_flight', 'order', v_key, v_attempted, null);
     end if;
     perform pg_sleep(0.01);
   end loop;
-  if exists (select 1 from fencepost.orders_ledger l where l.idempotency_key = v_key) then
+  if exists (select 1 from fencepost.orders_idempotency_key l where l.idempotency_key = v_key) then
     perform fencepost._refuse('duplicate', 'order', v_key, v_attempted, null);
   end if;
   if v_order.final_status is null then
@@ -174,7 +174,7 @@ begin
 end $$;
 
 -- Delete orders that were settled longer ago than p_keep, with their results and audits, at most p_limit. Their keys stay in the
--- ledger for ever. An order that the broker has not finished is kept until it has. Served by orders_order_settled.
+-- table of keys for ever. An order that the broker has not finished is kept until it has. Served by orders_order_settled.
 create or replace function fencepost.orders_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -182,9 +182,9 @@ declare
   v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_ids    bigint[];
 begin
-  v_ids := array(select r.id from fencepost.orders_order r join fencepost.orders_ledger l on l.idempotency_key = r.idempotency_key
+  v_ids := array(select r.id from fencepost.orders_order r join fencepost.orders_idempotency_key l on l.idempotency_key = r.idempotency_key
     where r.final_status is not null and r.settled_at < v_before and l.expires_at < fencepost.clock()
-      and not exists (select 1 from fencepost.orders_following f where f.order_id = r.id)
+      and not exists (select 1 from fencepost.orders_fill_tracking f where f.order_id = r.id)
     order by r.settled_at limit p_limit for update of r skip locked);
   delete from fencepost.orders_audit a where a.outbox_id = any (v_ids);
   delete from fencepost.orders_result x where x.order_id = any (v_ids);

@@ -43,12 +43,12 @@ as $$
          or (p_broker.halted_code is not null and coalesce(p_broker.probe_at <= p_now, true)))
 $$;
 
--- What the answer says about the broker: ok closes the breaker, and tells an operator who would resume it that it answers.
-create or replace function fencepost.orders_probe_tell(p_broker text, p_weather text) returns void
+-- What the answer says about the broker: ok closes the breaker, and shows an operator that the broker answers and can be resumed.
+create or replace function fencepost.orders_probe_tell(p_broker text, p_health text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('broker', p_broker, 64);
-  perform fencepost._orders_weather(p_broker, array[p_weather], array[null::interval]);
+  perform fencepost._orders_note_health(p_broker, array[p_health], array[null::interval]);
 end $$;

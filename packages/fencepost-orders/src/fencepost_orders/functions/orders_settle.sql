@@ -1,5 +1,5 @@
 -- Settling a request, or a query about it. Every settlement is fenced by its take, and updates the message, the order, its
--- result, its ledger entry and its audit together.
+-- result, its idempotency key and its audit together.
 --
 -- The fate says what is proved about the requests that were made:
 --   unproved      nothing
@@ -13,7 +13,7 @@
 
 create or replace function fencepost._orders_check_settle(
   p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_fates text[], p_codes text[], p_details text[],
-  p_delays interval[], p_results jsonb[], p_weather text[]
+  p_delays interval[], p_results jsonb[], p_health text[]
 ) returns void
 language plpgsql volatile
 as $$
@@ -31,7 +31,7 @@ begin
   perform fencepost._check_lengths('details', v_count, cardinality(p_details));
   perform fencepost._check_lengths('delays', v_count, cardinality(p_delays));
   perform fencepost._check_lengths('results', v_count, cardinality(p_results));
-  perform fencepost._check_lengths('weather', v_count, cardinality(p_weather));
+  perform fencepost._check_lengths('health', v_count, cardinality(p_health));
   perform fencepost._outbox_check_outcome(a.outcome, a.detail, a.result)
     from unnest(p_outcomes, p_details, p_results) a (outcome, detail, result);
   perform fencepost._check_word('fates', f, array['unproved', 'not_this', 'none']) from unnest(p_fates) f;
@@ -41,7 +41,7 @@ begin
   end if;
 end $$;
 
--- The broker has the order: store its answer, and close the ledger's entry.
+-- The broker has the order: store its answer, and the digest of its result beside the key.
 create or replace function fencepost._orders_store_result(p_order fencepost.orders_order, p_result jsonb, p_now timestamptz)
 returns void
 language plpgsql volatile
@@ -55,12 +55,12 @@ begin
   on conflict (order_id) do update
   set broker_order_id = excluded.broker_order_id, status = excluded.status, accepted_at = excluded.accepted_at,
       fills = excluded.fills, body = excluded.body, result_digest = excluded.result_digest, received_at = excluded.received_at;
-  update fencepost.orders_ledger l set result_digest = p_result ->> 'digest'
+  update fencepost.orders_idempotency_key l set result_digest = p_result ->> 'digest'
   where l.idempotency_key = p_order.idempotency_key;
   -- An order that the broker has and has not finished is followed.
   if p_order.final_status = 'sent' and p_result -> 'open' = 'true' then
-    insert into fencepost.orders_following (order_id, broker, ask_at)
-    values (p_order.id, p_order.broker, p_now + fencepost._orders_follow_first()) on conflict (order_id) do nothing;
+    insert into fencepost.orders_fill_tracking (order_id, broker, ask_at)
+    values (p_order.id, p_order.broker, p_now + fencepost._orders_fill_first()) on conflict (order_id) do nothing;
   end if;
 end $$;
 
@@ -149,8 +149,8 @@ begin
     from gone g where r.id = g.id
     returning r.id, r.broker, r.idempotency_key, r.trace_id, r.broker_order_id, r.retry_count, g.state as status_from, g.take, g.code,
               g.detail, g.result
-  ), ledgered as (
-    update fencepost.orders_ledger l set result_digest = o.result ->> 'digest'
+  ), keyed as (
+    update fencepost.orders_idempotency_key l set result_digest = o.result ->> 'digest'
     from ordered o where l.idempotency_key = o.idempotency_key
   ), resulted as (
     insert into fencepost.orders_result (order_id, idempotency_key, broker_order_id, status, accepted_at, fills, body,
@@ -161,8 +161,8 @@ begin
     from ordered o
     on conflict (order_id) do nothing
   ), followed as (
-    insert into fencepost.orders_following (order_id, broker, ask_at)
-    select o.id, o.broker, v_now + fencepost._orders_follow_first() from ordered o where o.result -> 'open' = 'true'
+    insert into fencepost.orders_fill_tracking (order_id, broker, ask_at)
+    select o.id, o.broker, v_now + fencepost._orders_fill_first() from ordered o where o.result -> 'open' = 'true'
     on conflict (order_id) do nothing
   ), audited as (
     insert into fencepost.orders_audit (at, outbox_id, idempotency_key, trace_id, broker_order_id, status_from, status_to,
@@ -192,7 +192,7 @@ end $$;
 -- Settle many requests or queries of one broker; returns for each its new state, or why it was refused.
 create or replace function fencepost.orders_settle(
   p_broker text, p_owner text, p_ids bigint[], p_takes bigint[], p_outcomes text[], p_fates text[], p_codes text[],
-  p_details text[], p_delays interval[], p_results jsonb[], p_weather text[]
+  p_details text[], p_delays interval[], p_results jsonb[], p_health text[]
 ) returns table (id bigint, state text, refusal text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -206,13 +206,13 @@ declare
   v_sent    bigint[];
 begin
   perform fencepost._orders_check_settle(p_ids, p_takes, p_owner, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results,
-                                         p_weather);
+                                         p_health);
   perform 1 from fencepost.outbox o where o.id = any (p_ids) order by o.id for update;
   v_sent := fencepost._orders_settle_sent(v_channel, p_ids, p_takes, p_owner, p_outcomes, p_codes, p_details, p_results);
   return query select s, 'sent', null::text from unnest(v_sent) s;
   for v_asked in
-    select a.* from unnest(p_ids, p_takes, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results, p_weather)
-      a (id, take, outcome, fate, code, detail, delay, result, weather)
+    select a.* from unnest(p_ids, p_takes, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results, p_health)
+      a (id, take, outcome, fate, code, detail, delay, result, health)
     where cardinality(v_sent) < cardinality(p_ids) and a.id <> all (v_sent) order by a.id
   loop
     select * into v_message from fencepost.outbox o where o.id = v_asked.id;
@@ -225,7 +225,7 @@ begin
     end if;
     if v_refusal is null then
       v_outcome := v_asked.outcome;
-      if v_asked.weather = 'unauthorized' then
+      if v_asked.health = 'unauthorized' then
         -- One order ends by refused credentials. Those that were in flight with it placed nothing either: they wait.
         if not fencepost._orders_halt_unauthorized(p_broker, v_asked.detail) and v_outcome = 'dead' then
           v_outcome := 'queued';
@@ -240,5 +240,5 @@ begin
       return query select v_asked.id, null::text, v_refusal;
     end if;
   end loop;
-  perform fencepost._orders_weather(p_broker, p_weather, p_delays);
+  perform fencepost._orders_note_health(p_broker, p_health, p_delays);
 end $$;

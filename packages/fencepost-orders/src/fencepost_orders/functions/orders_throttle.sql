@@ -82,7 +82,7 @@ $$;
 
 -- What the answers of one batch say about the broker itself: ok, failed, limited (a request for an order was), ask_limited (a
 -- query was: then sending waits too), or null for nothing. orders_settle handles other values.
-create or replace function fencepost._orders_weather(p_broker text, p_weather text[], p_delays interval[]) returns void
+create or replace function fencepost._orders_note_health(p_broker text, p_health text[], p_delays interval[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -93,11 +93,11 @@ declare
   v_pause   interval;
   v_silence interval;
 begin
-  select count(*) filter (where w.weather = 'ok'), count(*) filter (where w.weather = 'failed'),
-         count(*) filter (where w.weather in ('limited', 'ask_limited')),
-         max(coalesce(w.delay, interval '0')) filter (where w.weather in ('limited', 'ask_limited')),
-         max(coalesce(w.delay, interval '0')) filter (where w.weather = 'ask_limited')
-  into v_good, v_bad, v_limited, v_pause, v_silence from unnest(p_weather, p_delays) w (weather, delay);
+  select count(*) filter (where w.health = 'ok'), count(*) filter (where w.health = 'failed'),
+         count(*) filter (where w.health in ('limited', 'ask_limited')),
+         max(coalesce(w.delay, interval '0')) filter (where w.health in ('limited', 'ask_limited')),
+         max(coalesce(w.delay, interval '0')) filter (where w.health = 'ask_limited')
+  into v_good, v_bad, v_limited, v_pause, v_silence from unnest(p_health, p_delays) w (health, delay);
   if v_limited > 0 then
     update fencepost.orders_broker b
     set paused_until = greatest(b.paused_until, v_now + v_pause),

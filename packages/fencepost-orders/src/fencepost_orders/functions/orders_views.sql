@@ -8,11 +8,11 @@ create or replace view fencepost.outbox_orders as
   from fencepost.orders_order r left join fencepost.outbox o on o.id = r.id and r.final_status is null;
 
 create or replace view fencepost.idempo_ledger as
-  select l.idempotency_key, l.request_digest, l.result_digest, l.expires_at, l.order_id from fencepost.orders_ledger l;
+  select l.idempotency_key, l.request_digest, l.result_digest, l.expires_at, l.order_id from fencepost.orders_idempotency_key l;
 
 create or replace view fencepost.exec_result as
   select x.order_id as outbox_id, x.idempotency_key, x.broker_order_id, x.status, x.accepted_at, x.fills, x.body, x.result_digest,
-         x.received_at, exists (select 1 from fencepost.orders_following f where f.order_id = x.order_id) as is_followed
+         x.received_at, exists (select 1 from fencepost.orders_fill_tracking f where f.order_id = x.order_id) as is_followed
   from fencepost.orders_result x;
 
 create or replace view fencepost.outbox_audit as

@@ -30,7 +30,7 @@ class Book:
     read."""
 
     promise: Promise
-    sight: LookupScope = LookupScope.ALL
+    lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 60.0
     fill_chance: float = 0.3
     chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - No secrets.
@@ -63,7 +63,7 @@ class Book:
         seen = [
             order
             for order in self._by_client.get(client_id, ())
-            if self.sight is LookupScope.ALL or (self.sight is LookupScope.OPEN and order.is_open)
+            if self.lookup is LookupScope.ALL or (self.lookup is LookupScope.OPEN and order.is_open)
         ]
         if not seen:
             return None

@@ -1,6 +1,6 @@
 """A hostile broker: a real HTTP server that does to orders whatever a network and a broker may do.
 
-    with HostileBroker(Promise.WHILE_OPEN, mood=FOUL) as broker:
+    with HostileBroker(Promise.WHILE_OPEN, faults=FOUL) as broker:
         ...                                   # point an adapter at broker.url
         assert broker.doubled() == []
 
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from fencepost.testing.server_close import close_door
+from fencepost.testing.server_close import stop_listening
 from fencepost_orders.broker import LookupScope, Promise
 from fencepost_orders.testing._broker_book import Book, BookOrder
 from fencepost_orders.testing.broker_dialect import Dialect
@@ -39,7 +39,7 @@ class HostileBroker:
         *,
         faults: BrokerFaults = FRIENDLY,
         dialect: Dialect | None = None,
-        sight: LookupScope = LookupScope.ALL,
+        lookup: LookupScope = LookupScope.ALL,
         window_seconds: float = 60.0,
         latency_seconds: float = 0.0,
         slow_seconds: float = 0.2,
@@ -49,7 +49,7 @@ class HostileBroker:
     ) -> None:
         self.faults = faults
         self.dialect = dialect or Dialect()
-        self.book = Book(promise, sight, window_seconds, chance=random.Random(seed))  # noqa: S311
+        self.book = Book(promise, lookup, window_seconds, chance=random.Random(seed))  # noqa: S311
         self.broker_faults: Counter[str] = Counter()
         self._chance = random.Random(seed)  # noqa: S311 - Repeatable faults, no secrets.
         self._latency_seconds = latency_seconds
@@ -115,7 +115,7 @@ class HostileBroker:
 
     async def _hang_up(self) -> None:
         assert self._server is not None
-        await close_door(self._server)
+        await stop_listening(self._server)
         for writer in tuple(self._writers):
             writer.transport.abort()
         await asyncio.sleep(0)

@@ -54,7 +54,7 @@ create or replace view fencepost.players as
 
 create or replace view fencepost.player_mutation_idempotency as
   select substr(m.scope, 8) as user_id, m.key as request_id, m.claimed_at as created_at
-  from fencepost.marker m where m.scope >= 'player:' and m.scope < 'player;';
+  from fencepost.idempotency_key m where m.scope >= 'player:' and m.scope < 'player;';
 
 create or replace view fencepost.player_things as
   select c.kind, c.name, c.definition, c.changed_at from fencepost.player_catalog c;

@@ -36,7 +36,7 @@ begin
   end if;
   perform fencepost._check_text('method', p_method, 128);
   if p_key is not null and (p_plan -> 'chance')::boolean then
-    perform fencepost._mutation_check_dice(p_scope, p_key, p_digest, p_plan ->> 'seed');
+    perform fencepost._mutation_check_seed(p_scope, p_key, p_digest, p_plan ->> 'seed');
   end if;
   -- Only a caller with its own transaction can idle in here: for ten seconds at most.
   perform fencepost._bound_idle_time(fencepost._player_hold_max());
@@ -47,7 +47,7 @@ begin
   end if;
   if version <> coalesce(p_version, 0) + 1 and p_response is not null then
     response := fencepost._mutation_response(p_response, version);
-    update fencepost.marker m set response_json = fencepost._mutation_response(p_response, version)::json
+    update fencepost.idempotency_key m set response_json = fencepost._mutation_response(p_response, version)::json
     where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
   end if;
   for v_party in select x from jsonb_array_elements(p_plan -> 'parties') x loop
@@ -218,22 +218,22 @@ begin
               where a.key is not null and a.version is not null and not coalesce((a.plan -> 'create')::boolean, false)
                 and jsonb_array_length(a.plan -> 'parties') = 1
                 and not (coalesce((a.plan -> 'chance')::boolean, false) and exists (
-                  select from fencepost.mutation_dice d where d.scope = a.scope and d.key = a.key))) f
+                  select from fencepost.mutation_seed d where d.scope = a.scope and d.key = a.key))) f
         where f.change - '{resources,stacks,paid}'::text[] = '{}' and f.scope = 'player:' || f.player) f
   where f.copy = 1 and (f.number = 1 or not p_is_strict);
   if v_places is null then
     return;
   end if;
-  perform fencepost._marker_check(p_scopes[f], p_keys[f], p_digests[f], p_responses[f]) from unnest(v_places) f;
+  perform fencepost._idempotency_check(p_scopes[f], p_keys[f], p_digests[f], p_responses[f]) from unnest(v_places) f;
   perform fencepost._check_text('method', p_methods[f], 128) from unnest(v_places) f;
 
   with free as materialized (
     select f, p_scopes[f] as scope, p_keys[f] as key, p_digests[f] as digest,
            fencepost._mutation_response(p_responses[f], p_versions[f] + 1)::json as response,
            case when p_is_ordered then fencepost._mutation_key_time(p_keys[f]) end as key_time
-    from unnest(v_places) f where fencepost._marker_lock(p_scopes[f], p_keys[f])
+    from unnest(v_places) f where fencepost._idempotency_lock(p_scopes[f], p_keys[f])
   ), fresh as (
-    insert into fencepost.marker (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
+    insert into fencepost.idempotency_key (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
     select f.scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now, greatest(v_now, f.key_time) + p_keep from free f
     on conflict (scope, key) do nothing
     returning scope, key
@@ -273,7 +273,7 @@ begin
   update fencepost.player p set version = f.version, bumped_by = pg_current_xact_id(), updated_at = v_now
   from (select f.player, max(f.version) as version from unnest(v_players, v_versions) f (player, version) group by f.player) f
   where p.player_id = f.player;
-  update fencepost.marker m set response_json = fencepost._mutation_response(p_responses[f.place], f.version)::json
+  update fencepost.idempotency_key m set response_json = fencepost._mutation_response(p_responses[f.place], f.version)::json
   from unnest(v_places, v_versions) f (place, version)
   where m.scope = p_scopes[f.place] and m.key = p_keys[f.place] and f.version <> p_versions[f.place] + 1
     and p_responses[f.place] is not null;
@@ -378,7 +378,7 @@ begin
   perform fencepost._check_text('source', p_source, 256);
   perform fencepost._check_text('key', p_key, 512);
   perform fencepost._check_json('change', p_change, 262144);
-  if not exists (select 1 from fencepost.marker m where m.scope = 'player:' || p_player and m.key = p_key
+  if not exists (select 1 from fencepost.idempotency_key m where m.scope = 'player:' || p_player and m.key = p_key
                  and m.claimed_by = pg_current_xact_id()) then
     perform fencepost._refuse('not_found', 'request', 'player:' || p_player || '/' || p_key, '{}', null);
   end if;

@@ -15,12 +15,12 @@ from fencepost_players.mutations import _request_id_policy as request_id_policy
 from fencepost_players.mutations.settings import MutationSettings
 
 
-class GateCleaner:
+class UnkeyedCleaner:
     """One tick of the deletion loop."""
 
     def __init__(self, database: CallRunner, settings: MutationSettings) -> None:
         self._database = database
-        self._keep_seconds = settings.gate_window_seconds * 2
+        self._keep_seconds = settings.unkeyed_window_seconds * 2
 
     async def tick(self) -> float:
         is_done = await until_short(self._database, request_id_policy.clean(self._keep_seconds, BATCH))

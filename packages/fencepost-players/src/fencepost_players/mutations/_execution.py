@@ -97,7 +97,7 @@ async def _acquire(turn: asyncio.Lock) -> None:
             await turn.acquire()
     except TimeoutError:
         raise Aborted(
-            "Others have waited for the same rows all the time. Nothing was written; send it again.",
+            "Other requests kept the same rows busy. Nothing was written; send it again.",
             reason="contention",
             retry_seconds=WAIT_SECONDS_MAX / 3,
         ) from None
@@ -134,10 +134,10 @@ class BatchExecutor(Generic[P]):
     """The batches of one node."""
 
     def __init__(
-        self, database: CallRunner, ledger: CarriesMany, *, places: int, crossings: int = CROSSINGS
+        self, database: CallRunner, store: CarriesMany, *, places: int, crossings: int = CROSSINGS
     ) -> None:
         self._database = database
-        self._ledger = ledger
+        self._store = store
         self._coalescer: Coalescer[Pending[P], Executed | None] = Coalescer(
             self._execute, _ScopeLine[P](places), at_once=crossings, name="fencepost-mutations-batch"
         )
@@ -149,7 +149,7 @@ class BatchExecutor(Generic[P]):
     async def _execute(self, batch: Sequence[Pending[P]]) -> Sequence[Executed | None]:
         is_one_scope = len({pending.context.scope for pending in batch}) == 1
         try:
-            call = self._ledger.execute_many(batch, waits=is_one_scope and len(batch) > 1)
+            call = self._store.execute_many(batch, waits=is_one_scope and len(batch) > 1)
             return await self._database.run(call)
         except IndeterminateCommit:
             raise
@@ -222,7 +222,7 @@ class Execution(Generic[P]):
     """The attempts of one plan. Each is one transaction, or one savepoint of the caller's transaction."""
 
     sender: CallRunner
-    ledger: MutationStore[Any, P]
+    store: MutationStore[Any, P]
     context: RequestContext
     planned: Planned[P] | None
     """None: the plan is made on the locked rows."""
@@ -244,7 +244,7 @@ class Execution(Generic[P]):
             answer = await self._try(again.version)
             if isinstance(answer, Executed) and answer.outcome == "stale":
                 raise StalePlan.by(
-                    "What the plan rests on has changed; send it again.", answer.response or {}
+                    "The data that the plan was based on has changed; send it again.", answer.response or {}
                 )
             if isinstance(answer, Executed) and not (
                 answer.outcome == "in_flight" and again.reason == "lost"
@@ -255,7 +255,7 @@ class Execution(Generic[P]):
         if again.reason == "lost":
             raise Unavailable("The database's answer was lost, and the request cannot be settled for now.")
         raise Aborted(
-            f"Others changed the same rows under each of {self.tries_max} tries. "
+            f"Other requests changed the same rows during each of {self.tries_max} tries. "
             "Nothing was written; send it again.",
             reason=again.reason,
         )
@@ -268,7 +268,7 @@ class Execution(Generic[P]):
             carried = await batch_executor.carry(Pending(self.context, self.planned, version, self.keep))
             if carried is not None:
                 return carried
-        attempt = self.sender.run(self.ledger.execute(self.context, self.planned, version, keep=self.keep))
+        attempt = self.sender.run(self.store.execute(self.context, self.planned, version, keep=self.keep))
         return await (self.outwait(attempt, self.planned) if self.outwait else attempt)
 
     async def _try(self, version: int | None) -> Executed | _Again:
@@ -277,7 +277,7 @@ class Execution(Generic[P]):
         except IndeterminateCommit as error:
             if self.context.key is None:
                 raise Unavailable(
-                    "The database's answer was lost, and without a request id nobody can tell whether it "
+                    "The database's answer was lost, and without a request id it is unknown whether it "
                     "happened: read the state before you repeat it.",
                     reason="indeterminate",
                 ) from error
@@ -308,8 +308,7 @@ class Execution(Generic[P]):
             raise explained(error) from error
         if error.sqlstate == HELD:
             raise Aborted(
-                "Another transaction has held the same rows all the time. "
-                "Nothing was written; send it again.",
+                "Another transaction kept the same rows locked. Nothing was written; send it again.",
                 reason="contention",
                 # A backend that has held the rows for so long will not release them in a moment.
                 retry_seconds=10,
@@ -337,7 +336,7 @@ class HeldExecution(Execution[P]):
             if seen.outcome != "open":
                 return Executed(seen.outcome, seen.response, seen.body)
             planned = self.plan(seen.snapshot)
-            return await sender.run(self.ledger.execute(self.context, planned, seen.version, keep=self.keep))
+            return await sender.run(self.store.execute(self.context, planned, seen.version, keep=self.keep))
 
 
 def explained(error: Exception) -> MutationError:
@@ -363,7 +362,7 @@ def _refused(error: InvalidInput | TooOld | NotFound) -> MutationError:
             return InvalidArgument(str(error), argument=error.field)
         case TooOld():
             return IdTooOld(
-                "The request id is older than ids are kept, or comes from the future: nobody can tell "
+                "The request id is older than ids are kept, or lies in the future: it is unknown "
                 "whether the request took effect. Read the present state; a new request needs a new id.",
                 reason="too_old",
                 argument="request_id",

@@ -134,7 +134,7 @@ def _kind(messages: dict[str, Message], kind: Any) -> str:
         return _SCALARS[kind]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return _add(messages, kind, kind.__name__, [])
-    raise TypeError(f"{kind!r} has no form in protobuf")
+    raise TypeError(f"{kind!r} cannot be expressed in protobuf")
 
 
 def _plain(annotation: Any) -> Any:
@@ -164,7 +164,7 @@ class Codec:
         try:
             encoded.ParseFromString(body)
         except self._error:
-            raise InvalidArgument(f"The body is no {name} in protobuf.", argument="body") from None
+            raise InvalidArgument(f"The body is not a {name} in protobuf.", argument="body") from None
         return self._read(encoded, self._service.messages[name])
 
     def encode(self, response: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ def written(seed: int) -> str:
 def note(context: RequestContext, key: str, seed: int, keep_seconds: float) -> Call[str]:
     """Record the seed; returns the seed that was recorded first."""
     return Call(
-        "select fencepost.mutation_dice_note(%s::text, %s::text, %s::text, %s::text, %s::interval)",
+        "select fencepost.mutation_seed_record(%s::text, %s::text, %s::text, %s::text, %s::interval)",
         (
             text("scope", context.scope),
             text("key", key),
@@ -32,4 +32,4 @@ def note(context: RequestContext, key: str, seed: int, keep_seconds: float) -> C
 
 def clean(limit: int) -> Call[int]:
     """Delete expired seeds; returns how many."""
-    return Call("select fencepost.mutation_dice_clean(%s::integer)", (limit,), scalar)
+    return Call("select fencepost.mutation_seed_clean(%s::integer)", (limit,), scalar)

@@ -58,11 +58,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Told, "description": description}
     for status, description in (
         (400, "invalid_argument: the request is wrong; nothing was written"),
-        (404, "not_found: what it names is not there"),
+        (404, "not_found: an object that it names does not exist"),
         (409, "aborted: send it again; already_exists: it committed, read the state"),
-        (412, "failed_precondition: it cannot be done as things stand"),
+        (412, "failed_precondition: the present state does not allow it"),
         (422, "invalid_argument, reason mismatch: the request id belongs to another request"),
-        (503, "unavailable: the same request with the same id settles it"),
+        (503, "unavailable: repeat the same request with the same id"),
     )
 }
 
@@ -172,7 +172,7 @@ def add_bad_routes(router: APIRouter, prefix: str) -> None:
 
     async def answer(request: Request) -> Response:
         asked = f"{request.method} {request.url.path}"
-        return failure(BadRoute(f"No method is served as {asked}.", twirp_invalid_route=asked), is_twirp=True)
+        return failure(BadRoute(f"There is no method {asked}.", twirp_invalid_route=asked), is_twirp=True)
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
     router.add_route(f"{prefix}/{{rest:path}}", answer, methods=methods, include_in_schema=False)
@@ -221,7 +221,7 @@ def _headers(answer: MutationAnswer) -> dict[str, str]:
 def _request_id(request: Request, body: dict[str, Any]) -> str | None:
     in_body, in_header = body.pop("request_id", None), request.headers.get(HEADER)
     if in_body is not None and not isinstance(in_body, str):
-        raise InvalidArgument("request_id must be a text.", argument="request_id")
+        raise InvalidArgument("request_id must be a string.", argument="request_id")
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
     # A blank id does not count as a missing one: its sender believes that the request is protected.

@@ -16,7 +16,7 @@ class MutationMetrics(MetricSet):
 
     requests = counter(
         "fencepost_mutations_requests",
-        "Requests by what they answered.",
+        "Requests, by result.",
         labels=("service", "method", "outcome"),
     )
     seconds = histogram("fencepost_mutations_seconds", "Time of one request.", labels=("service", "method"))
@@ -24,11 +24,11 @@ class MutationMetrics(MetricSet):
         "fencepost_mutations_answers", "Which layer answered.", labels=("service", "layer", "outcome")
     )
     conflicts = counter(
-        "fencepost_mutations_conflicts", "Tries that met another version.", labels=("service", "method")
+        "fencepost_mutations_conflicts", "Tries that found a newer version.", labels=("service", "method")
     )
     replans = counter(
         "fencepost_mutations_replans",
-        "Plans that were made again on the locked row.",
+        "Plans that were made again on a locked row.",
         labels=("service", "method"),
     )
     unkeyed = counter(
@@ -36,15 +36,15 @@ class MutationMetrics(MetricSet):
     )
     cache_errors = counter(
         "fencepost_mutations_cache_errors",
-        "Times that Redis could not be asked.",
+        "Requests during which Redis could not be reached.",
         labels=("service", "reason"),
     )
     evictions = counter(
         "fencepost_mutations_evictions",
-        "Transactions that were ended because others waited too long for what they held.",
+        "Transactions that were terminated because they blocked others for too long.",
         labels=("service",),
     )
-    loop_errors = counter("fencepost_mutations_loop_errors", "What a loop caught.", labels=("loop",))
+    loop_errors = counter("fencepost_mutations_loop_errors", "Loop ticks that failed.", labels=("loop",))
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(metrics)

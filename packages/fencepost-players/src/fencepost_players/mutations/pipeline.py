@@ -75,7 +75,7 @@ class MutationAnswer:
 
     response: Json
     layer: str
-    """`executed`, `cache`, or `marker`."""
+    """`executed`, `cache`, or `repeat`."""
     body: str
     """The response as JSON text: a repeat has the same bytes as the first."""
 
@@ -93,27 +93,27 @@ class Pipeline(Generic[S, P]):
     def __init__(
         self,
         database: AsyncDatabase,
-        ledger: MutationStore[S, P],
+        store: MutationStore[S, P],
         settings: MutationSettings,
         metrics: MutationMetrics,
         cache: ResponseCache | None = None,
         blocker_eviction: BlockerEviction | None = None,
     ) -> None:
         self._database = database
-        self._ledger = ledger
+        self._store = store
         self._settings = settings
         self._metrics = metrics
         self._cache = cache
         self._batch_executor: BatchExecutor[P] | None = (
-            BatchExecutor(database, ledger, places=settings.batch_max)
-            if isinstance(ledger, CarriesMany) and settings.batch_max > 1
+            BatchExecutor(database, store, places=settings.batch_max)
+            if isinstance(store, CarriesMany) and settings.batch_max > 1
             else None
         )
         self._blocker_eviction = blocker_eviction
         self._queues = RowQueues()
         self._durations = Durations()
         self._outwait = (
-            _outwait(blocker_eviction, ledger) if blocker_eviction and isinstance(ledger, Evicts) else None
+            _outwait(blocker_eviction, store) if blocker_eviction and isinstance(store, Evicts) else None
         )
 
     async def run(
@@ -127,12 +127,12 @@ class Pipeline(Generic[S, P]):
     ) -> MutationAnswer:
         """Do it, or return the response of the first time. Raises MutationErrors."""
         with (
-            _Timing(self._metrics, self._ledger.service, mutation.method) as timing,
-            span(f"mutation {mutation.method}", "internal", {}, service=self._ledger.service) as note,
+            _Timing(self._metrics, self._store.service, mutation.method) as timing,
+            span(f"mutation {mutation.method}", "internal", {}, service=self._store.service) as note,
         ):
-            context = self._ticket(mutation, user, request, request_id, actor)
+            context = self._context(mutation, user, request, request_id, actor)
             if context.key is None:
-                await self._pass_gate(context)
+                await self._require_request_id(context)
                 answer = await self._settle(mutation, request, context, self._database)
             else:
                 answer = await self._through_cache(mutation, request, context, context.key)
@@ -155,12 +155,12 @@ class Pipeline(Generic[S, P]):
         Redis is not used, because only the caller knows whether it committed. A replay means that an earlier
         transaction did all this: the caller must not repeat its own writes.
         """
-        with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
-            context = self._ticket(mutation, user, request, request_id, actor)
+        with _Timing(self._metrics, self._store.service, mutation.method) as timing:
+            context = self._context(mutation, user, request, request_id, actor)
             timing.answer = await self._settle(mutation, request, context, _Joined(tx))
             return timing.answer
 
-    def _ticket(
+    def _context(
         self, mutation: Mutation[R, S, P], user: str, request: R, request_id: str | None, actor: str | None
     ) -> RequestContext:
         if request_id is not None:
@@ -169,20 +169,20 @@ class Pipeline(Generic[S, P]):
             request_id = request_id.lower() if self._settings.ordered_ids else request_id
         return RequestContext(
             user=text("user", user),
-            scope=self._ledger.scope(user),
+            scope=self._store.scope(user),
             key=request_id,
             digest=_digest(mutation.method, request),
             method=mutation.method,
             actor=actor,
-            keep_seconds=self._settings.marker_keep_seconds,
+            keep_seconds=self._settings.key_keep_seconds,
             is_ordered=self._settings.ordered_ids,
         )
 
-    async def _pass_gate(self, context: RequestContext) -> None:
+    async def _require_request_id(self, context: RequestContext) -> None:
         with explaining():
-            phase = await self._database.run(request_id_policy.note(self._ledger.service, context.method))
+            phase = await self._database.run(request_id_policy.note(self._store.service, context.method))
         outcome = "refused" if phase == 2 else "passed"
-        self._metrics.unkeyed.labels(self._ledger.service, context.method, outcome).inc()
+        self._metrics.unkeyed.labels(self._store.service, context.method, outcome).inc()
         if phase == 2:
             raise InvalidArgument(
                 "request_id is required.", argument="request_id", reason="missing_request_id"
@@ -211,11 +211,11 @@ class Pipeline(Generic[S, P]):
     ) -> MutationAnswer:
         """The node that announced it may have died after the commit, or Redis was late: ask PostgreSQL."""
         with explaining():
-            seen = await self._database.run(self._ledger.look(context, mutation.needs(request)))
+            seen = await self._database.run(self._store.look(context, mutation.needs(request)))
         if seen.outcome != "open":
             return _answer(_known(seen))
         raise Aborted(
-            "The request is under way; send it again shortly.",
+            "The request is in progress; send it again shortly.",
             reason="pending",
             # An announcement may last longer than the work takes: a node that died leaves one.
             retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(context.method)),
@@ -246,7 +246,7 @@ class Pipeline(Generic[S, P]):
             if error.is_retryable and error.retry_seconds is None:
                 error.suggest(self._durations.retry_seconds(context.method))
             if error.is_retryable and work.is_by_chance and sender is self._database:
-                await self._record_dice(work)
+                await self._record_seed(work)
             raise
 
     async def _settle_once(self, work: _Work[R, S, P]) -> MutationAnswer:
@@ -272,8 +272,8 @@ class Pipeline(Generic[S, P]):
         context, sender, needs = work.context, work.sender, work.needs
         is_ours = sender is self._database
         # Inside the caller's transaction the cache is not used: that transaction sees uncommitted rows.
-        recalled = self._ledger.recall(context, needs) if is_ours else None
-        seen = recalled if recalled is not None else await sender.run(self._ledger.look(context, needs))
+        recalled = self._store.recall(context, needs) if is_ours else None
+        seen = recalled if recalled is not None else await sender.run(self._store.look(context, needs))
         crash_point("mutations.after_look")
         if seen.outcome != "open":
             return _answer(_known(seen))
@@ -282,13 +282,13 @@ class Pipeline(Generic[S, P]):
         except MutationError:
             # The cached snapshot may be out of date. Or the same request has committed since: then its
             # response is returned.
-            seen = await sender.run(self._ledger.look(context, needs))
+            seen = await sender.run(self._store.look(context, needs))
             if seen.outcome != "open":
                 return _answer(_known(seen))
             planned = work.plan(seen.snapshot)
         execution = Execution(
             sender,
-            self._ledger,
+            self._store,
             context,
             _ready(planned),
             self._settings.tries_max,
@@ -302,14 +302,14 @@ class Pipeline(Generic[S, P]):
 
     async def _settle_held(self, work: _Work[R, S, P]) -> MutationAnswer | None:
         """Plan on the locked rows, which cannot change any more; None if that is impossible or not needed."""
-        ledger, context, sender = self._ledger, work.context, work.sender
-        hold = ledger.hold(context, work.needs) if isinstance(ledger, HoldsRows) else None
-        if hold is None or not isinstance(ledger, HoldsRows):
+        store, context, sender = self._store, work.context, work.sender
+        hold = store.hold(context, work.needs) if isinstance(store, HoldsRows) else None
+        if hold is None or not isinstance(store, HoldsRows):
             return None
-        self._metrics.replans.labels(ledger.service, context.method).inc()
+        self._metrics.replans.labels(store.service, context.method).inc()
 
         def evict() -> Call[list[int]]:
-            return ledger.evict_holders(context, work.needs)
+            return store.evict_holders(context, work.needs)
 
         async def wait(inside: CallRunner) -> Lookup[Any]:
             attempt = inside.run(hold)
@@ -317,7 +317,7 @@ class Pipeline(Generic[S, P]):
 
         execution: HeldExecution[P] = HeldExecution(
             sender,
-            self._ledger,
+            self._store,
             context,
             None,
             self._settings.tries_max,
@@ -329,24 +329,24 @@ class Pipeline(Generic[S, P]):
         )
         if isinstance(sender, _Joined):
             # This transaction may hold the row itself: a request in the queue would wait for it.
-            return _answer(await _with_recorded_dice(work, execution))
+            return _answer(await _with_recorded_seed(work, execution))
         async with self._queues.turn(context.scope):
-            return _answer(await _with_recorded_dice(work, execution))
+            return _answer(await _with_recorded_seed(work, execution))
 
-    async def _record_dice(self, work: _Work[R, S, P]) -> None:
+    async def _record_seed(self, work: _Work[R, S, P]) -> None:
         """Record the seed before the caller is told to send it again, so that the repeat draws the same."""
         context = work.context
         if context.key is None:
             return
-        keep_seconds = self._settings.marker_keep_seconds
+        keep_seconds = self._settings.key_keep_seconds
         try:
             await self._database.run(recorded_seeds.note(context, context.key, work.rng.seed, keep_seconds))
         except Exception as error:
             # No caller has seen a result of this seed, so another one will do.
-            _log.warning("dice_not_recorded", error=str(error))
+            _log.warning("seed_not_recorded", error=str(error))
 
     def _count_conflict(self, context: RequestContext) -> Callable[[], None]:
-        return self._metrics.conflicts.labels(self._ledger.service, context.method).inc
+        return self._metrics.conflicts.labels(self._store.service, context.method).inc
 
 
 @dataclass(slots=True)
@@ -370,7 +370,7 @@ class _Work(Generic[R, S, P]):
         return planned
 
 
-async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution[P]) -> Executed:
+async def _with_recorded_seed(work: _Work[Any, Any, P], execution: HeldExecution[P]) -> Executed:
     try:
         return await execution.settle(None)
     except StalePlan as stale:
@@ -398,8 +398,8 @@ class _Joined:
             yield self.tx
 
 
-def _outwait(blocker_eviction: BlockerEviction, ledger: Evicts) -> Outwait[Any]:
-    return lambda attempt, planned: blocker_eviction.keep(attempt, lambda: ledger.evict(planned))
+def _outwait(blocker_eviction: BlockerEviction, store: Evicts) -> Outwait[Any]:
+    return lambda attempt, planned: blocker_eviction.keep(attempt, lambda: store.evict(planned))
 
 
 def _ready(planned: Planned[P]) -> Planned[P]:
@@ -416,7 +416,7 @@ def _answer(executed: Executed) -> MutationAnswer:
         case "claimed":
             return MutationAnswer(executed.response, "executed", _body(executed))
         case "replay":
-            return MutationAnswer(executed.response, "marker", _body(executed))
+            return MutationAnswer(executed.response, "repeat", _body(executed))
         case "duplicate":
             raise AlreadyExists("It has taken effect, and its answer was not kept. Read the present state.")
         case "mismatch":
@@ -426,7 +426,7 @@ def _answer(executed: Executed) -> MutationAnswer:
                 argument="request_id",
             )
         case "in_flight":
-            raise Aborted("The request is under way; send it again shortly.", reason="in_flight")
+            raise Aborted("The request is in progress; send it again shortly.", reason="in_flight")
         case other:
             raise Internal(f"The database answered {other!r}.")
 
@@ -439,7 +439,9 @@ def _digest(method: str, request: BaseModel) -> str:
     try:
         return idempotency.digest(method, request.model_dump(mode="json"))
     except ValueError:
-        raise InvalidArgument("The request holds what JSON cannot say.", argument="body") from None
+        raise InvalidArgument(
+            "The request contains a value that JSON cannot express.", argument="body"
+        ) from None
 
 
 def _check_key(request_id: str) -> None:
@@ -449,7 +451,7 @@ def _check_key(request_id: str) -> None:
         or not request_id.isprintable()
     ):
         raise InvalidArgument(
-            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes, and not be blank.",
+            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes and must not be blank.",
             argument="request_id",
         )
 

@@ -58,7 +58,7 @@ class Rng:
             place -= weight
             if place < 0:
                 return choice
-        raise AssertionError("the place lies below the sum of the weights")
+        raise AssertionError("the draw lies below the sum of the weights")
 
     def identity(self) -> UUID:
         """A new id, the same for the same seed and position."""
@@ -78,7 +78,7 @@ class Planned(Generic[P]):
     def __post_init__(self) -> None:
         if self.key is not _KEY:
             raise TypeError(
-                "A plan comes from make_plan, before the tries begin; it is not put together by hand."
+                "A plan must come from make_plan, before the tries begin; do not construct it directly."
             )
 
 
@@ -116,12 +116,10 @@ def mutation(
         kind: Any = hints[names[1]] if len(names) == 3 else None
         if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
             raise TypeError(
-                f"{method}: a plan takes a snapshot, a request (a pydantic model) and dice, annotated"
+                f"{method}: a plan takes a snapshot, a request (a pydantic model) and an Rng, all annotated"
             )
         if kind.model_config.get("extra") != "forbid":
-            raise TypeError(
-                f"{method}: {kind.__name__} must forbid what it does not know: it could be a seed"
-            )
+            raise TypeError(f"{method}: {kind.__name__} must forbid unknown fields: one could be a seed")
         return Mutation(method, cast("type[R]", kind), needs, plan)
 
     return declare

@@ -31,7 +31,7 @@ from fencepost_server.web.forms import readable
 ANSWER_SECONDS = 10.0
 ANSWER_BYTES_MAX = 1 << 20
 KNOWN_SECONDS = 3600.0
-# Asymmetric signatures only: others who know a shared secret could make a symmetric one.
+# Asymmetric signatures only: every party that knows a shared secret could make a symmetric one.
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
     *("EdDSA", "Ed25519"),
@@ -108,7 +108,7 @@ class OidcProvider(Generic[R]):
         return f"{endpoints['authorization_endpoint']}?{urlencode(question)}"
 
     async def person(self, code: str, begun: LoginState) -> Person[R]:
-        """The person for whom the code was issued; IdentityRefused says why there is none."""
+        """The person that the code was issued for; IdentityRefused says why there is none."""
         async with _session() as session:
             endpoints = await self._find(session)
             token = await self._redeem(session, endpoints["token_endpoint"], code, begun)
@@ -155,7 +155,7 @@ def person_of(claims: Mapping[str, Any], settings: OidcSettings[R]) -> Person[R]
     """What the claims mean here: the highest role of the person's groups; without any, the default role."""
     name, subject = claims.get(settings.name_claim), claims.get("sub")
     if not isinstance(name, str) or not isinstance(subject, str):
-        raise IdentityRefused(f"The provider does not say {settings.name_claim!r} of this person.")
+        raise IdentityRefused(f"The provider's token has no {settings.name_claim!r}.")
     if settings.name_claim == "email" and claims.get("email_verified") is False:
         raise IdentityRefused("The provider has not verified this address.")
     said: object = claims.get(settings.role_claim)

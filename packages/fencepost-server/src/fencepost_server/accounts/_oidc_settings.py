@@ -1,4 +1,4 @@
-"""What single sign-on is told. Apart from `_oidc.py`, so that reading settings loads no HTTP client."""
+"""Settings of single sign-on. Apart from `_oidc.py`, so that reading settings loads no HTTP client."""
 
 from __future__ import annotations
 

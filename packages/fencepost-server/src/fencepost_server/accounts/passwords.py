@@ -27,12 +27,12 @@ class PasswordVerdict:
 class Passwords:
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._turns = asyncio.Semaphore(AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
 
     @cached_property
     def _nobody(self) -> str:
         """A hash that no password matches, so that the answer takes as long for an unknown name."""
-        return self._hasher.hash("nobody has this name")
+        return self._hasher.hash("no account has this name")
 
     def hashed(self, password: str) -> str:
         """Hash a password; raises InvalidInput for one that is too short."""
@@ -45,7 +45,7 @@ class Passwords:
 
     async def judge(self, password: str, kept: str | None) -> PasswordVerdict:
         """Whether the password matches the hash. Without a hash: no, after the same time."""
-        async with self._turns:
+        async with self._slots:
             return await asyncio.to_thread(self._judge, password[: LENGTH_MAX + 1], kept)
 
     def _judge(self, password: str, kept: str | None) -> PasswordVerdict:

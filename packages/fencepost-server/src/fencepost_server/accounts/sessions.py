@@ -106,7 +106,9 @@ class Sessions(Generic[R]):
         if given is None:
             given = (await read(request)).get(FORM_FIELD, "")
         if not self.cookies.is_form_token(given, session or self._visit(request)):
-            raise HTTPException(403, "The form is older than the session, or of another site. Load it again.")
+            raise HTTPException(
+                403, "The form is older than the session, or comes from another site. Reload the page."
+            )
 
     def _session_of(self, request: Request) -> str | None:
         return self.cookies.kept(request, "session", self._policy.lifetime_seconds)

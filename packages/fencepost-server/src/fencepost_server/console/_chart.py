@@ -15,7 +15,7 @@ from fencepost_server.web.formatting import duration
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
 TICKS = 4
-# The number of dash styles in house.css: more lines could not be told apart.
+# The number of dash styles in app.css: more lines could not be told apart.
 STYLES = 6
 OTHER = "other"
 Figures = Sequence[float | None]

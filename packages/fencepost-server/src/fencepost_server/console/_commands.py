@@ -1,4 +1,4 @@
-"""`fencepost console`: who may use the console, and a link that lets one in."""
+"""`fencepost console`: the users of the console, and one-time login links."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LIST_MAX = 100_000
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Who may use the console.
+    help="""Users and login links of the console.
 
     \b
     Examples:
-      fencepost console link                      a link that lets you in once
-      fencepost console user ada --role admin     asks for her password
+      fencepost console link                      a one-time login link
+      fencepost console user ada --role admin     prompts for the password
       fencepost console users
       fencepost console lock ada
     """,
@@ -34,8 +34,8 @@ app = typer.Typer(
 
 @app.command()
 def link(
-    name: Annotated[str, typer.Option("--name", help="As whom.")] = LOCAL_NAME,
-    role: Annotated[RoleWord, typer.Option("--role", help="For a name that is new.")] = "admin",
+    name: Annotated[str, typer.Option("--name", help="The user to log in.")] = LOCAL_NAME,
+    role: Annotated[RoleWord, typer.Option("--role", help="The role, if the user is new.")] = "admin",
     json_output: JsonOption = False,
 ) -> None:
     """Print a link that lets its bearer into the console once, within an hour.
@@ -48,7 +48,7 @@ def link(
     from fencepost.server_addresses import of_this_directory  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415 - Load psycopg, which --help need not.
 
-    made = _ticket(of_this_directory(Settings.load()), name, role)
+    made = _login_link(of_this_directory(Settings.load()), name, role)
     if json_output:
         answer_json({"name": name, "link": made})
     else:
@@ -58,7 +58,7 @@ def link(
 @app.command()
 def user(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "viewer",
+    role: Annotated[RoleWord, typer.Option("--role", help="The user's role.")] = "viewer",
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")
     ] = False,
@@ -70,20 +70,20 @@ def user(
       fencepost console user ada --role admin
       pass show ada | fencepost console user ada --role operator --password-stdin
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - As above.
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.accounts.passwords import Passwords  # noqa: PLC0415
     from fencepost_server.console._role import ACCOUNTS, Role  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection:
-        run(connection, ACCOUNTS.set_user(name, Role.named(role), hashed, somebody(None), by_service=False))
+        run(connection, ACCOUNTS.set_user(name, Role.named(role), hashed, actor_name(None), by_service=False))
     answer(f"{name} is {role}.")
 
 
 @app.command()
 def users(json_output: JsonOption = False) -> None:
-    """Everybody who may come in.
+    """List the users of the console.
 
     \b
     Examples:
@@ -114,33 +114,33 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     Ends with 4 when there is no such user.
     """
     from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415 - As above.
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415
     from fencepost.errors import NotFound  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.console._role import ACCOUNTS  # noqa: PLC0415
 
     with acting() as connection:
         try:
-            run(connection, ACCOUNTS.disable_user(name, somebody(None)))
+            run(connection, ACCOUNTS.disable_user(name, actor_name(None)))
         except NotFound:
             raise UserError(f"There is no user {name}.", ExitCode.NOT_FOUND) from None
     answer(f"{name} is locked out.")
 
 
 def announce(context: ServerAddresses, *, to_person: bool) -> dict[str, str]:
-    """A link that logs the person in once who has just started everything."""
+    """A one-time login link for the person that started the system."""
     from fencepost.errors import InvalidInput  # noqa: PLC0415
 
     if not to_person:
         return {}
     try:
-        return {"Log in, once": _ticket(context, LOCAL_NAME, "admin")}
+        return {"Log in, once": _login_link(context, LOCAL_NAME, "admin")}
     except InvalidInput as error:
         # Another service has an account of this name: it does not become the console's administrator.
         return {"Log in": f"{context.endpoint_url or ''}/console. There is no link: {error}"}
 
 
-def _ticket(context: ServerAddresses, name: str, role: str) -> str:
+def _login_link(context: ServerAddresses, name: str, role: str) -> str:
     from fencepost.cli.database_reader import reading  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server.accounts.secret import new_secret  # noqa: PLC0415

@@ -73,7 +73,7 @@ def add_pages(context: ConsoleContext) -> None:
             name,
         )
         if row is None:
-            raise NotFound(f"No worker has registered a flow {name}.")
+            raise NotFound(f"There is no flow {name}.")
         tasks = await context.reading.rows(
             "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
             " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error,"
@@ -174,7 +174,7 @@ def add_actions(context: ConsoleContext) -> None:
                 "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
             )
         )
-        told = "drains: its workers commit and let go" if draining else "runs again"
+        told = "is draining: its workers commit and release their tasks" if draining else "runs again"
         return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
     @context.router.action("/flows/{name}/drain", "flow.drain")

@@ -111,7 +111,7 @@ def add_actions(context: ConsoleContext) -> None:
         """No job of the queue starts; running jobs continue."""
         await context.fp.run(queue.pause(queue_name, visitor_of(request).actor))
         context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} is paused. What runs goes on.", "/console/queues")
+        return ActionDone(f"{queue_name} is paused. Running jobs continue.", "/console/queues")
 
     @context.router.action("/queues/{queue_name}/resume", "queue.resume")
     async def resume(request: Request, queue_name: QueueName) -> ActionDone:
@@ -124,7 +124,7 @@ def add_actions(context: ConsoleContext) -> None:
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        told = "is cancelled" if answered == "cancelled" else "is asked to stop; it ends as cancelled"
+        told = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
         return _done(context, f"Job {job_id} {told}.", job_id)
 
     @context.router.action("/jobs/{job_id}/retry", "job.retry")
@@ -135,7 +135,7 @@ def add_actions(context: ConsoleContext) -> None:
         match None if seen is None else seen.state:
             case ("dead" | "cancelled") as state:
                 await context.fp.run(kernel_job.replay(job_id, actor, expected=state))
-                return _done(context, f"Job {job_id} runs again, its tries from the beginning.", job_id)
+                return _done(context, f"Job {job_id} runs again, with all its tries.", job_id)
             case _:
                 await context.fp.run(job_queries.hurry(job_id, actor))
                 return _done(context, f"Job {job_id} is due now.", job_id)

@@ -78,7 +78,7 @@ def add_pages(context: ConsoleContext) -> None:
             resource,
         )
         if row is None:
-            raise NotFound(f"Nobody ever held {resource}.")
+            raise NotFound(f"There is no lease on {resource}.")
         return PageData(
             {"title": resource, "lease": row, "life": await life(context, f"lease:{resource}")}, rows="life"
         )

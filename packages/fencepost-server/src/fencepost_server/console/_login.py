@@ -30,7 +30,7 @@ LOGIN_STATE_SECONDS = 600.0
 _LOGIN_STATE = "login_state"
 _REFUSED = {
     "disabled": "This account is disabled.",
-    "name_taken": "Somebody else has this name here.",
+    "name_taken": "Another account has this name.",
 }
 
 

@@ -99,7 +99,7 @@ def charts(rows: Sequence[Row], step: timedelta) -> list[Chart]:
         draw("Jobs: from submission to start", "s", times, percentiles("wait")),
         draw("Jobs: from start to end", "s", times, percentiles("run")),
         draw("Jobs: waiting and running", "", times, held),
-        draw("Jobs: age of the oldest that is due", "s", times, {"oldest": figures("oldest_due_seconds")}),
+        draw("Jobs: age of the oldest due job", "s", times, {"oldest": figures("oldest_due_seconds")}),
         draw("Jobs: workers alive", "", times, {"workers": figures("workers")}),
         draw("Outbox and orders: delivered a second", "", times, sent),
         draw("Outbox and orders: from put to delivered", "s", times, percentiles("delivery")),

@@ -63,7 +63,7 @@ class ReadPool:
                 return found
         except pg.QueryCanceled:
             raise TooSlow(
-                f"This took longer than {self._seconds:g} s and was ended (CONSOLE_STATEMENT_SEC). "
+                f"This took longer than {self._seconds:g} s and was cancelled (CONSOLE_STATEMENT_SEC). "
                 "Narrow the filter."
             ) from None
         except (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.UndefinedColumn) as error:
@@ -78,7 +78,9 @@ class ReadPool:
             if ours is not None:
                 raise ours from None
             if isinstance(error, psycopg.OperationalError):
-                raise ServerUnavailable("PostgreSQL went away while this was read.") from None
+                raise ServerUnavailable(
+                    "The connection to PostgreSQL was lost while this was read."
+                ) from None
             raise
 
     async def row(self, query: LiteralString, *arguments: Any) -> Row | None:

@@ -61,7 +61,7 @@ def add_pages(context: ConsoleContext) -> None:
         """The page that a torture run wrote beside its figures."""
         page = await asyncio.to_thread(read_page, folder, name)
         if page is None:
-            raise HTTPException(404, "No run of the torture has left a page of that name.")
+            raise HTTPException(404, "There is no torture report of that name.")
         return Response(page, media_type="text/html; charset=utf-8", headers=dict(PAGE_HEADERS))
 
     context.router.raw("/api/reports/{name}", report_page, needs=Role.VIEWER, kind="text/html")

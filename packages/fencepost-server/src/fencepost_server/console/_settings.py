@@ -90,12 +90,12 @@ class ConsoleSettings(LayeredSettings):
             return self
         if self.oidc_client_id is None or self.public_url is None:
             raise ValueError(
-                "CONSOLE_OIDC_ISSUER needs CONSOLE_OIDC_CLIENT_ID, and CONSOLE_PUBLIC_URL: where a browser"
-                " comes back to."
+                "CONSOLE_OIDC_ISSUER needs CONSOLE_OIDC_CLIENT_ID, and CONSOLE_PUBLIC_URL, to which the"
+                " provider redirects."
             )
         if not self.oidc_roles and self.oidc_else_role is None:
             raise ValueError(
-                "CONSOLE_OIDC_ISSUER lets nobody in without CONSOLE_OIDC_ROLES (group=role,...) or"
+                "CONSOLE_OIDC_ISSUER admits no user without CONSOLE_OIDC_ROLES (group=role,...) or"
                 " CONSOLE_OIDC_ELSE_ROLE."
             )
         return self

@@ -79,7 +79,7 @@ def add_pages(context: ConsoleContext) -> None:
             audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
         )
         after = rows[-1].audit_id if len(rows) == query.limit else None
-        return PageData({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
+        return PageData({"entries": rows, "next_before": after, "filters": query.filters()}, rows="entries")
 
 
 def add_actions(context: ConsoleContext) -> None:
@@ -120,7 +120,7 @@ def add_actions(context: ConsoleContext) -> None:
         visitor, secret = visitor_of(request), ACCOUNTS.token_prefix + new_secret()
         if not visitor.session:
             # Otherwise a stolen token could make new ones that outlive it.
-            raise HTTPException(403, "A token makes no tokens: log in.")
+            raise HTTPException(403, "A token cannot create tokens: log in.")
         role = min(Role.named(body.role), visitor.role)
         lifetime_seconds = body.days * DAY_SECONDS
         token_id = await context.fp.run(

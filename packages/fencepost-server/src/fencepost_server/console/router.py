@@ -262,7 +262,7 @@ def _with_format(signature: inspect.Signature) -> inspect.Signature:
         description=f"csv gives one table alone, as a file: from `before` or `after` on to its end, at most "
         f"{DOWNLOAD_ROWS_MAX:,} rows, whatever `limit` says."
     )
-    table = Query(description="Which of the lists csv means; the page's own without it.", max_length=40)
+    table = Query(description="The table for csv; by default the page's main one.", max_length=40)
     wanted = [
         inspect.Parameter("format", _BY_NAME, default="json", annotation=Annotated[Format, form]),
         inspect.Parameter("table", _BY_NAME, default=None, annotation=Annotated[str | None, table]),
@@ -278,7 +278,7 @@ async def _downloaded(
     name = table or first.rows
     if name is None or name not in first.tables:
         there = ", ".join(first.tables)
-        raise InvalidInput(f"There is no such table here. There is: {there}.", field="table")
+        raise InvalidInput(f"There is no such table. Available: {there}.", field="table")
     stem = "-".join(dict.fromkeys((path.strip("/").split("/")[0], name)))
     disposition = {"Content-Disposition": f'attachment; filename="{stem}.csv"'}
     lines = _lines(read, arguments, first, name)

@@ -28,13 +28,13 @@ def make_app(
     settings: WebSettings,
     *,
     pages: Mapping[str, Route] | None = None,
-    ground: Opening | None = None,
+    opened_first: Opening | None = None,
     authenticate: Authenticate = nobody,
 ) -> FastAPI:
-    """The services, and fixed pages beside them. `ground` is opened before the services and closed after
-    them. `authenticate` identifies the tokens of accounts."""
+    """The services, and fixed pages beside them. `opened_first` opens before the services and closes
+    after them. `authenticate` identifies the tokens of accounts."""
     parts = tuple(parts)
-    openings = ([ground] if ground else []) + [part.running for part in parts]
+    openings = ([opened_first] if opened_first else []) + [part.running for part in parts]
     app = FastAPI(
         title="Fencepost",
         version=version("fencepost"),
@@ -47,7 +47,7 @@ def make_app(
     app.state.parts = frozenset(part.name for part in parts)
     for part in parts:
         app.include_router(part.router)
-    own_auth_paths = tuple(door for part in parts for door in part.own_auth_paths)
+    own_auth_paths = tuple(prefix for part in parts for prefix in part.own_auth_paths)
     rules = SecurityRules(settings.token, settings.body_max_bytes, own_auth_paths)
     for path, route in (pages or {}).items():
         served = _page(route, CachedHealth(route) if path in OPEN_PATHS else None, rules)

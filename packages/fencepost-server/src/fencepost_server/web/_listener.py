@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost_server.web._connections import ConnectionTable, Ending, source_of
 
 _log = get_logger(__name__)
@@ -46,7 +46,7 @@ Count = Callable[[Ending], object]
 
 
 class _Counted(socket.socket):
-    """An accepted connection. However it is closed, the table is told once."""
+    """An accepted connection. However it is closed, the table is notified once."""
 
     on_close: Callable[[], object] | None = None
 
@@ -64,7 +64,7 @@ class BoundedListener(socket.socket):
         super().__init__(family, socket.SOCK_STREAM)
         self._table = table
         self._count = count
-        self._floods = FloodGate(burst=1)
+        self._log_limiter = LogLimiter(burst=1)
         # Closed when the process has no descriptor left, so that one connection can be accepted and closed.
         self._spare: int | None = _spare_descriptor()
         self._failed = False
@@ -104,7 +104,7 @@ class BoundedListener(socket.socket):
         if self._failed:
             # asyncio has stopped watching the queue for a second, and still finishes its round.
             self._failed = False
-            raise BlockingIOError(errno.EAGAIN, "accepting has failed a moment ago")
+            raise BlockingIOError(errno.EAGAIN, "accepting failed a moment ago")
         try:
             return super().accept()
         except OSError as error:
@@ -139,7 +139,7 @@ class BoundedListener(socket.socket):
 
     def _report(self, ending: Ending) -> None:
         self._count(ending)
-        self._floods.log(
+        self._log_limiter.log(
             _log.warning,
             "http_connections_refused",
             kind=ending,

@@ -67,11 +67,11 @@ class SecurityRules:
         if self.token is None and not is_local(headers, http_version):
             return failure(403, "forbidden", BEHIND_A_PROXY)
         if self.token is None and not self.trusts(headers):
-            return failure(403, "forbidden", "This address is served to localhost only.")
+            return failure(403, "forbidden", "This address is only available on localhost.")
         if self.token is not None and not by_account and not self._lets_in(path, headers):
             return _unauthorized("Send the header `Authorization: Bearer <HTTP_TOKEN>`.")
         if method not in SAFE_METHODS and not _is_of_this_site(headers):
-            return failure(403, "forbidden", "A page of another site may not change anything here.")
+            return failure(403, "forbidden", "Cross-site requests may not change anything.")
         return _length_refusal(headers.get("content-length") or "0", self.body_max_bytes)
 
     def trusts(self, headers: Mapping[str, str], http_version: str = "1.1") -> bool:
@@ -85,7 +85,8 @@ class SecurityRules:
     def _lets_in(self, path: str, headers: Mapping[str, str]) -> bool:
         """By the token, or because a service authenticates there itself: `/api` and below it, not `/apis`."""
         own = any(
-            path == door or (door != "/" and path.startswith(f"{door}/")) for door in self.own_auth_paths
+            path == prefix or (prefix != "/" and path.startswith(f"{prefix}/"))
+            for prefix in self.own_auth_paths
         )
         return own or self.trusts(headers)
 
@@ -182,7 +183,7 @@ def _bounded(receive: Receive, most: int) -> Receive:
 
 def _length_refusal(length: str, most: int) -> JSONResponse | None:
     if not (length.isascii() and length.isdigit()):
-        return failure(400, "invalid_input", "Content-Length is no number of bytes.")
+        return failure(400, "invalid_input", "Content-Length is not a valid number.")
     if len(length) > DIGITS_MAX or int(length) > most:
         return failure(413, "too_large", f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
     return None

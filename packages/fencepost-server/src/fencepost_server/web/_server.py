@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from fencepost.errors import ServerUnavailable
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost.metrics import Metrics, MetricSet, counter, gauge
 from fencepost.metrics_server import reachable
 from fencepost_server.web._answer_headers import AnswerHeaders
@@ -171,10 +171,10 @@ class _Complaints:
     """Logs errors of the event loop, at most a few lines of a kind in ten seconds."""
 
     def __init__(self) -> None:
-        self._floods = FloodGate()
+        self._log_limiter = LogLimiter()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         message = str(context.get("message", "the event loop failed"))
-        self._floods.log(
+        self._log_limiter.log(
             _log.error, "event_loop_error", kind=message, message=message, exc_info=context.get("exception")
         )

@@ -31,7 +31,7 @@ from fencepost.errors import (
     ServerUnavailable,
     TooOld,
 )
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 
 RETRY_SECONDS = 1
 STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
@@ -147,9 +147,9 @@ class _BugAnswers:
     """Answers an unexpected exception: the log has its reason, at most a few times in ten seconds."""
 
     def __init__(self) -> None:
-        self._floods = FloodGate()
+        self._log_limiter = LogLimiter()
 
     async def __call__(self, request: Request, error: Exception) -> JSONResponse:
         log, kind = get_logger(__name__), type(error).__name__
-        self._floods.log(log.error, "request_failed", kind=kind, path=request.url.path, exc_info=error)
+        self._log_limiter.log(log.error, "request_failed", kind=kind, path=request.url.path, exc_info=error)
         return failure(500, "failed", "Failed; the reason is in the log.")

@@ -43,7 +43,7 @@ class RenderedPage:
     home: str
     name: str
     script: str
-    sheets: Sequence[str] = ("house.css",)
+    sheets: Sequence[str] = ("app.css",)
 
 
 class Templates:

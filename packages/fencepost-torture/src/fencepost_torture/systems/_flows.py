@@ -141,9 +141,9 @@ def channels_of(flows: str) -> str:
 
 def _breach(record: str, expected: str | None, times: int, found: str | None) -> Breach:
     if expected is None:
-        return Breach("out of nowhere", record, f"gave {found}, and never came in")
+        return Breach("unrequested", record, f"produced {found}, and was never received")
     if times == 0:
-        return Breach(LOST, record, f"came in and never came out as {expected}")
+        return Breach(LOST, record, f"was received and never produced {expected}")
     if times > 1:
         return Breach(DOUBLED, record, f"came out {times} times")
     return Breach("as without faults", record, f"came out as {found} instead of {expected}")

@@ -154,8 +154,8 @@ class JudgeChecker:
         jobs = {key: job_id for job_id, key, _ in submitted}
         for each in operations:
             if each.what == "submit" and not each.is_unknown and each.answer != jobs.get(each.subject):
-                what = f"was told {each.answer}, and {jobs.get(each.subject)} is there"
-                yield Breach("as was told", each.subject, what)
+                what = f"was answered {each.answer}, and {jobs.get(each.subject)} is stored"
+                yield Breach("as answered", each.subject, what)
 
     def _ordered(self, rejudged: Sequence[tuple[Any, ...]], orders: Sequence[Operation]) -> Iterator[Breach]:
         """An order is carried out once, or at most once if no caller was told of it; and completely."""
@@ -206,7 +206,7 @@ def _whole(order: Operation, generation: int, members: Sequence[int]) -> Iterato
     if sorted(members) != sorted(wanted):
         yield Breach("all or none", order.subject, f"rejudges {sorted(members)}, not {sorted(wanted)}")
     if not order.is_unknown and order.answer != [generation, len(wanted)]:
-        yield Breach("as was told", order.subject, f"was told {order.answer}, and {generation} is there")
+        yield Breach("as answered", order.subject, f"was answered {order.answer}, and {generation} is stored")
 
 
 def _has_data(spec: Any, exam: Exam, store: Path) -> bool:

@@ -48,7 +48,7 @@ CROWD = 12
 COPIES_MAX = 3
 REPLY_SECONDS = 10.0
 AGAIN = {409, 503}
-UNKNOWN, NOBODY_THERE = 0, -1
+UNKNOWN, NO_PLAYER = 0, -1
 
 CREATE: LiteralString = """
     select fencepost.player_execute('player:p' || n, 'create', 'd', null, 'CreatePlayer', null, null,
@@ -133,9 +133,9 @@ class PlayersSystem:
         configure_logging(level="error", form="json")
         ending = until_told_to_end()
         fp = Fencepost(task.database_url, redis_url=task.redis_url, settings=PATIENT)
-        app, whoever = _app()
+        app, node = _app()
         # Short, because the callers wait for a dead node's announcement to expire.
-        whoever.service = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
+        node.service = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
         server = WebServer(app, address="127.0.0.1", port=0)
         server.start()
         address = Path(task.more["folder"]) / f"node-{task.place}"
@@ -208,17 +208,17 @@ class PlayersSystem:
                     {**wish.body, "request_id": wish.request},
                 )
             except (FileNotFoundError, ConnectionRefusedError):
-                status, answer = NOBODY_THERE, None
+                status, answer = NO_PLAYER, None
             except (OSError, http.client.HTTPException, ValueError):
                 status, answer = UNKNOWN, None
             if status != UNKNOWN:
                 env.operation_log.end(operation, answer if status == 200 else status)
             if status == 200:
                 return answer
-            assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
+            assert status in {UNKNOWN, NO_PLAYER, *AGAIN}, (wish, status, answer)
             clock.count(time.monotonic() - began)
-            assert clock.seconds < INSIST_SECONDS, f"nobody answers {wish}"
-            assert not self._is_over, f"nobody is left to answer {wish}"
+            assert clock.seconds < INSIST_SECONDS, f"no node answers {wish}"
+            assert not self._is_over, f"no node is left to answer {wish}"
             clock.sleep(0.05)
         raise AssertionError
 
@@ -249,9 +249,9 @@ class PlayerCaller:
 @cache
 def _app() -> tuple[FastAPI, PlayerCaller]:
     """Made once, before there are processes: it has no connection, no event loop and no thread."""
-    whoever = PlayerCaller()
-    part = HttpService("players", make_router(cast("PlayersService", whoever)), whoever.run_service)
-    return make_app([part], WebSettings(), ground=lambda: whoever.fp), whoever
+    node = PlayerCaller()
+    part = HttpService("players", make_router(cast("PlayersService", node)), node.run_service)
+    return make_app([part], WebSettings(), opened_first=lambda: node.fp), node
 
 
 def make_wish(chance: random.Random, player: str, request: str) -> PlayerRequestCopy:

@@ -54,7 +54,7 @@ RECOVERY = tuple(
     f"flows.recover.{where}"
     for where in ("before_abort", "before_finish", "between_finishes", "after_finish")
 )
-MOODS = ("preparing", "finishing")
+FAULTS = ("preparing", "finishing")
 Found = Sequence[tuple[int, str]]
 """The content of a sink, in its order: which record came in, and what came out."""
 
@@ -165,7 +165,7 @@ class SinkFaults:
     """
 
     def __init__(self, boot: int) -> None:
-        first, second = MOODS if boot % 2 else reversed(MOODS)
+        first, second = FAULTS if boot % 2 else reversed(FAULTS)
         self._coming = deque((None, first, None, second))
         self._now: str | None = None
 
@@ -180,7 +180,7 @@ class SinkFaults:
 
 
 class FlakySink(TwoPhaseCommitSink[Any, Any]):
-    """Wraps a sink: it fails where `mood` says."""
+    """Wraps a sink: it fails where `faults` says."""
 
     faults: SinkFaults
 
@@ -229,7 +229,7 @@ def compared(sink: str, expected: Mapping[int, str], found: Found) -> Iterable[B
         yield Breach(LOST, f"record {arrival}", f"came in and never came to the {sink}")
     for arrival, count in times.items():
         if arrival not in expected:
-            yield Breach("out of nowhere", f"record {arrival}", f"is in the {sink}, and never came in")
+            yield Breach("unrequested", f"record {arrival}", f"is in the {sink}, and never came in")
         elif count > 1:
             yield Breach(DOUBLED, f"record {arrival}", f"came to the {sink} {count} times")
     for arrival, value in found:

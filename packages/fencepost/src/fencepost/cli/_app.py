@@ -38,13 +38,13 @@ _HELP = """Exactly-once effects for Python, on PostgreSQL and Redis.
 
     \b
     Begin:
-      fencepost doctor             what this machine has and lacks
+      fencepost doctor             check what this machine has and lacks
       fencepost up                 everything, on an embedded PostgreSQL and Valkey
       fencepost status --watch     queues, leases, outbox and refusals, in another terminal
-      fencepost explain job:7      the life of one job, with the reason of every refusal
+      fencepost explain job:7      the history of one job, with the reason of every refusal
       fencepost worker shop.tasks  run the jobs of an application
       fencepost serve              the services over HTTP
-      fencepost jobs dead          what died, by cause; `jobs replay` runs it again
+      fencepost jobs dead          dead jobs by cause; `jobs replay` runs them again
 
     \b
     Settings come from the environment, then from config.yaml:
@@ -144,7 +144,7 @@ def _application(named: str) -> typer.Typer:
         for plugin in plugins():
             _add_plugin(app, plugin, is_listing=True)
         if named in BROUGHT_BY:
-            remark(f"fencepost: {named!r} comes with another distribution: pip install {BROUGHT_BY[named]}")
+            remark(f"fencepost: {named!r} is part of another distribution: pip install {BROUGHT_BY[named]}")
     return app
 
 

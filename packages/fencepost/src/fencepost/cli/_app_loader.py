@@ -40,7 +40,7 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserError(
-                f"There is no module {error.name} in {here}, nor where Python looks.", ExitCode.USAGE
+                f"There is no module {error.name} in {here}, nor on Python's path.", ExitCode.USAGE
             ) from None
         raise _not_importable(name, error) from None
     except Exception as error:

@@ -58,7 +58,7 @@ def _settle_some(
 ) -> None:
     """Settle the given ids. Exits with 4 when ids were not found, with 1 when one was refused."""
     with job_commands.acting() as connection:
-        settled = job_commands.settle_ids(connection, job_ids, how, job_commands.somebody(actor))
+        settled = job_commands.settle_ids(connection, job_ids, how, job_commands.actor_name(actor))
     if as_json:
         answer_json([{"job": one.job_id, "outcome": one.outcome} for one in settled])
     else:
@@ -87,7 +87,12 @@ def _settle_many(
             job_commands.confirm(f"{how.capitalize()} {total} dead letters?", yes=yes)
         with job_commands.bar(how, total) as advance:
             counts = job_commands.settle_dead(
-                connection, wanted, how, job_commands.somebody(actor), per_second=per_second, advance=advance
+                connection,
+                wanted,
+                how,
+                job_commands.actor_name(actor),
+                per_second=per_second,
+                advance=advance,
             )
     if as_json:
         answer_json({"before": until, "meant": total, "outcomes": dict(counts)})
@@ -96,7 +101,7 @@ def _settle_many(
         "\n".join(f"{number} {_told(outcome, how)}" for outcome, number in counts.items()) or "None is dead."
     )
     if total:
-        remark(f"To go on, or to be sure, repeat it with --before {until.isoformat()}.")
+        remark(f"To continue, or to make sure, repeat it with --before {until.isoformat()}.")
 
 
 def _told(outcome: str, how: dead_letter.Settling) -> str:

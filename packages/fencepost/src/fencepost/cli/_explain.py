@@ -22,7 +22,7 @@ def explain(
     \b
     Examples:
       fencepost explain 7                          job 7
-      fencepost explain lease:signer:0xabc         who held it, since when, with which token
+      fencepost explain lease:signer:0xabc         its owners, since when, with which token
       fencepost explain request:player:7/req-9     one idempotent request
       fencepost explain outbox:42 --json           one message
 
@@ -35,8 +35,10 @@ def explain(
 
     name = timeline.subject_of(subject)
     settings = Settings.load()
-    place = server_addresses.of_this_directory(settings)
-    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+    addresses = server_addresses.of_this_directory(settings)
+    with reading(
+        addresses.viewer_url, seconds=settings.connect_seconds, remedy=addresses.remedy
+    ) as connection:
         moments = timeline.read_timeline(connection, name)
         remedies = timeline.read_remedies(connection, moments)
     if json_output:

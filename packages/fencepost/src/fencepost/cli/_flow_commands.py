@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.job_commands import acting, looking, somebody
+from fencepost.cli.job_commands import acting, actor_name, looking
 from fencepost.cli.terminal import answer, answer_json, answer_rich
 from fencepost.flows import _dead_letters as dead_letters
 from fencepost.flows import _flow_store as flow_store
@@ -35,7 +35,7 @@ def show_one(name: str, *, as_json: bool) -> None:
         found = connection.execute(_PLAN, (name,)).fetchall()
         if not found:
             raise UserError(
-                f"There is no flow {name} here. `fencepost flows list` names them.", ExitCode.NOT_FOUND
+                f"There is no flow {name}. `fencepost flows list` lists the flows.", ExitCode.NOT_FOUND
             )
         tasks = _tasks(connection, name)
         lates = run(connection, flow_store.lates(name))
@@ -86,7 +86,7 @@ def drop(name: str, savepoint: str) -> None:
 def restore(name: str, savepoint: str) -> None:
     with acting() as connection:
         run(connection, flow_store.restore(name, savepoint))
-    answer(f"{name} is back at {savepoint}. `fencepost flows drain {name} --undo` lets it go on.")
+    answer(f"{name} is back at {savepoint}. `fencepost flows drain {name} --undo` resumes it.")
 
 
 def drain(name: str, *, undo: bool, within: float) -> None:
@@ -102,7 +102,7 @@ def drain(name: str, *, undo: bool, within: float) -> None:
                     f"{len(held)} tasks of {name} are still held after {within:g} s: {', '.join(held)}."
                 )
             time.sleep(LOOK_SECONDS)
-    answer(f"Nobody holds a task of {name}.")
+    answer(f"No worker holds a task of {name}.")
 
 
 def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:
 def replay(name: str, step: str, ids: Sequence[int], *, everything: bool, limit: int) -> None:
     wanted = _wanted(ids, everything=everything)
     with acting() as connection:
-        count = run(connection, dead_letters.replay(name, step, ids=wanted, limit=limit, by=somebody(None)))
+        count = run(connection, dead_letters.replay(name, step, ids=wanted, limit=limit, by=actor_name(None)))
     answer(f"{count} dead letters go back to {step} of {name}.")
 
 
@@ -141,12 +141,12 @@ def _wanted(ids: Sequence[int], *, everything: bool) -> Sequence[int] | None:
 
 def _held(connection: Reader, name: str) -> list[str]:
     holders = run(connection, flow_store.holders(name))
-    return [holder.resource for holder in holders if holder.held and "/seat/" not in holder.resource]
+    return [holder.resource for holder in holders if holder.held and "/slot/" not in holder.resource]
 
 
 def _summary(connection: Reader, name: str, draining: Any, savepoints: int) -> dict[str, Any]:
     holders = run(connection, flow_store.holders(name))
-    tasks = [holder for holder in holders if "/seat/" not in holder.resource]
+    tasks = [holder for holder in holders if "/slot/" not in holder.resource]
     return {
         "name": name,
         "tasks": len(tasks),
@@ -159,7 +159,7 @@ def _summary(connection: Reader, name: str, draining: Any, savepoints: int) -> d
 
 def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     frontiers = {each.resource: each for each in run(connection, flow_store.frontiers(name))}
-    holders = {h.resource: h for h in run(connection, flow_store.holders(name)) if "/seat/" not in h.resource}
+    holders = {h.resource: h for h in run(connection, flow_store.holders(name)) if "/slot/" not in h.resource}
     late = {each.resource: each.records for each in run(connection, flow_store.lates(name))}
     tasks: list[dict[str, Any]] = []
     for resource in sorted({*frontiers, *holders}):
@@ -183,7 +183,7 @@ def _stop(task: dict[str, Any]) -> str:
     """The error that stops a task, in full: a table would truncate it."""
     since = f"{task['failed_at']:%Y-%m-%d %H:%M:%S}"
     facts = [f"  {name:<7} {task[name]}" for name in _FACTS if task[name]]
-    return "\n".join([f"{task['task']} stands still. Last try: {since}, number {task['failures']}.", *facts])
+    return "\n".join([f"{task['task']} is stopped. Last try: {since}, number {task['failures']}.", *facts])
 
 
 def _late(late: flow_store.Late) -> dict[str, Any]:

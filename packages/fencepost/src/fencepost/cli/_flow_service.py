@@ -105,7 +105,7 @@ def _import(name: str) -> ModuleType:
         if error.name != name:
             raise
         raise UserError(
-            f"There is no module {name} in {here}, nor where Python looks.", ExitCode.USAGE
+            f"There is no module {name} in {here}, nor on Python's path.", ExitCode.USAGE
         ) from None
 
 

@@ -10,26 +10,26 @@ from fencepost.cli.terminal import JsonOption
 
 Name = Annotated[str, typer.Argument(metavar="FLOW", help="Its name.")]
 Savepoint = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="A name for the savepoint.")]
-DeadStep = Annotated[str, typer.Argument(metavar="STEP", help="The name that was given to dead_letters.")]
+DeadStep = Annotated[str, typer.Argument(metavar="STEP", help="The name given to dead_letters.")]
 DeadIds = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Which, by id.")]
 All = Annotated[bool, typer.Option("--all", help="All of them, the oldest first.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="So many at most.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of results.")]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Run flows, look at them, and keep and restore their savepoints.
+    help="""Run and inspect flows, and keep and restore their savepoints.
 
     \b
     Examples:
       fencepost flows run shop.streams              the flow in shop/streams.py, until Ctrl-C
       fencepost flows list                          every flow, and how many tasks are held
-      fencepost flows show totals                   each task: who holds it, how far it has come
+      fencepost flows show totals                   each task: its worker, and its progress
       fencepost flows savepoint totals before-v2    keep what is committed now, under a name
-      fencepost flows drain totals                  workers commit and let go; --undo lets them go on
-      fencepost flows restore totals before-v2      put every task back; nobody may hold one
-      fencepost flows dead totals                   what a step could not take, and why
-      fencepost flows replay totals unreadable --all    give it to the step again
+      fencepost flows drain totals                  workers commit and release their tasks; --undo resumes
+      fencepost flows restore totals before-v2      put every task back; no worker may hold one
+      fencepost flows dead totals                   records that a step rejected, and why
+      fencepost flows replay totals unreadable --all    feed them to the step again
     """,
 )
 
@@ -97,9 +97,9 @@ def savepoint(
     name: Name,
     savepoint: Savepoint,
     within: Annotated[
-        float, typer.Option("--within", min=0, help="Wait so many seconds for a commit of every task.")
+        float, typer.Option("--within", min=0, help="Seconds to wait for a commit of every task.")
     ] = 60,
-    drop: Annotated[bool, typer.Option("--drop", help="Forget the savepoint of this name.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the savepoint of this name.")] = False,
 ) -> None:
     """Ask the workers for a commit, and keep it under a name. The flow keeps running.
 
@@ -141,7 +141,7 @@ def restore(name: Name, savepoint: Savepoint) -> None:
 def drain(
     name: Name,
     undo: Annotated[bool, typer.Option("--undo", help="Let the workers take its tasks again.")] = False,
-    within: Annotated[float, typer.Option("--within", min=0, help="Wait so many seconds for it.")] = 60,
+    within: Annotated[float, typer.Option("--within", min=0, help="Seconds to wait for it.")] = 60,
 ) -> None:
     """Ask the workers of a flow to commit and release its tasks, and wait until they have.
 
@@ -158,7 +158,7 @@ def drain(
 @app.command()
 def dead(
     name: Name,
-    step: Annotated[str | None, typer.Option("--step", help="Of this name of dead_letters only.")] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Only for this name of dead_letters.")] = None,
     limit: Limit = 100,
     json_output: JsonOption = False,
 ) -> None:

@@ -32,31 +32,33 @@ ArgumentOption = Annotated[
 ]
 ActorOption = Annotated[
     str | None,
-    typer.Option("--actor", help="Whose name the history keeps.", show_default="you and this machine"),
+    typer.Option(
+        "--actor", help="The actor to record in the history.", show_default="your login and this machine"
+    ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 RateOption = Annotated[
-    float, typer.Option("--rate", min=0.1, help="At most so many a second.", metavar="NUMBER")
+    float, typer.Option("--rate", min=0.1, help="Maximum number per second.", metavar="NUMBER")
 ]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at jobs, and decide on those that need a person.
+    help="""Inspect jobs, and decide on those that need attention.
 
     \b
     Look:
-      fencepost jobs list --state running            who runs what, since when
-      fencepost jobs show 7                          everything about one job
+      fencepost jobs list --state running            running jobs, their workers, since when
+      fencepost jobs show 7                          all details of one job
       fencepost jobs dead                            what died, by cause
 
     \b
     Decide:
       fencepost jobs cancel 7
-      fencepost jobs replay --cause SMTPException    when its cause is gone
-      fencepost jobs pause mail                      nothing of the queue starts; what runs goes on
+      fencepost jobs replay --cause SMTPException    when its cause is fixed
+      fencepost jobs pause mail                      no job of the queue starts; running jobs continue
 
-    Every decision is kept with your name: fencepost explain 7.
+    Every decision is recorded with your name: fencepost explain 7.
     """,
 )
 
@@ -69,9 +71,10 @@ def list_jobs(
     tag: TagOption = None,
     arg: ArgumentOption = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="The page below this id.", show_default=False)
+        int | None,
+        typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
     """List jobs, newest first, one page at a time.
@@ -113,7 +116,7 @@ def list_jobs(
 
 @app.command()
 def show(job_id: Annotated[int, typer.Argument(metavar="ID")], json_output: JsonOption = False) -> None:
-    """Show everything about one job: payload, headers, progress, result, error.
+    """Show all details of one job: payload, headers, progress, result, error.
 
     \b
     Examples:
@@ -148,7 +151,7 @@ def cancel(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fa
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
     with job_commands.acting() as connection:
-        act = job_commands.cancel(connection, job_commands.somebody(actor))
+        act = job_commands.cancel(connection, job_commands.actor_name(actor))
         job_commands.for_each("job", job_ids, act, as_json=json_output)
 
 
@@ -165,7 +168,7 @@ def retry(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fal
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
     with job_commands.acting() as connection:
-        act = job_commands.retry(connection, job_commands.somebody(actor))
+        act = job_commands.retry(connection, job_commands.actor_name(actor))
         job_commands.for_each("job", job_ids, act, as_json=json_output)
 
 
@@ -233,7 +236,7 @@ def dead(
 BeforeOption = Annotated[
     str | None,
     typer.Option(
-        "--before", metavar="TIME", help="Dead by then; what dies later is not meant.", show_default="now"
+        "--before", metavar="TIME", help="Only jobs that died before this time.", show_default="now"
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All dead letters.")]
@@ -303,7 +306,7 @@ def _to_queues(names: list[str], actor: str | None, *, resume: bool, new: bool, 
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
     with job_commands.acting() as connection:
-        name, change = job_commands.somebody(actor), queue.resume if resume else queue.pause
+        name, change = job_commands.actor_name(actor), queue.resume if resume else queue.pause
 
         def act(queue_name: str) -> str:
             if not new:

@@ -20,8 +20,10 @@ from fencepost.settings import Settings
 
 def look(settings: Settings | None = None) -> StatusSnapshot:
     settings = settings or Settings.load()
-    place = server_addresses.of_this_directory(settings)
-    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+    addresses = server_addresses.of_this_directory(settings)
+    with reading(
+        addresses.viewer_url, seconds=settings.connect_seconds, remedy=addresses.remedy
+    ) as connection:
         board = read_board(connection)
     return replace(board, compatible_names=compatible_plugins() if settings.compatible_names else ())
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def migrate(
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; only say whether it is needed.")
+        bool, typer.Option("--check", help="Only report whether a migration is needed.")
     ] = False,
     only: Annotated[
         str | None,
@@ -23,7 +23,7 @@ def migrate(
             "--only",
             metavar="A,B",
             help="Only these plugins or components, and the kernel that they need.",
-            show_default="everything that is installed",
+            show_default="everything installed",
         ),
     ] = None,
     json_output: JsonOption = False,

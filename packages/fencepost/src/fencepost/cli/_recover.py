@@ -13,7 +13,8 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json, progress
 
 def recover(
     actor: Annotated[
-        str | None, typer.Option("--actor", help="Who does it, for the history.", show_default="your login")
+        str | None,
+        typer.Option("--actor", help="The actor to record in the history.", show_default="your login"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json_output: JsonOption = False,
@@ -38,7 +39,7 @@ def recover(
     from fencepost.cli.job_commands import confirm  # noqa: PLC0415 - Loads psycopg, not needed by --help.
     from fencepost.kernel._recover import recover as raise_tokens  # noqa: PLC0415
 
-    confirm("Every worker and service is stopped, and all leases shall be lost?", yes=yes)
+    confirm("Are all workers and services stopped, and may all leases be dropped?", yes=yes)
     with progress("Raising the tokens"):
         done = raise_tokens(migration_url(), actor or getpass.getuser())
     if json_output:
@@ -46,7 +47,7 @@ def recover(
         return
     answer(
         f"Tokens go on above {done.floor}. {done.leases} leases are free, {done.jobs} running jobs wait "
-        f"again, {done.messages} messages were under way."
+        f"again, {done.messages} messages were in progress."
     )
     for name, found in done.components.items():
         answer(f"{name}: {found}")

@@ -43,9 +43,9 @@ class SchemaComparison:
 
     def describe(self) -> str:
         if self.fits:
-            return f"The schema has version {self.found}, which this code wants."
+            return f"The schema has version {self.found}, as this code needs."
         if self.found is None:
-            return f"There is no schema; this code brings version {self.wanted}. Run `fencepost migrate`."
+            return f"There is no schema; this code needs version {self.wanted}. Run `fencepost migrate`."
         if self.pending:
             steps = ", ".join(self.pending)
             return f"The schema has version {self.found}; to apply: {steps}. Run `fencepost migrate`."

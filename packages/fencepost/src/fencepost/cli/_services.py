@@ -35,19 +35,21 @@ class Service(Protocol):
         ...
 
 
-def _web(ground: ServiceContext) -> Service | None:
+def _web(context: ServiceContext) -> Service | None:
     """The services over HTTP, or None when the distribution fencepost-server is not installed."""
     if find_spec("fencepost_server") is None:
         return None
     service: Service = load("fencepost_server._web_service:web_service")(
-        ground.settings, ground.server_addresses, ground.metrics
+        context.settings, context.server_addresses, context.metrics
     )
     return service
 
 
-def _worker(ground: ServiceContext) -> Service | None:
+def _worker(context: ServiceContext) -> Service | None:
     """The worker of an application, or None when no application is named."""
-    return None if ground.application is None else WorkerService(ground.application, ground.server_addresses)
+    return (
+        None if context.application is None else WorkerService(context.application, context.server_addresses)
+    )
 
 
 SERVICES: Mapping[str, Callable[[ServiceContext], Service | None]] = {"web": _web, "worker": _worker}

@@ -45,21 +45,23 @@ def open_stack(settings: Settings, application: str | None = None) -> Generator[
 
 
 @contextmanager
-def _external_stack(settings: Settings, place: ServerAddresses, application: str | None) -> Generator[Stack]:
+def _external_stack(
+    settings: Settings, addresses: ServerAddresses, application: str | None
+) -> Generator[Stack]:
     """The system on external servers, which are neither started nor restarted here."""
-    _migrate_external(settings, place)
-    with _services(settings, place, application) as urls:
-        yield Stack(_with_endpoint(place, urls), urls, keep_alive=lambda: None)
+    _migrate_external(settings, addresses)
+    with _services(settings, addresses, application) as urls:
+        yield Stack(_with_endpoint(addresses, urls), urls, keep_alive=lambda: None)
 
 
 @contextmanager
 def _embedded_stack(settings: Settings, application: str | None) -> Generator[Stack]:
     with _embedded_pair(settings) as pair:
-        place = _addresses_of(pair, settings)
-        with _services(settings, place, application) as urls:
-            place = _with_endpoint(place, urls)
-            with server_addresses.noted(settings.data_directory, place):
-                yield Stack(place, urls, EmbeddedStack(pair).keep_alive)
+        addresses = _addresses_of(pair, settings)
+        with _services(settings, addresses, application) as urls:
+            addresses = _with_endpoint(addresses, urls)
+            with server_addresses.noted(settings.data_directory, addresses):
+                yield Stack(addresses, urls, EmbeddedStack(pair).keep_alive)
 
 
 @contextmanager
@@ -86,23 +88,23 @@ def _addresses_of(pair: Pair, settings: Settings) -> ServerAddresses:
     )
 
 
-def _migrate_external(settings: Settings, place: ServerAddresses) -> None:
+def _migrate_external(settings: Settings, addresses: ServerAddresses) -> None:
     """Skip a complete schema without a migration URL: the services' role may not renew it, and need not."""
-    if settings.migration_database_url is None and schema.compare(place.migration_url).is_complete:
+    if settings.migration_database_url is None and schema.compare(addresses.migration_url).is_complete:
         return
     with progress("Migrating"):
-        schema.bring_up(place.migration_url)
+        schema.bring_up(addresses.migration_url)
 
 
 @contextmanager
 def _services(
-    settings: Settings, place: ServerAddresses, application: str | None
+    settings: Settings, addresses: ServerAddresses, application: str | None
 ) -> Generator[Mapping[str, str]]:
     """Start every service; yields the URLs of those that have one."""
-    ground, urls = ServiceContext(settings, place, Metrics(), application), dict[str, str]()
+    context, urls = ServiceContext(settings, addresses, Metrics(), application), dict[str, str]()
     with ExitStack() as closing:
         for name, build in SERVICES.items():
-            service = build(ground)
+            service = build(context)
             if service is None:
                 continue
             service.start()
@@ -112,8 +114,8 @@ def _services(
         yield urls
 
 
-def _with_endpoint(place: ServerAddresses, urls: Mapping[str, str]) -> ServerAddresses:
-    return replace(place, endpoint_url=urls.get("web"))
+def _with_endpoint(addresses: ServerAddresses, urls: Mapping[str, str]) -> ServerAddresses:
+    return replace(addresses, endpoint_url=urls.get("web"))
 
 
 class EmbeddedStack:
@@ -131,6 +133,6 @@ class EmbeddedStack:
     def _revive(self, name: str, server: EmbeddedServer) -> None:
         self._revivals += 1
         if self._revivals > REVIVALS_MAX:
-            raise ServerUnavailable(f"{name} ended again and again. Its log is {server.log}.")
+            raise ServerUnavailable(f"{name} keeps ending. Its log is {server.log}.")
         get_logger(__name__).warning("server ended; starting it again", server=name, log=str(server.log))
         server.restart()

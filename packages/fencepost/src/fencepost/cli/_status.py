@@ -11,10 +11,10 @@ from fencepost.cli.terminal import JsonOption, answer_json, answer_rich
 
 def status(
     json_output: JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     every_seconds: Annotated[
         float,
-        typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="How often to look with --watch."),
+        typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="Refresh interval with --watch."),
     ] = 2.0,
 ) -> None:
     """Show the whole system on one screen.

@@ -41,7 +41,7 @@ class StatusCollector(Collector):
 def _queues(board: StatusSnapshot) -> Iterator[Family]:
     jobs = GaugeMetricFamily("fencepost_jobs", "Jobs by queue and state.", labels=("queue", "state"))
     oldest = GaugeMetricFamily(
-        "fencepost_jobs_oldest_waiting_seconds", "How long the oldest job waits.", labels=("queue",)
+        "fencepost_jobs_oldest_waiting_seconds", "Age of the oldest waiting job.", labels=("queue",)
     )
     for queue in board.queues:
         for state in ("pending", "dispatched", "running", "dead"):
@@ -61,9 +61,7 @@ def _suspects(board: StatusSnapshot) -> Family:
 
 
 def _workers(board: StatusSnapshot) -> Family:
-    workers = GaugeMetricFamily(
-        "fencepost_job_workers", "Workers of jobs that say that they are there.", labels=("mode",)
-    )
+    workers = GaugeMetricFamily("fencepost_job_workers", "Registered job workers.", labels=("mode",))
     counts = {found.drive: found.workers for found in board.workers}
     for drive in ("redis", "postgresql"):
         workers.add_metric((drive,), counts.get(drive, 0))
@@ -98,7 +96,7 @@ def _outbox(board: StatusSnapshot) -> Iterator[Family]:
 
 
 def _leases(board: StatusSnapshot) -> Family:
-    held = GaugeMetricFamily("fencepost_leases_held", "Leases that somebody holds.")
+    held = GaugeMetricFamily("fencepost_leases_held", "Leases that are held.")
     held.add_metric((), board.leases_held)
     return held
 

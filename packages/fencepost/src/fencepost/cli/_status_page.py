@@ -33,10 +33,10 @@ _STYLE = (
 
 def board_page(board: StatusSnapshot) -> str:
     sections = (
-        _section("Queues", QUEUES, queue_rows(board), "No queue has a job."),
-        _section("Workers", WORKERS, worker_rows(board), "None says that it is there."),
+        _section("Queues", QUEUES, queue_rows(board), "No jobs in any queue."),
+        _section("Workers", WORKERS, worker_rows(board), "No workers are registered."),
         _section("Work without a worker", UNSERVED, unserved_rows(board), "None."),
-        _section("Leases", LEASES, lease_rows(board), "Nobody ever held one."),
+        _section("Leases", LEASES, lease_rows(board), "No leases yet."),
         _section("Outbox", OUTBOX, outbox_rows(board), "Nothing waits."),
         _section("Refusals", REFUSALS, refusal_rows(board), "None."),
     )

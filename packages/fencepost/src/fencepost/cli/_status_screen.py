@@ -15,10 +15,10 @@ from fencepost.cli._status_snapshot import LEASES_MAX, StatusSnapshot
 
 def board_screen(board: StatusSnapshot) -> RenderableType:
     return Group(
-        _table("Queues", QUEUES, queue_rows(board), empty="no queue has a job"),
-        _table("Workers", WORKERS, worker_rows(board), empty="none says that it is there"),
+        _table("Queues", QUEUES, queue_rows(board), empty="no jobs in any queue"),
+        _table("Workers", WORKERS, worker_rows(board), empty="no workers are registered"),
         _table("Work without a worker", UNSERVED, unserved_rows(board), empty="none"),
-        _table("Leases", LEASES, lease_rows(board), empty="nobody ever held one"),
+        _table("Leases", LEASES, lease_rows(board), empty="none yet"),
         *_more_leases(board),
         _table("Outbox", OUTBOX, outbox_rows(board), empty="nothing waits"),
         _table("Refusals", REFUSALS, refusal_rows(board), empty="none"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fencepost.backoff import Backoff
 from fencepost.cli._app_loader import find_application
-from fencepost.cli._parent_watch import VARIABLE as LIFELINE
+from fencepost.cli._parent_watch import VARIABLE as PARENT_PIPE
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, logs_json, remark
@@ -108,7 +108,7 @@ class Supervisor:
     def _hire(self, place: int) -> _Member:
         process = subprocess.Popen(
             worker_command(self._arguments),
-            env={**self._environment, LIFELINE: str(self._parent_watch), **self._own_port(place)},
+            env={**self._environment, PARENT_PIPE: str(self._parent_watch), **self._own_port(place)},
             pass_fds=[self._parent_watch],
             # A worker's output is not part of this command's answer.
             stdout=STDERR,

@@ -50,7 +50,7 @@ def subject_of(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not colon or not name or kind not in KINDS or (kind in _NUMBERED and not name.isdecimal()):
         forms = "; ".join(KINDS.values())
-        raise UserError(f"{text!r} names nothing that can be explained. Write {forms}.", ExitCode.USAGE)
+        raise UserError(f"{text!r} is not something that can be explained. Write {forms}.", ExitCode.USAGE)
     return text
 
 

@@ -22,7 +22,7 @@ _LOOK_SECONDS = 1.0
 def up(
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", help="Where the embedded servers keep their data.", show_default=False),
+        typer.Option("--directory", help="The data directory of the embedded servers.", show_default=False),
     ] = None,
     port: Annotated[
         int | None,
@@ -30,7 +30,7 @@ def up(
             "--port",
             min=0,
             max=65_535,
-            help="Where to listen; 0 takes a free port, without it 8642 if that is free.",
+            help="The port to listen on; 0 picks a free one. Default: 8642 if it is free.",
             show_default=False,
         ),
     ] = None,
@@ -93,24 +93,25 @@ def _settings(directory: Path | None, port: int | None) -> Settings:
 def _announce(stack: Stack, *, json_output: bool) -> None:
     from fencepost.plugin import load, plugins  # noqa: PLC0415 - As above.
 
-    place = stack.server_addresses
+    addresses = stack.server_addresses
     announced: dict[str, str] = {}
     for plugin in plugins().values():
-        if plugin.announce is not None and place.endpoint_url is not None:
-            announced.update(load(plugin.announce)(place, to_person=not json_output))
+        if plugin.announce is not None and addresses.endpoint_url is not None:
+            announced.update(load(plugin.announce)(addresses, to_person=not json_output))
     if json_output:
-        addresses = {
-            "database": redact_text(place.service_url),
-            "redis": place.redis_url and redact_text(place.redis_url),
+        shown = {
+            "database": redact_text(addresses.service_url),
+            "redis": addresses.redis_url and redact_text(addresses.redis_url),
         }
-        told = {"url": place.endpoint_url, "services": stack.urls, "announced": announced, **addresses}
+        told = {"url": addresses.endpoint_url, "services": stack.urls, "announced": announced, **shown}
         answer_json({**told, "pid": os.getpid()}, indent=None)
         return
-    answer(f"Fencepost is up: {place.endpoint_url or place.service_url}")
+    answer(f"Fencepost is up: {addresses.endpoint_url or addresses.service_url}")
     for label, url in announced.items():
         answer(f"{label}: {url}")
-    if place.endpoint_url is None:
+    if addresses.endpoint_url is None:
         remark("Without the services over HTTP: install fencepost-server for the console.")
     remark(
-        f"Servers: {place.origin}. Look with `fencepost status` in another terminal. Ctrl-C stops everything."
+        f"Servers: {addresses.origin}. For an overview run `fencepost status` in another terminal. "
+        "Ctrl-C stops everything."
     )

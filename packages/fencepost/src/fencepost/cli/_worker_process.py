@@ -115,7 +115,7 @@ class WorkerProcess:
             if working.done() and self._settings.max_jobs_per_process is not None:
                 remark(f"This process has run its {self._settings.max_jobs_per_process} jobs.")
             if not working.done():
-                remark(f"Draining: what runs may go on for {span(self._settings.drain_seconds)}.")
+                remark(f"Draining: running jobs may continue for {span(self._settings.drain_seconds)}.")
                 worker.stop()
             await working
 
@@ -124,7 +124,7 @@ class WorkerProcess:
             answer_json(self.as_json(owner), indent=None)
             return
         answer("\n".join(self.as_lines(owner)))
-        remark("Ctrl-C or SIGTERM drains; a second one leaves at once.")
+        remark("Ctrl-C or SIGTERM drains; a second one stops immediately.")
 
     def as_json(self, owner: str) -> dict[str, Any]:
         return {

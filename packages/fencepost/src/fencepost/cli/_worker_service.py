@@ -15,9 +15,9 @@ class WorkerService:
 
     url = None
 
-    def __init__(self, application: str, place: ServerAddresses) -> None:
+    def __init__(self, application: str, addresses: ServerAddresses) -> None:
         self._application = application
-        self._place = place
+        self._addresses = addresses
         self._stopping = threading.Event()
         self._supervisor: Supervisor | None = None
         self._thread = threading.Thread(target=self._keep, name="fencepost-worker-processes", daemon=True)
@@ -25,8 +25,8 @@ class WorkerService:
     def start(self) -> None:
         environment = {
             **os.environ,
-            "DATABASE_URL": self._place.service_url,
-            "REDIS_URL": self._place.redis_url or "",
+            "DATABASE_URL": self._addresses.service_url,
+            "REDIS_URL": self._addresses.redis_url or "",
             # The port is taken by the parent process.
             "METRICS_PORT": "",
         }

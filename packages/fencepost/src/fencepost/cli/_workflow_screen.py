@@ -117,7 +117,7 @@ def workflow_screen(workflow: Row) -> RenderableType:
 
 def versions_screen(versions: Sequence[Version]) -> RenderableType:
     if not versions:
-        return Text("No workflow is alive.")
+        return Text("No live workflows.")
     rows = [
         (v.queue, v.name, v.version, v.waiting, v.running, f"{v.oldest:%Y-%m-%d %H:%M}" if v.oldest else "")
         for v in versions

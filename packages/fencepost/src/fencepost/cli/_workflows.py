@@ -14,13 +14,13 @@ WorkflowId = Annotated[int, typer.Argument(metavar="ID", help="The workflow's id
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at workflows, and decide on those that need a person.
+    help="""Inspect workflows, and decide on those that need attention.
 
     \b
     Look:
       fencepost workflows list --state dead
-      fencepost workflows show 7                     its steps, what it waits for, what undoes it
-      fencepost workflows versions                   what still lives on which version
+      fencepost workflows show 7                     its steps, waits and compensations
+      fencepost workflows versions                   live workflows by version
 
     \b
     Decide:
@@ -28,7 +28,7 @@ app = typer.Typer(
       fencepost workflows cancel 7                   its steps are undone, newest first
       fencepost workflows retry-from 7 ship          drops that step and all later ones, and runs it again
 
-    Every decision is kept with your name: fencepost explain 7.
+    Every decision is recorded with your name: fencepost explain 7.
     """,
 )
 
@@ -38,9 +38,10 @@ def list_workflows(
     state: Annotated[State | None, typer.Option("--state", help="In this state.", show_default=False)] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of this name.", show_default=False)] = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="The page below this id.", show_default=False)
+        int | None,
+        typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
     json_output: JsonOption = False,
 ) -> None:
     """List workflows, newest first: state, steps, and what they wait for.
@@ -96,14 +97,14 @@ def cancel(workflow_ids: Ids, actor: ActorOption = None, json_output: JsonOption
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
     with job_commands.acting() as connection:
-        act = job_commands.cancel(connection, job_commands.somebody(actor))
+        act = job_commands.cancel(connection, job_commands.actor_name(actor))
         job_commands.for_each("workflow", workflow_ids, act, as_json=json_output)
 
 
 @app.command("retry-from")
 def retry_from(
     workflow_id: WorkflowId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The first step that happens again.")],
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The first step to run again.")],
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -122,7 +123,7 @@ def retry_from(
     with job_commands.acting() as connection:
 
         def act(job_id: int) -> str:
-            run(connection, workflow.retry_from(job_id, step, job_commands.somebody(actor)))
+            run(connection, workflow.retry_from(job_id, step, job_commands.actor_name(actor)))
             return f"runs again from {step}"
 
         job_commands.for_each("workflow", [workflow_id], act, as_json=json_output)
@@ -156,12 +157,12 @@ def emit(
     except ValueError as error:
         raise UserError(f"--payload is no JSON document: {error}") from None
     with job_commands.acting() as connection:
-        call = kernel_event.emit(event, content, actor=job_commands.somebody(actor))
+        call = kernel_event.emit(event, content, actor=job_commands.actor_name(actor))
         first = run(connection, call)
     if json_output:
         answer_json({"event": event, "emitted": first})
     else:
-        answer(f"event {event}: {'emitted' if first else 'was emitted before, and that emission stays'}")
+        answer(f"event {event}: {'emitted' if first else 'was emitted before; the first emission counts'}")
     if not first:
         raise typer.Exit(ExitCode.PROBLEM)
 

@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     SETTINGS = 6, "a setting is wrong"
     IN_USE = 7, "another process uses the data directory"
     VOID = 8, "a torture was too easy to prove anything"
-    BUG = 70, "an error that nobody expected; please report it"
+    BUG = 70, "an unexpected error; please report it"
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
 

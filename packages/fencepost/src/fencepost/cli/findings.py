@@ -27,7 +27,7 @@ class Finding:
     required: bool = False
 
     def __post_init__(self) -> None:
-        assert self.state is FindingState.OK or self.remedy, f"{self.name}: what is lacking needs a remedy"
+        assert self.state is FindingState.OK or self.remedy, f"{self.name}: a missing item needs a remedy"
 
 
 def is_healthy(findings: Iterable[Finding]) -> bool:
@@ -57,7 +57,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     optional = sum(not f.required and f.state is FindingState.LACKING for f in findings)
     if missing:
         return f"Required and lacking: {', '.join(missing)}."
-    return "All that is required is there." + (f" Optional and lacking: {optional}." if optional else "")
+    return "Everything required is present." + (f" Optional and lacking: {optional}." if optional else "")
 
 
 _MARKS = {FindingState.OK: "✓", FindingState.DEGRADED: "~", FindingState.LACKING: "✗"}

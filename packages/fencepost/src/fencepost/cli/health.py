@@ -32,7 +32,7 @@ class HealthPages:
     def __init__(
         self, server_addresses: ServerAddresses, metrics: Metrics, *, connect_seconds: float
     ) -> None:
-        self._place = server_addresses
+        self._addresses = server_addresses
         self._connect_seconds = connect_seconds
         metrics.registry.register(StatusCollector(self._board))
         self.routes: Mapping[str, Route] = {
@@ -45,7 +45,7 @@ class HealthPages:
     @classmethod
     def of(cls, fp: Fencepost) -> HealthPages:
         """The pages of a process that runs an application. It has one database login, used for every role."""
-        place = ServerAddresses(
+        addresses = ServerAddresses(
             origin="the application",
             remedy=CHECK_THE_URL,
             migration_url=fp.database_url,
@@ -53,10 +53,10 @@ class HealthPages:
             viewer_url=fp.database_url,
             redis_url=fp.redis_url,
         )
-        return cls(place, fp.metrics, connect_seconds=fp.settings.connect_seconds)
+        return cls(addresses, fp.metrics, connect_seconds=fp.settings.connect_seconds)
 
     def _board(self) -> StatusSnapshot:
-        with reading(self._place.service_url, seconds=self._connect_seconds) as connection:
+        with reading(self._addresses.service_url, seconds=self._connect_seconds) as connection:
             return read_board(connection)
 
     def _status(self) -> MetricsPage:
@@ -72,17 +72,17 @@ class HealthPages:
 
     def _postgres(self) -> str:
         try:
-            with reading(self._place.service_url, seconds=self._connect_seconds):
-                check_version(schema_version(self._place.service_url))
+            with reading(self._addresses.service_url, seconds=self._connect_seconds):
+                check_version(schema_version(self._addresses.service_url))
         except FencepostError as error:
             return first_line(error)
         return "ok"
 
     def _redis(self) -> str:
-        if self._place.redis_url is None:
+        if self._addresses.redis_url is None:
             return "not configured"
         try:
-            with connect_sync(self._place.redis_url, reply_seconds=1) as client:
+            with connect_sync(self._addresses.redis_url, reply_seconds=1) as client:
                 client.ping()  # pyright: ignore[reportUnknownMemberType]
         except (RedisError, OSError) as error:
             return first_line(error)

@@ -34,8 +34,10 @@ T = TypeVar("T")
 def looking() -> Generator[Reader]:
     """A connection with the viewer's role, which may read."""
     settings = Settings.load()
-    place = server_addresses.of_this_directory(settings)
-    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+    addresses = server_addresses.of_this_directory(settings)
+    with reading(
+        addresses.viewer_url, seconds=settings.connect_seconds, remedy=addresses.remedy
+    ) as connection:
         yield connection
 
 
@@ -43,12 +45,14 @@ def looking() -> Generator[Reader]:
 def acting() -> Generator[Reader]:
     """A connection with the services' role, which may call the functions."""
     settings = Settings.load()
-    place = server_addresses.of_this_directory(settings)
-    with reading(place.service_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+    addresses = server_addresses.of_this_directory(settings)
+    with reading(
+        addresses.service_url, seconds=settings.connect_seconds, remedy=addresses.remedy
+    ) as connection:
         yield connection
 
 
-def somebody(actor: str | None) -> str:
+def actor_name(actor: str | None) -> str:
     """The actor that the history records: the given one, or the login and host."""
     try:
         return actor or f"{getpass.getuser()}@{socket.gethostname()}"
@@ -97,7 +101,7 @@ def retry(connection: Reader, actor: str) -> Callable[[int], str]:
         match None if seen is None else seen.state:
             case ("dead" | "cancelled") as state:
                 run(connection, kernel_job.replay(job_id, actor, expected=state))
-                return "runs again, its tries from the beginning"
+                return "runs again, with all its tries"
             case _:
                 run(connection, job_queries.hurry(job_id, actor))
                 return "is due now"
@@ -164,7 +168,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{question} Add --yes to do it without being asked.", ExitCode.USAGE)
+        raise UserError(f"{question} Add --yes to skip this question.", ExitCode.USAGE)
     if not typer.confirm(question, err=True):
         raise typer.Exit(ExitCode.PROBLEM)
 

@@ -80,7 +80,7 @@ class Fencepost:
         self.job_settings = job_settings or JobSettings()
         self.metrics = metrics or Metrics()
         self.owner = owner_name("fencepost")
-        """Unique to this process: the owner of its leases, and who decides when nobody is named."""
+        """Unique to this process: the owner of its leases, and the actor of decisions that name none."""
         self.handlers = Handlers()
         observer = CallObserver.of(database_url, self.owner, self.settings, self.metrics)
         self._connections = Connections(
@@ -115,10 +115,10 @@ class Fencepost:
     def from_env(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
         """Reads DATABASE_URL and REDIS_URL, or uses the pair that `fencepost up` runs in this directory."""
         settings = Settings.load(environ, config_file)
-        place = of_this_directory(settings)
+        addresses = of_this_directory(settings)
         return cls(
-            place.service_url,
-            redis_url=place.redis_url,
+            addresses.service_url,
+            redis_url=addresses.redis_url,
             settings=settings,
             job_settings=JobSettings.load(environ, config_file),
         )

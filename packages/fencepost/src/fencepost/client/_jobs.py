@@ -162,7 +162,7 @@ class JobOperations(Operations[Form]):
 
     @operation
     async def discard(self, job: Submitted | int, *, actor: str | None = None) -> None:
-        """Delete a dead job that nobody will retry."""
+        """Delete a dead job that will not be retried."""
         await self._connections.run(kernel_job.discard(_id_of(job), self._actor(actor)))
 
     @operation

@@ -43,7 +43,7 @@ class HeldLease:
 
     @in_transaction
     def fence(self) -> Call[None]:
-        """From here to the end of the transaction nobody takes the resource over. Raises if it is lost."""
+        """Until the transaction ends, no other owner can take the resource. Raises if it is lost."""
         return kernel_lease.fence(self.lease.resource, self.lease.token)
 
 
@@ -140,7 +140,7 @@ class Leases(Operations[Form]):
 
     @in_transaction
     def fence(self, lease: Lease) -> Call[None]:
-        """From here to the end of the transaction nobody takes the resource over. Raises if it is lost."""
+        """Until the transaction ends, no other owner can take the resource. Raises if it is lost."""
         return kernel_lease.fence(lease.resource, lease.token)
 
 
@@ -166,7 +166,7 @@ class _LossWatch:
         try:
             yield
         except asyncio.CancelledError as cancelled:
-            # Unless somebody else has cancelled the block as well.
+            # Unless another task has cancelled the block as well.
             if _has_cancelled(watching) and block.uncancel() <= earlier_cancels:
                 raise _loss(kept) from cancelled
             raise

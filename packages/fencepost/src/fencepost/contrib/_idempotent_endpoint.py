@@ -105,7 +105,7 @@ def refused(outcome: str) -> Answer:
     """The answer for a claim that is neither claimed nor a replay."""
     match outcome:
         case "in_flight":
-            message = "A request with this key is under way. Repeat it shortly."
+            message = "A request with this key is in progress. Repeat it shortly."
             return _problem(409, outcome, message, ("Retry-After", "1"))
         case "mismatch":
             return _problem(422, outcome, "This key was used for another request. Use a new key.")

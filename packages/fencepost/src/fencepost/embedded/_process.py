@@ -100,7 +100,7 @@ class KeptProcess:
         """Stop every process, as if the machine had frozen; return when all are stopped."""
         # The server first: it starts the others.
         self.signal(signal.SIGSTOP)
-        Deadline(10, "every process of the server stands still").wait(self._stands_still)
+        Deadline(10, "every process of the server is stopped").wait(self._stands_still)
 
     def resume(self) -> None:
         for pid in reversed(self.pids()):

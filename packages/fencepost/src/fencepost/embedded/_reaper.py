@@ -207,7 +207,7 @@ def _open_parent(parent: int) -> list[int]:
     except OSError:
         descriptor = -1
     if os.getppid() != parent:
-        sys.exit("the process that started this keeper has ended")
+        sys.exit("the process that started this reaper has ended")
     return [descriptor] if descriptor >= 0 else []
 
 

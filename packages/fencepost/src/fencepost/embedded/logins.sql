@@ -1,7 +1,7 @@
 -- The two login roles of an embedded database. Safe to run again.
 --
 -- The group roles fencepost_app and fencepost_read come from the migrations, which must have run. There is no password:
--- whoever reaches the socket's directory is its owner.
+-- a process that can reach the socket's directory is its owner's.
 
 do $$
 begin

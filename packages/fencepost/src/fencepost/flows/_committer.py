@@ -165,7 +165,7 @@ class Committer:
         begun = await self._fp.run(checkpoint.begin(self._resource, self._token, handles=handles))
         self._number = begun
         assert begun == number, (
-            f"{self._resource}#{number} was expected, and #{begun} was begun: there is another writer"
+            f"{self._resource}#{number} was expected, but #{begun} was begun: there is another writer"
         )
         try:
             target, size, whole = await self._store(idents, handles, body, outputs, frontier)
@@ -400,9 +400,8 @@ def choose(resource: str, rejected: Rejected) -> list[tuple[str, Sequence[Reject
         answer = "" if first.answer is None else f" It answered: {first.answer[:500]}"
         error = SinkRejected(
             f"{type(sink).__name__} rejects {preview(first.value)}{others}: {first.error}{answer} {resource} "
-            "stands still before it, and loses nothing. Mend the sink or the flow, or let the flow go on "
-            "without such "
-            'values: on_reject=DeadLetters("a name") keeps them apart.'
+            "stops before it, and loses nothing. Fix the sink or the flow, or let the flow continue "
+            'without such values: on_reject=DeadLetters("a name") keeps them apart.'
         )
         blame(error, step=type(sink).__name__)
         raise error

@@ -15,7 +15,7 @@ from fencepost.flows.sinks._rejecting import DeadLetters
 def with_replays(step: GraphNode, flow: str, name: str, kind: type[Any] | None) -> GraphNode:
     """The same step, which also takes replayed records. After key_by they are replayed under their key."""
     if not step.parents:
-        raise GraphRefused("dead_letters stands behind the step whose failures it keeps.")
+        raise GraphRefused("dead_letters must follow the step whose failures it keeps.")
     parent, *others = step.parents
     again = GraphNode("source", source=DeadLetterSource(flow, name), name=f"dead-{name}")
     if parent.is_behind("key_by"):
@@ -32,8 +32,8 @@ def with_rejected(sink: GraphNode, flow: str, letters: DeadLetters) -> GraphNode
     [parent] = sink.parents
     if parent.is_behind("key_by") and parent.is_behind("event_time"):
         raise GraphRefused(
-            "A sink behind key_by in event time cannot be given again what it has rejected. Say "
-            f"DeadLetters({letters.name!r}, replays=False): it is kept and shown, with body and answer."
+            "A sink after key_by in event time cannot be given its rejected values again. Use "
+            f"DeadLetters({letters.name!r}, replays=False): they are kept and shown, with body and answer."
         )
     return with_replays(sink, flow, letters.name, letters.value)
 

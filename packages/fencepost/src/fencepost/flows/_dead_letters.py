@@ -69,8 +69,8 @@ class DeadLetterSource:
     def partitions(self) -> Sequence[str]:
         return ["0"]
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> DeadLetterReader:
-        return DeadLetterReader(place.fp, self._flow, self._step, int(after or 0), bounded=place.bounded)
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> DeadLetterReader:
+        return DeadLetterReader(context.fp, self._flow, self._step, int(after or 0), bounded=context.bounded)
 
 
 class DeadLetterReader:

@@ -47,7 +47,7 @@ class StateMismatch(StartRefused):
 
 def unfit(flow: str, seen: Mapping[str, Any]) -> str:
     """Explain why a changed flow cannot continue, and what to do; `seen` is what the database reports."""
-    anew = f"or give the flow another name than {flow}, under which it begins anew"
+    anew = f"or give the flow another name than {flow}, under which it starts from scratch"
     stored, given = seen.get("stored"), seen.get("given")
     match seen.get("why"):
         case "units":

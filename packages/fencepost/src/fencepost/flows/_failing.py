@@ -76,17 +76,17 @@ def remedy_of(error: Exception, facts: dict[str, Any]) -> str | None:
     if isinstance(error, FlowError):
         return None
     if isinstance(error, AWAY):
-        return "A server does not answer. The task begins again by itself when it does."
+        return "A server does not answer. The task restarts by itself when it does."
     if isinstance(error, LACKS):
         return "Restart the worker: it examines the tables of its sinks and says which statement helps."
     if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
         return (
-            "The database refuses a row. Mend the step that makes it, or keep such values apart with "
+            "The database refuses a row. Fix the step that produces it, or keep such values apart with "
             'on_reject=DeadLetters("a name") at the sink.'
         )
     if "at" in facts:
         return (
-            f"Mend the function of {facts.get('step')}; or put .dead_letters(name) or .errors behind it, to "
+            f"Fix the function of {facts.get('step')}; or put .dead_letters(name) or .errors behind it, to "
             "go on without such records."
         )
     return "Mend what the error names and restart the worker. Until then the task begins again by itself."

@@ -69,7 +69,7 @@ class Flow:
         for other in others:
             if other.name != self.name:
                 raise GraphRefused(
-                    f"{other.name} and {self.name} are two flows; branches of one have one name."
+                    f"{other.name} and {self.name} are two flows; the branches of one flow share its name."
                 )
         sinks = [*self.sinks, *(sink for other in others for sink in other.sinks)]
         # Branches of one stream share the sinks that were added before they split.
@@ -105,7 +105,7 @@ class Flow:
                 stream = stream.flat_map(function)
             elif isasyncgenfunction(function):
                 raise GraphRefused(
-                    f"{function.__name__} is an async generator; answer a list from an async function."
+                    f"{function.__name__} is an async generator; return a list from an async function."
                 )
             else:
                 stream = stream.map(function)
@@ -246,7 +246,7 @@ class Stream(Generic[T]):
         before = self._node.parents[0].parents if self._node.side == "errors" else (self._node,)
         if not sink.keyed and any(node.at_commit for last in before for node in last.ancestors()):
             raise GraphRefused(
-                f"A fold that speaks once a commit gives {type(sink).__name__} another number of records in "
+                f"A fold that emits once per commit gives {type(sink).__name__} another number of records in "
                 "every run. Use emit='each', a window, or a sink that replaces by key."
             )
         return flow

@@ -14,7 +14,7 @@ from fencepost.flows._steps import Batch
 from fencepost.flows._value_codec import stored
 
 Waiting = tuple[float, str, int, int, Any]
-"""Time, sender, place among the sender's records, entrance, and the record."""
+"""Time, sender, place among the sender's records, input, and the record."""
 
 
 class TimeMerge:
@@ -28,28 +28,28 @@ class TimeMerge:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, sender: str, entrance: int, records: Batch) -> None:
+    def add(self, sender: str, input_number: int, records: Batch) -> None:
         place = self._places.get(sender, 0)
         for number, record in enumerate(records, place):
             # A record without its own time (from a side stream) does not wait.
             time = float(record[2]) if record[2] is not None else float("-inf")
-            self._waiting.append((time, sender, number, entrance, record))
+            self._waiting.append((time, sender, number, input_number, record))
         self._places[sender] = place + len(records)
 
     def release(self, watermark: float) -> list[tuple[int, Batch]]:
-        """The records that all partitions have passed, in order, as runs for one entrance each."""
+        """The records that all partitions have passed, in order, as runs for one input each."""
         ready = sorted((w for w in self._waiting if w[0] < watermark), key=lambda w: w[:4])
         if ready:
             self._waiting = [w for w in self._waiting if w[0] >= watermark]
         runs: list[tuple[int, Batch]] = []
-        for _, _, _, entrance, record in ready:
-            if not runs or runs[-1][0] != entrance:
-                runs.append((entrance, []))
+        for _, _, _, input_number, record in ready:
+            if not runs or runs[-1][0] != input_number:
+                runs.append((input_number, []))
             runs[-1][1].append(record)
         return runs
 
     def dump(self, declared: Sequence[bool]) -> list[Any]:
-        """The waiting records, ready for MessagePack. Records from an entrance with a declared type are plain
+        """The waiting records, ready for MessagePack. Records from an input with a declared type are plain
         data."""
         return [
             self._places,
@@ -58,26 +58,26 @@ class TimeMerge:
                     time,
                     sender,
                     place,
-                    entrance,
-                    [stored(value, plain=declared[entrance]), stored(key), stored(moment), at],
+                    input_number,
+                    [stored(value, plain=declared[input_number]), stored(key), stored(moment), at],
                 ]
-                for time, sender, place, entrance, (value, key, moment, at) in self._waiting
+                for time, sender, place, input_number, (value, key, moment, at) in self._waiting
             ],
         ]
 
     def load(
         self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]], numbers: Mapping[int, int]
     ) -> None:
-        """`numbers` maps the stored entrance numbers to the current ones; entrances not in it are gone."""
+        """`numbers` maps the stored input numbers to the current ones; inputs not in it are gone."""
         self._places = dict(dumped[0])
         self._waiting = [
             (
                 time,
                 sender,
                 place,
-                numbers[entrance],
-                (revive[numbers[entrance]](value), as_key(key), moment, at),
+                numbers[input_number],
+                (revive[numbers[input_number]](value), as_key(key), moment, at),
             )
-            for time, sender, place, entrance, (value, key, moment, at) in dumped[1]
-            if entrance in numbers
+            for time, sender, place, input_number, (value, key, moment, at) in dumped[1]
+            if input_number in numbers
         ]

@@ -23,25 +23,23 @@ class FlowMetrics(MetricSet):
     state_bytes = histogram(
         "fencepost_flow_checkpoint_bytes", "State written by one commit.", labels=("flow",), buckets=BYTES
     )
-    lag = gauge("fencepost_flow_lag_records", "Records that wait in the source.", labels=("flow",))
-    lag_seconds = gauge(
-        "fencepost_flow_lag_seconds", "How long the oldest of them has waited.", labels=("flow",)
-    )
+    lag = gauge("fencepost_flow_lag_records", "Records waiting in the source.", labels=("flow",))
+    lag_seconds = gauge("fencepost_flow_lag_seconds", "Age of the oldest of them.", labels=("flow",))
     watermark_seconds = gauge(
         "fencepost_flow_watermark_seconds", "The watermark, as a moment.", labels=("flow",)
     )
     watermark_lag = gauge(
-        "fencepost_flow_watermark_lag_seconds", "How far the watermark is behind the clock.", labels=("flow",)
+        "fencepost_flow_watermark_lag_seconds", "Lag of the watermark behind the clock.", labels=("flow",)
     )
     refusals = counter(
         "fencepost_flow_refusals", "Commits that the database refused.", labels=("flow", "reason")
     )
     rewinds = counter("fencepost_flow_rewinds", "Channels that were lost and sent again.", labels=("flow",))
     tasks = gauge("fencepost_flow_tasks", "Tasks that this worker holds.", labels=("flow",))
-    loop_errors = counter("fencepost_flow_errors", "Tasks that failed and began again.", labels=("flow",))
+    loop_errors = counter("fencepost_flow_errors", "Tasks that failed and restarted.", labels=("flow",))
     late = counter(
         "fencepost_flow_late_records",
-        "Records that came when all their windows were closed.",
+        "Records that arrived after all their windows had closed.",
         labels=("flow",),
     )
 

@@ -2,7 +2,7 @@
 and sinks.
 
 A source stage is everything before the first `key_by`: its only state is the watermark of its partition. Its
-borders (a `key_by`, or a sink that follows without one) are the entrances of a keyed stage. Both stages may
+borders (a `key_by`, or a sink that follows without one) are the inputs of a keyed stage. Both stages may
 run in one task, or in many tasks with channels between them: neither depends on which.
 """
 
@@ -70,16 +70,16 @@ class FlowPlan:
         return any(node.kind == "event_time" for node in self.nodes)
 
     def revivers(self) -> list[Callable[[Any], Any]]:
-        """For each entrance: a function from what was stored or sent to what the steps work with."""
+        """For each input: a function from what was stored or sent to what the steps work with."""
         return [*(reviver(border.value) for border in self.borders), reviver(None)]
 
     def declared(self) -> list[bool]:
-        """For each entrance, and for that of late records: whether the type of its values is declared."""
+        """For each input, and for that of late records: whether the type of its values is declared."""
         return [*(border.value is not None for border in self.borders), False]
 
     @property
-    def late_entrance(self) -> int:
-        """The entrance through which late records are counted: the number after the borders."""
+    def late_input(self) -> int:
+        """The input through which late records are counted: the number after the borders."""
         return len(self.borders)
 
     def windows_behind(self, clock: GraphNode) -> list[Window]:
@@ -186,7 +186,7 @@ class FlowPlan:
             if node.needs_key
         }
 
-    def entrances(self) -> list[str]:
+    def inputs(self) -> list[str]:
         """The borders by stable names. Two borders with the same name get the same records."""
         found: list[str] = []
         for border in self.borders:
@@ -197,7 +197,7 @@ class FlowPlan:
     def _check(self) -> None:
         groups = self.groups
         for node in self.nodes:
-            if node.needs_time and not all(self._is_timed(border) for border in self._entrances_of(node)):
+            if node.needs_time and not all(self._is_timed(border) for border in self._inputs_of(node)):
                 raise GraphRefused(
                     f"{self.names[node]} works in event time: put .event_time(...) before key_by."
                 )
@@ -220,7 +220,7 @@ class FlowPlan:
                     "could change its group in between. Put it behind key_by."
                 )
 
-    def _entrances_of(self, node: GraphNode) -> list[GraphNode]:
+    def _inputs_of(self, node: GraphNode) -> list[GraphNode]:
         return [other for other in node.ancestors() if self.sections[other] == BORDER]
 
     def _is_timed(self, border: GraphNode) -> bool:
@@ -243,7 +243,7 @@ class Wiring:
 
 def _connect(parent: Step, step: Step, side: str, port: int) -> None:
     if side == "late":
-        assert isinstance(parent, EventTime), "only event time knows what is late"
+        assert isinstance(parent, EventTime), "lateness exists only in event time"
         parent.late.append((step, port))
     elif side == "errors":
         parent.errors.append((step, port))
@@ -273,7 +273,7 @@ class SourceStage:
             if isinstance(step, EventTime):
                 step.is_late = program.is_late(node)
                 step.late.append((self._late, 0))
-        self._late_entrance = program.late_entrance
+        self._late_input = program.late_input
         self._pace = AdaptiveBatch.of(self.steps.values()) if paced else None
 
     @property
@@ -291,7 +291,7 @@ class SourceStage:
         await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
         runs = [(number, end.take()) for number, end in self._ends]
         late = self._late.take()
-        return [*runs, (self._late_entrance, late)] if late else runs
+        return [*runs, (self._late_input, late)] if late else runs
 
     def _end_of(self, border: GraphNode) -> Collect:
         step = self._wiring.steps[border]
@@ -313,9 +313,9 @@ class KeyedStage:
         wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
         self._program = program
         self._steps = list(wiring.steps.values())
-        self._entrances = [self._entrance(wiring, border) for border in program.borders]
-        entrances = dict(zip(program.borders, self._entrances, strict=True))
-        self.steps: Mapping[GraphNode, Step] = {**wiring.steps, **entrances}
+        self._inputs = [self._input(wiring, border) for border in program.borders]
+        inputs = dict(zip(program.borders, self._inputs, strict=True))
+        self.steps: Mapping[GraphNode, Step] = {**wiring.steps, **inputs}
         self._sinks = [self.steps[node] for node in program.flow.sinks]
         self._merge = TimeMerge() if program.must_merge(senders) else None
         self._watermark = float("-inf")
@@ -333,26 +333,26 @@ class KeyedStage:
         """Records that no window took, since the last commit."""
 
     @staticmethod
-    def _entrance(wiring: Wiring, border: GraphNode) -> Step:
+    def _input(wiring: Wiring, border: GraphNode) -> Step:
         if border.sink is not None:
             return Collect()
-        entrance = Pass()
+        entry = Pass()
         for node, step in wiring.steps.items():
             for port, parent in enumerate(node.parents):
                 if parent is border:
-                    entrance.outs.append((step, port))
-        return entrance
+                    entry.outs.append((step, port))
+        return entry
 
-    async def push(self, sender: str, entrance: int, records: Batch) -> None:
-        if entrance == self._program.late_entrance:
+    async def push(self, sender: str, input_number: int, records: Batch) -> None:
+        if input_number == self._program.late_input:
             self.late += records
         elif self._merge is not None:
-            self._merge.add(sender, entrance, records)
+            self._merge.add(sender, input_number, records)
         elif records:
-            await self._enter(entrance, records)
+            await self._enter(input_number, records)
 
-    async def _enter(self, entrance: int, records: Batch) -> None:
-        await push(self._entrances[entrance], records, self._pace)
+    async def _enter(self, input_number: int, records: Batch) -> None:
+        await push(self._inputs[input_number], records, self._pace)
         late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
         for time in late.values():
             record: Record = (time.value, None, float(time), 0)
@@ -366,8 +366,8 @@ class KeyedStage:
             return
         self._watermark = watermark
         if self._merge is not None:
-            for entrance, records in self._merge.release(watermark):
-                await self._enter(entrance, records)
+            for input_number, records in self._merge.release(watermark):
+                await self._enter(input_number, records)
         for step in self._steps:
             await step.advance(watermark)
 
@@ -460,10 +460,10 @@ class KeyedStage:
                 )
 
     def _numbers(self, before: Sequence[str]) -> dict[int, int]:
-        """Map the entrance numbers of the stored state to the current ones. Records that wait for an entrance
-        that is gone are dropped with it; if exactly one entrance changed, its records continue under its new
+        """Map the input numbers of the stored state to the current ones. Records that wait for an input
+        that is gone are dropped with it; if exactly one input changed, its records continue under its new
         name."""
-        today = self._program.entrances()
+        today = self._program.inputs()
         if not before:
             return {number: number for number in range(len(today))}
         found = {number: today.index(name) for number, name in enumerate(before) if name in today}
@@ -478,7 +478,7 @@ class KeyedStage:
         return {
             "versions": self._program.versions(),
             "layout": self._layout.number,
-            "entrances": self._program.entrances() if self._merge is not None else [],
+            "entrances": self._program.inputs() if self._merge is not None else [],
             "steps": {name: pairs for name, pairs in states.items() if pairs},
             "watermark": self._watermark,
             "merge": self._merge.dump(self._program.declared()) if self._merge is not None else None,

@@ -70,18 +70,18 @@ class Reporter:
         told: list[tuple[str, int, object]] = []
         lag, lag_seconds = 0, 0.0
         waiting, self._waiting = self._waiting, {}
-        for sight in self._look():
-            now, edge_stats = time.monotonic(), await sight.work.edge_stats()
-            self._before[sight.work] = (now, edge_stats)
-            reads = [] if sight.unit.kind == "group" else [s.source_name for s in sight.unit.senders]
+        for seen in self._look():
+            now, edge_stats = time.monotonic(), await seen.work.edge_stats()
+            self._before[seen.work] = (now, edge_stats)
+            reads = [] if seen.unit.kind == "group" else [s.source_name for s in seen.unit.senders]
             for sender, taken in edge_stats.taken.items():
                 behind = edge_stats.lags.get(sender) or 0
-                look = self._waiting[sight.work, sender] = waiting.get((sight.work, sender)) or SourceLag()
+                look = self._waiting[seen.work, sender] = waiting.get((seen.work, sender)) or SourceLag()
                 lag, lag_seconds = lag + behind, max(lag_seconds, look.seconds(now, taken, behind))
-            if sight.work in before:
-                then, earlier = before[sight.work]
+            if seen.work in before:
+                then, earlier = before[seen.work]
                 news = activity(earlier, edge_stats, max(0.001, now - then), reads=reads)
-                told.append((sight.lease.resource, sight.lease.token, {**news, **sight.story}))
+                told.append((seen.lease.resource, seen.lease.token, {**news, **seen.story}))
         self._metrics.lag.labels(flow=self._flow).set(lag)
         self._metrics.lag_seconds.labels(flow=self._flow).set(lag_seconds)
         if told:

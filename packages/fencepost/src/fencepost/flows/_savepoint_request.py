@@ -31,7 +31,7 @@ async def _committed(database: CallRunner, name: str, within_seconds: float) -> 
         if time.monotonic() > deadline:
             raise InFlight(
                 f"No commit came within {within_seconds:g} s from {', '.join(waiting)}; nothing was kept. "
-                f"`fencepost flows show {name}` tells who holds them; `fencepost flows savepoint --within 0` "
+                f"`fencepost flows show {name}` shows their workers; `fencepost flows savepoint --within 0` "
                 "keeps the commits that there are.",
                 noun="flow",
                 subject=name,

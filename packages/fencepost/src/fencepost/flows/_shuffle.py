@@ -45,7 +45,7 @@ EntryHead = tuple[Offset | None, Offset | None, int | float | None, bool, int | 
 """After, to, the current watermark; whether the sender has ended, its watermark at `to`, and its count
 there."""
 Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
-"""By entrance: values with their keys, times and offsets."""
+"""By input: values with their keys, times and offsets."""
 Places = list[tuple[Offset, str]]
 _read_head = msgspec.msgpack.Decoder(EntryHead).decode
 _read_parts = decoder(Parts, found_only=True)
@@ -75,7 +75,7 @@ class ChannelKeys:
     group: int
     sender: str
     edition: int = 1
-    """Of the flow: entries name the graph's entrances by number, so those of another graph must not be read
+    """Of the flow: entries name the graph's inputs by number, so those of another graph must not be read
     by this one."""
 
     def _key(self, what: str) -> str:
@@ -177,7 +177,7 @@ def entries_for(
 ) -> dict[int, list[Any]]:
     """The entry for each group: groups that get no record also learn the sender's position.
 
-    Through an entrance with a declared type records are sent as plain data, and converted back by it.
+    Through an input with a declared type records are sent as plain data, and converted back by it.
     """
     placed = _spread(runs, offsets, groups)
     traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
@@ -199,9 +199,9 @@ def entries_for(
 
 
 def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tuple[int, Batch]]]:
-    """Split runs by group, and by entrance within it."""
+    """Split runs by group, and by input within it."""
     parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
-    for entrance, records in runs:
+    for input_number, records in runs:
         by_group: dict[int, Batch] = {}
         places: dict[Any, int] = {}
         for record in records:
@@ -212,12 +212,12 @@ def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tup
                 group = places[spread] = group_of(spread, groups)
             by_group.setdefault(group, []).append(record)
         for group, members in by_group.items():
-            parts[group].append((entrance, members))
+            parts[group].append((input_number, members))
     return parts
 
 
 def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
-    """Values, keys, times and offsets by entrance. Integers beyond 64 bits are rare, and only they need the
+    """Values, keys, times and offsets by input. Integers beyond 64 bits are rare, and only they need the
     slow path."""
     try:
         return _written_by(marked, part, offsets, declared)
@@ -234,12 +234,12 @@ def _written_by(
     return flat(
         [
             (
-                entrance,
+                input_number,
                 [(v, mark(k), mark(t), offsets[at]) for v, k, t, at in members]
-                if declared and declared[entrance]
+                if declared and declared[input_number]
                 else [(mark(v), mark(k), mark(t), offsets[at]) for v, k, t, at in members],
             )
-            for entrance, members in part
+            for input_number, members in part
         ]
     )
 
@@ -379,9 +379,9 @@ class ChannelReceiver:
             return None
         runs: list[tuple[int, Batch]] = []
         offsets: list[Offset] = []
-        for entrance, members in parts:
+        for input_number, members in parts:
             kept = _untaken(members, after, mark)
-            runs.append((entrance, _records(kept, len(offsets), self._revive[entrance])))
+            runs.append((input_number, _records(kept, len(offsets), self._revive[input_number])))
             offsets += [member[3] for member in kept]
         traces = [place for _, place in _behind(placed, mark.at, 0)]
         self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
@@ -400,11 +400,11 @@ def _records(members: Sequence[Any], start: int, revive: Callable[[Any], Any]) -
     ]
 
 
-def exchanged(program: FlowPlan, entrance: int, records: Batch) -> Batch:
+def exchanged(program: FlowPlan, input_number: int, records: Batch) -> Batch:
     """The records as a receiver gets them, without Redis: for tests."""
     places = range(1 + max((at for _, _, _, at in records), default=0))
-    [(_, members)] = _read_parts(_written([(entrance, records)], places, program.declared()))
-    revive = program.revivers()[entrance]
+    [(_, members)] = _read_parts(_written([(input_number, records)], places, program.declared()))
+    revive = program.revivers()[input_number]
     return [(revive(value), as_key(key), moment, at) for value, key, moment, at in members]
 
 
@@ -416,7 +416,7 @@ def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
         raise NoEntry from error
 
 
-def read_entry(fields: Sequence[bytes], entrances: int) -> tuple[EntryHead, Parts, Places]:
+def read_entry(fields: Sequence[bytes], inputs: int) -> tuple[EntryHead, Parts, Places]:
     """Decode what `entries_for` made. Raises NoEntry for anything else: any client of Redis may have written
     it."""
     if list(fields[::2]) not in ([b"h", b"d"], [b"h", b"d", b"t"]) or len(fields) % 2:
@@ -428,6 +428,6 @@ def read_entry(fields: Sequence[bytes], entrances: int) -> tuple[EntryHead, Part
         placed = _read_places(fields[5]) if len(fields) > 4 else []
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise NoEntry from error
-    if any(not 0 <= entrance < entrances for entrance, _ in parts):
+    if any(not 0 <= input_number < inputs for input_number, _ in parts):
         raise NoEntry
     return head, parts, placed

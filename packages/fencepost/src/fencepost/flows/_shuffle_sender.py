@@ -40,7 +40,7 @@ class ShuffleSender:
         program: FlowPlan,
         sender: RecordSender,
         lease: Lease,
-        place: FlowContext,
+        context: FlowContext,
         redis: Any,
         settings: FlowSettings,
         metrics: FlowMetrics,
@@ -51,7 +51,7 @@ class ShuffleSender:
         self._groups = program.groups
         self._sender = sender
         self._lease = lease
-        self._place = place
+        self._context = context
         self._redis = redis
         self._settings = settings
         self._metrics = metrics
@@ -83,7 +83,7 @@ class ShuffleSender:
         return EdgeStats(edges, {sender: lag}, clock.idle_seconds, clock.blocked_seconds, {sender: taken})
 
     async def _forward(self, stopping: asyncio.Event) -> None:
-        fp: CallRunner = self._place.fp
+        fp: CallRunner = self._context.fp
         # A zombie must not empty channels that its successor fills.
         await fp.run(kernel_lease.fence(self._lease.resource, self._lease.token))
         start = opened(least_mark(await self._taken()), self._sender)
@@ -103,7 +103,7 @@ class ShuffleSender:
         await channel.begin()
         crash_point("flows.forward.after_begin")
         assert self._sender.node.source is not None, "a sender is a partition of a source"
-        reader = await self._sender.node.source.open(self._place, self._sender.partition, start.at)
+        reader = await self._sender.node.source.open(self._context, self._sender.partition, start.at)
         try:
             self.reader, self.head, self._count = reader, head, start.count
             await self._pump(reader, head, channel, start.at, stopping)
@@ -174,8 +174,8 @@ class ShuffleSender:
         """The mark of this sender that each group has committed. Raises mismatch when another edition of the
         flow runs: the groups of that edition do not read these channels."""
         flow = self._program.flow.name
-        await self._place.fp.run(flow_store.check_edition(flow, self._edition))
-        found = {each.resource: each for each in await self._place.fp.run(flow_store.frontiers(flow))}
+        await self._context.fp.run(flow_store.check_edition(flow, self._edition))
+        found = {each.resource: each for each in await self._context.fp.run(flow_store.frontiers(flow))}
         resources = [f"flow:{flow}/group/{group:04}" for group in range(self._groups)]
         return [
             Frontier.from_json(found[resource].frontier if resource in found else None).of(self._sender.name)

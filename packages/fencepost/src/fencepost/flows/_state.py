@@ -105,7 +105,7 @@ class Document(msgspec.Struct, frozen=True):
     layout: int = 0
     """The layout of the flow's stateful steps under whose names it was stored."""
     entrances: list[str] = []
-    """The entrances through which the records that wait in the merge arrived."""
+    """The inputs through which the records that wait in the merge arrived."""
 
 
 class StateCodec(msgspec.Struct, frozen=True):

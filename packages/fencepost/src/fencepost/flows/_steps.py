@@ -158,10 +158,10 @@ class Enrich(Step):
         self._concurrency = concurrency
 
     async def push(self, records: Batch, port: int) -> None:
-        gate = asyncio.Semaphore(self._concurrency)
+        slots = asyncio.Semaphore(self._concurrency)
 
         async def one(record: Record) -> Any:
-            async with gate:
+            async with slots:
                 return await self._function(record[0])
 
         answers: Sequence[Any] = await asyncio.gather(*map(one, records), return_exceptions=True)

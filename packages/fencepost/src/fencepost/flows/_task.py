@@ -30,7 +30,7 @@ from fencepost.signals import announce
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Records of one sender by entrance, and the mark that the sender has reached with them."""
+    """Records of one sender by input, and the mark that the sender has reached with them."""
 
     sender: str
     runs: Sequence[tuple[int, Batch]]
@@ -70,10 +70,10 @@ class RecordInput(Protocol):
 class SourceInput:
     """Reads source partitions in turn, each through its own source stage."""
 
-    def __init__(self, program: FlowPlan, senders: Sequence[RecordSender], place: FlowContext) -> None:
+    def __init__(self, program: FlowPlan, senders: Sequence[RecordSender], context: FlowContext) -> None:
         self._program = program
         self._senders = senders
-        self._place = place
+        self._context = context
         self._heads: dict[str, SourceStage] = {}
         self._readers: dict[str, Reader] = {}
         self._timeless = {sender.name for sender in senders if sender.timeless}
@@ -89,7 +89,7 @@ class SourceInput:
             if not mark.ended:
                 assert sender.node.source is not None, "a sender is a partition of a source"
                 self._readers[sender.name] = await sender.node.source.open(
-                    self._place, sender.partition, mark.at
+                    self._context, sender.partition, mark.at
                 )
 
     @property
@@ -267,9 +267,9 @@ class Task:
 
     async def _work(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
-            for entrance, records in arrival.runs:
+            for input_number, records in arrival.runs:
                 with reading(arrival.sender, arrival.offsets, exactly=not self._body.merges):
-                    await self._body.push(arrival.sender, entrance, records)
+                    await self._body.push(arrival.sender, input_number, records)
             self._frontier[arrival.sender] = arrival.mark
             self._watermarks[arrival.sender] = arrival.watermark
             self._uncommitted += arrival.count

@@ -73,7 +73,7 @@ def shape(program: FlowPlan) -> Json:
     sender reads."""
     units = "groups" if program.groups is not None else "all" if program.is_one else "parts"
     senders = {s.name: reads_of(s.node.source, s.partition) for s in senders_of(program)}
-    return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.entrances()}
+    return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.inputs()}
 
 
 def plan(program: FlowPlan) -> Json:
@@ -90,4 +90,4 @@ def plan(program: FlowPlan) -> Json:
 
 
 def slot(flow: str, number: int) -> str:
-    return f"flow:{flow}/seat/{number:04}"
+    return f"flow:{flow}/slot/{number:04}"

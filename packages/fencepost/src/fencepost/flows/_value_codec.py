@@ -109,7 +109,7 @@ def _marked(value: Any, *, wide: bool) -> Any:  # noqa: PLR0911 - One way out fo
     if kind is datetime and value.tzinfo is UTC:
         return value
     known: Any = kind
-    return _marker(known)(value, wide)
+    return _wrapper(known)(value, wide)
 
 
 def _wide(value: int) -> Any:
@@ -124,11 +124,11 @@ def _ext(*parts: Any) -> Ext:
     return Ext(CODE, _encode(parts))
 
 
-Marker = Callable[[Any, bool], Any]
+Wrapper = Callable[[Any, bool], Any]
 
 
 @cache
-def _marker(kind: Any) -> Marker:
+def _wrapper(kind: Any) -> Wrapper:
     """How values of a type are written. Determined once per type."""
     if kind in _BUILTIN:
         return _BUILTIN[kind]
@@ -170,7 +170,7 @@ def _moment(value: datetime, _wide: bool) -> Any:
     )
 
 
-_BUILTIN: dict[type[Any], Marker] = {
+_BUILTIN: dict[type[Any], Wrapper] = {
     tuple: lambda value, wide: _ext("tuple", _all(value, wide)),
     set: lambda value, wide: _ext("set", _all(value, wide)),
     frozenset: lambda value, wide: _ext("frozenset", _all(value, wide)),
@@ -283,7 +283,7 @@ def _hook(found_only: bool) -> Callable[[int, memoryview], Any]:
         except UnknownClass:
             raise
         except Exception as error:
-            raise ValueError(f"No value was written like this: {error}.") from error
+            raise ValueError(f"The stored value is malformed: {error}.") from error
 
     return read
 

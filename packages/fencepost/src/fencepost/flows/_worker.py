@@ -82,14 +82,14 @@ class Assignment:
         self.trouble = told(error)
         return RETRIES.seconds(self.failures)
 
-    def mended(self) -> None:
+    def recovered(self) -> None:
         self.error, self.trouble = None, {}
 
     @property
     def story(self) -> dict[str, Any]:
         """What blocks the unit, for its activity report; empty once it makes progress."""
         if self.error is not None and self.work is not None and self.work.progressed:
-            self.mended()
+            self.recovered()
         if self.error is None:
             return {}
         return {"error": self.error, "failures": self.failures, **self.trouble}
@@ -120,7 +120,7 @@ class FlowWorker:
         self._beside = beside
         self._units = {unit.resource: unit for unit in units.divide(self.program)}
         self._metrics = metrics or FlowMetrics.on(fp.metrics)
-        self._place = FlowContext(
+        self._context = FlowContext(
             fp,
             flow.name,
             redis_url,
@@ -164,7 +164,7 @@ class FlowWorker:
             await self._run(stop or asyncio.Event(), until_done=until_done)
 
     async def _run(self, stop: asyncio.Event, *, until_done: bool) -> None:
-        self._place = replace(self._place, bounded=until_done)
+        self._context = replace(self._context, bounded=until_done)
         try:
             await self._open()
         except BaseException:
@@ -195,7 +195,7 @@ class FlowWorker:
             await self._open_exchange(self.program.groups)
         await self._check_pool()
         for sink in self.program.sinks:
-            await sink.open(self._place)
+            await sink.open(self._context)
             if isinstance(sink, TwoPhaseCommitSink):
                 await sink.rehearse(f"flow:{self.program.flow.name}")
         await self._register()
@@ -217,7 +217,7 @@ class FlowWorker:
     async def _open_exchange(self, groups: int) -> None:
         connections = self.settings.redis_connections
         exchange = f"The exchange of {self.program.flow.name}"
-        self._redis = connect_bytes(self._place.redis_url, exchange, connections_max=connections)
+        self._redis = connect_bytes(self._context.redis_url, exchange, connections_max=connections)
         self._reads = SharedReads(self._redis, groups, connections // 2)
         await check_room(self._redis, connections, "FLOW_REDIS_CONNECTIONS")
 
@@ -302,7 +302,7 @@ class FlowWorker:
             return
         await self._sit_down()
         holders = await self._fp.run(flow_store.holders(flow))
-        slots = sum(1 for holder in holders if "/seat/" in holder.resource and holder.held)
+        slots = sum(1 for holder in holders if "/slot/" in holder.resource and holder.held)
         taken = {holder.resource for holder in holders if holder.held}
         wanted = [resource for resource in self._units if resource not in self._done]
         share = math.ceil(len(wanted) / max(1, slots))
@@ -321,7 +321,7 @@ class FlowWorker:
                 post.work.ask_to_commit()
 
     async def _sit_down(self) -> None:
-        assert self._leasing is not None, "a worker sits down when it is open"
+        assert self._leasing is not None, "a worker takes a slot while it is open"
         number = 0
         while self._slot is None and number < self.settings.workers_max:
             slot = units.slot(self.program.flow.name, number)
@@ -330,7 +330,7 @@ class FlowWorker:
             number += 1
         if self._slot is None:
             raise StartRefused(
-                f"All {self.settings.workers_max} seats of {self.program.flow.name} are taken. Raise "
+                f"All {self.settings.workers_max} worker slots of {self.program.flow.name} are taken. Raise "
                 "FLOW_WORKERS_MAX, or run fewer workers."
             )
 
@@ -377,7 +377,7 @@ class FlowWorker:
             if post.ended:
                 self._done.add(resource)
             if not post.lost:
-                assert self._leasing is not None, "a worker reaps while it is open"
+                assert self._leasing is not None, "a worker cleans up while it is open"
                 await self._leasing.release(resource)
 
     async def _work(self, post: Assignment) -> None:
@@ -389,7 +389,7 @@ class FlowWorker:
             try:
                 await self._run_unit(post)
                 if post.error is not None:
-                    post.mended()
+                    post.recovered()
                     await self._tell(post, {})
             except StartRefused as error:
                 await self._fail(post, error, began)
@@ -447,7 +447,7 @@ class FlowWorker:
                 self.program,
                 unit.senders[0],
                 post.lease,
-                replace(self._place, lease=post.lease),
+                replace(self._context, lease=post.lease),
                 self._redis,
                 self.settings,
                 self._metrics,
@@ -479,8 +479,8 @@ class FlowWorker:
             )
             flow_input.open(frontier)
         else:
-            place = replace(self._place, lease=post.lease)
-            flow_input = SourceInput(self.program, unit.senders, place)
+            context = replace(self._context, lease=post.lease)
+            flow_input = SourceInput(self.program, unit.senders, context)
             await flow_input.open(frontier)
         try:
             post.work = task = Task(

@@ -55,7 +55,7 @@ def every(seconds: float) -> str:
 
 
 def parse_cron(expression: str, zone: str) -> Schedulable:
-    """The timetable of an expression. Raises InvalidInput for one that never matches."""
+    """The schedule of an expression. Raises InvalidInput for one that never matches."""
     try:
         known = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

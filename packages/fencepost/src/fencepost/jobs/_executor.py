@@ -708,7 +708,7 @@ async def _invoke_in_time(
             raise
         # What was cancelled shows where the handler was: the cause of the timeout, its context before 3.11.3.
         cancelled = error.__cause__ or error.__context__
-        raise TimeoutError(f"the handler had not ended after {seconds:g} s") from cancelled
+        raise TimeoutError(f"the handler did not finish within {seconds:g} s") from cancelled
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | _Failure:
@@ -729,7 +729,7 @@ def _stopped(active: HeldJob, handler: Handler[...]) -> Outcome | _Failure:
     if active.lost:
         return Lost()
     if not active.job.stopped:
-        return _failed(active, handler, RuntimeError("the handler was cancelled, and not by its worker"))
+        return _failed(active, handler, RuntimeError("the handler was cancelled, but not by its worker"))
     # Once released, it ends as cancelled when a cancel was requested, and is given back otherwise.
     return leave(active.running, "release")
 

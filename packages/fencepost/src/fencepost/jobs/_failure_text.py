@@ -21,7 +21,7 @@ def error_text(error: BaseException) -> str:
     try:
         text = f"{type(error).__name__}: {error}{_remedy(error)}"
     except Exception:
-        text = f"{type(error).__name__}, whose text cannot be had"
+        text = f"{type(error).__name__}, whose message cannot be read"
     return stored_text(text)
 
 

@@ -607,7 +607,7 @@ class WeightedShare:
     """
 
     def __init__(self, weights: Sequence[int]) -> None:
-        assert all(weight > 0 for weight in weights), "a weight of nothing would starve"
+        assert all(weight > 0 for weight in weights), "a weight of zero would starve"
         self._weights = list(weights)
         self._gathered = [0] * len(weights)
 

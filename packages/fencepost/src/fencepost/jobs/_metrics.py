@@ -59,7 +59,7 @@ class JobMetrics(MetricSet):
     stream_pending = gauge("fencepost_jobs_stream_pending", "Entries pending (XPENDING).", labels=("stream",))
     stream_retention_seconds = gauge(
         "fencepost_jobs_stream_retention_seconds",
-        "How long the stream's bound lasts at the present rate.",
+        "Seconds until the stream is full at the present rate.",
         labels=("stream",),
     )
     acknowledge_errors = counter(
@@ -71,7 +71,7 @@ class JobMetrics(MetricSet):
         labels=("queue", "reason"),
     )
     held = gauge("fencepost_jobs_held", "Jobs that this worker holds.")
-    redis_up = gauge("fencepost_jobs_redis_up", "1 while jobs come through Redis, 0 while they do not.")
+    redis_up = gauge("fencepost_jobs_redis_up", "1 while jobs are delivered through Redis, else 0.")
     loop_errors = counter(
         "fencepost_jobs_loop_errors", "Ticks of the worker's loops that failed.", labels=("loop",)
     )

@@ -21,7 +21,7 @@ from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.kernel.call import CallRunner
 from fencepost.kernel.job import Submission
-from fencepost.logs import FloodGate, get_logger
+from fencepost.logs import LogLimiter, get_logger
 from fencepost.signals import announce
 from fencepost.tracing import TRACE_HEADERS
 
@@ -135,7 +135,7 @@ class Scheduler:
         """What this worker declares, and renews."""
         self._database = database
         self._actor = actor
-        self._gate = FloodGate()
+        self._log_limiter = LogLimiter()
 
     async def tick(self) -> float:
         """Renew the release and fire what is due; returns the time until the next tick."""
@@ -162,7 +162,7 @@ class Scheduler:
             crash_point("jobs.schedule.after_fire")
         except FencepostError as error:
             # A full queue, or an expression of newer code: it must not delay the others.
-            self._gate.log(
+            self._log_limiter.log(
                 _log.warning,
                 "schedule_not_fired",
                 flood=due.name,

@@ -75,14 +75,14 @@ class StreamReconciler:
 
     async def _sweep(self, streams: Streams, queue: str, priority: int) -> None:
         stream = self._settings.stream(queue, priority)
-        after: kernel_job.Driven | None = None
+        after: kernel_job.Dispatched | None = None
         for _ in range(BATCHES_PER_TICK):
             # Read again before each batch: an outdated view would take new entries for lost ones.
             look = await streams.sweep(stream)
             self._measure(stream, look)
             # The newest entries are not judged: their dispatch had not committed at the time of the view.
             driven = await self._database.run(
-                kernel_job.driven(
+                kernel_job.dispatched_page(
                     queue, priority, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
                 )
             )
@@ -92,10 +92,10 @@ class StreamReconciler:
             after = driven[-1]
 
     async def _lost(
-        self, streams: Streams, stream: str, look: StreamLook, driven: Sequence[kernel_job.Driven]
-    ) -> Mapping[str, Sequence[kernel_job.Driven]]:
+        self, streams: Streams, stream: str, look: StreamLook, driven: Sequence[kernel_job.Dispatched]
+    ) -> Mapping[str, Sequence[kernel_job.Dispatched]]:
         """The dispatched jobs that have lost their entries, by reason."""
-        by_fate: dict[str, list[kernel_job.Driven]] = {}
+        by_fate: dict[str, list[kernel_job.Dispatched]] = {}
         for job in driven:
             by_fate.setdefault(fate(job, look), []).append(job)
         delivered = by_fate.pop("delivered", [])
@@ -105,7 +105,7 @@ class StreamReconciler:
             by_fate["orphaned"] = [job for job, held in zip(delivered, pending, strict=True) if not held]
         return by_fate
 
-    async def _recall(self, queue: str, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None:
+    async def _recall(self, queue: str, lost: Mapping[str, Sequence[kernel_job.Dispatched]]) -> None:
         for reason, jobs in lost.items():
             if not jobs:
                 continue
@@ -117,7 +117,7 @@ class StreamReconciler:
             # Some may have been claimed since the view was read.
             if count:
                 self._metrics.redispatches.labels(queue, reason).inc(count)
-                _log.warning("driven_again", reason=reason, jobs=count)
+                _log.warning("dispatched_again", reason=reason, jobs=count)
 
     def _forget_measures(self) -> None:
         """Clears the gauges: while Redis does not answer its contents are unknown, and an old figure would
@@ -167,7 +167,7 @@ class StreamReconciler:
             await until_short(self._database, kernel_job.prune(keep_seconds, BATCH))
 
 
-def fate(job: kernel_job.Driven, look: StreamLook) -> str:
+def fate(job: kernel_job.Dispatched, look: StreamLook) -> str:
     """What became of a dispatched job's entry.
 
     wiped      it was written in another run of Redis

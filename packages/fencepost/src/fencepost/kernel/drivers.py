@@ -229,5 +229,5 @@ def _sender(kind: type) -> Callable[..., Any]:
             return sender
     raise TypeError(
         f"{kind.__module__}.{kind.__qualname__} is no connection that Fencepost knows: pass a connection or "
-        "session of psycopg, asyncpg, SQLAlchemy 2 or Django, in whose transaction the call shall run."
+        "session of psycopg, asyncpg, SQLAlchemy 2 or Django, in whose transaction the call is to run."
     )

@@ -1,6 +1,6 @@
--- What is told of whom, who may do what, and how it is planned, by rule and not by list: there is nothing to forget.
+-- Explanations, rights and planner settings, by rule and not by list: nothing can be forgotten.
 
--- What each function _explain_NOUN(name) answers, for whom it is asked. Made here, when all components have brought theirs: a
+-- The union of what each function _explain_NOUN(name) answers. Made here, when all components have created theirs: a
 -- function that looked for them at each call would run text.
 do $$
 declare
@@ -20,7 +20,7 @@ begin
     e'\n  ' || v_arms || e'\n');
 end $$;
 
--- A function whose name begins with an underscore is internal and granted to nobody; it runs inside a definer function,
+-- A function whose name begins with an underscore is internal and granted to no role; it runs inside a definer function,
 -- as the owner. Every other function is for the application; what is STABLE is also for the read-only role. Views are
 -- for both, tables for neither.
 revoke all on all functions in schema fencepost from public;

@@ -1,6 +1,6 @@
 """Idempotency keys: a request takes effect once. `functions/idempotency.sql` defines each outcome.
 
-A key is kept for 24 hours by default (`MUTATION_MARKER_KEEP_SEC`): a repeat after that is a new request. A
+A key is kept for 24 hours by default (`IDEMPOTENCY_KEEP_SEC`): a repeat after that is a new request. A
 response of up to 64 KiB is kept with it, byte by byte.
 """
 
@@ -143,7 +143,7 @@ def remember_ordered(scope: str, key: str, response: Json) -> Call[None]:
 def clean(keep_seconds: float, limit: int) -> Call[int]:
     """Delete keys older than the retention; returns how many."""
     return Call(
-        "select fencepost.marker_clean(%s::interval, %s::integer)",
+        "select fencepost.idempotency_clean(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),
         scalar,
     )
@@ -151,12 +151,12 @@ def clean(keep_seconds: float, limit: int) -> Call[int]:
 
 def lag(keep_seconds: float) -> Call[float]:
     """By how many seconds the oldest key has outlived its retention."""
-    return Call("select fencepost.marker_lag(%s::interval)", (duration("keep", keep_seconds),), scalar)
+    return Call("select fencepost.idempotency_lag(%s::interval)", (duration("keep", keep_seconds),), scalar)
 
 
 def clean_ring() -> Call[int]:
     """Empty the slots of the ring that have left the window; returns how many."""
-    return Call("select fencepost.marker_ring_clean()", (), scalar)
+    return Call("select fencepost.idempotency_ring_clean()", (), scalar)
 
 
 def _claim(outcome: str, response: str | None, claimed_at: datetime | None) -> Claim:

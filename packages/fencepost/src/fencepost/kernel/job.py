@@ -58,7 +58,7 @@ class Dispatchable:
 
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class Dispatched:
     """A dispatched job and where its entry lies."""
 
     job_id: int
@@ -178,9 +178,9 @@ class SubmitOptions:
                 field="lease",
             )
         if self.run_at is not None and self.delay_seconds is not None:
-            raise InvalidInput("run_at and delay both say when; give one.", field="run_at")
+            raise InvalidInput("run_at and delay exclude each other; give one.", field="run_at")
         if self.run_at is not None and self.run_at.tzinfo is None:
-            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
+            raise InvalidInput("run_at needs a time zone.", field="run_at")
 
 
 def _check_number(option: str, value: int, most: int | None) -> None:
@@ -373,12 +373,12 @@ def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) ->
     )
 
 
-def driven(
-    queue: str, priority: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
-) -> Call[list[Driven]]:
+def dispatched_page(
+    queue: str, priority: int, *, age_seconds: float, after: Dispatched | None = None, limit: int = 1000
+) -> Call[list[Dispatched]]:
     """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
     return Call(
-        "select job_id, dispatched_at, entry_id, incarnation from fencepost.job_driven"
+        "select job_id, dispatched_at, entry_id, incarnation from fencepost.job_dispatched_page"
         "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
         (
             text("queue", queue),
@@ -388,7 +388,7 @@ def driven(
             after and after.job_id,
             limit,
         ),
-        each(Driven),
+        each(Dispatched),
     )
 
 

@@ -143,8 +143,8 @@ def component_folders() -> Mapping[str, Path]:
     for name in ordered:
         if name not in folders:
             raise SettingsError(
-                f"An installed plugin requires the component {name!r}, which none brings. Install the "
-                "distribution that does."
+                f"An installed plugin requires the component {name!r}, which no plugin provides. Install "
+                "the distribution that does."
             )
     return {name: folders[name] for name in ordered}
 
@@ -192,7 +192,7 @@ def migrate(url: str, *wanted: Component) -> Migrated:
         except psycopg.errors.InsufficientPrivilege as error:
             raise MigrationFailed(_say_rights(connection, error)) from error
         except psycopg.Error as error:
-            raise MigrationFailed(f"The migration failed and nothing of it was kept: {error}") from error
+            raise MigrationFailed(f"The migration failed and was rolled back: {error}") from error
 
 
 def schema_version(url: str, component: str = KERNEL) -> int | None:
@@ -301,7 +301,7 @@ def _say_rights(connection: psycopg.Connection, error: psycopg.Error) -> str:
         sql.Identifier(name).as_string(connection) for name in (connection.info.user, connection.info.dbname)
     )
     return (
-        f"The login {login} may not migrate the database {database}, and nothing of it was kept: {error}\n"
+        f"The login {login} may not migrate the database {database}, and was rolled back: {error}\n"
         "Migrate as a superuser, or as the owner of the database with CREATEROLE. Or let an administrator "
         "run this once: create role fencepost_owner nologin; create role fencepost_app nologin; "
         f"create role fencepost_read nologin; grant fencepost_owner to {login}; grant create, connect on "
@@ -324,7 +324,7 @@ def _try(connection: psycopg.Connection, statement: LiteralString) -> None:
 def _migrate_in(connection: psycopg.Connection, wanted: tuple[Component, ...]) -> Migrated:
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
-        _make_ground(connection)
+        _make_foundation(connection)
         applied = [title for component in wanted for title in _bring(connection, component)]
         for grants in dict.fromkeys(component.grants for component in wanted):
             _run_file(connection, "grants.sql", grants)
@@ -349,7 +349,7 @@ def _bring(connection: psycopg.Connection, component: Component) -> list[str]:
     return [component.title(step) for step in missing]
 
 
-def _make_ground(connection: psycopg.Connection) -> None:
+def _make_foundation(connection: psycopg.Connection) -> None:
     """Make the schema, its owner, and the table of migrations; then act as the owner, which cannot log in."""
     database = connection.info.dbname
     may_create = "select has_database_privilege('fencepost_owner', current_database(), 'create')"

@@ -11,7 +11,7 @@ from fencepost.backoff import Backoff, retry_after_seconds
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import document
 from fencepost.kernel.outbox import Message, Settlement
-from fencepost.tracing import TRACEPARENT, current_place
+from fencepost.tracing import TRACEPARENT, current_traceparent
 
 RETRIED = frozenset({408, 409, 425, 429})
 """The receiver asks to wait, or still processes the first request under this key."""
@@ -50,8 +50,8 @@ class Webhook:
 
     def request(self, message: Message) -> Request:
         key = message.headers.get("idempotency_key") or f"{self._key_prefix}{message.id}"
-        place = current_place()
-        traced = {} if place is None else {TRACEPARENT: place}
+        traceparent = current_traceparent()
+        traced = {} if traceparent is None else {TRACEPARENT: traceparent}
         return Request(
             "POST",
             self._url,

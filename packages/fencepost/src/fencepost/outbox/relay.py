@@ -86,7 +86,7 @@ class Relay(Generic[M, S]):
         self._task_name = f"fencepost-{name}-delivery"
         self._under_way: dict[asyncio.Task[None], tuple[M, float]] = {}
         self._ended: list[S] = []
-        self._intake = Loop(f"{name}.intake", self._take, errors)
+        self._fetching = Loop(f"{name}.intake", self._take, errors)
         self._settlement = Loop(f"{name}.settlement", self._settle, errors)
         self._keeper = Loop(f"{name}.keeper", self._keep, errors)
         self._stopping = False
@@ -97,14 +97,14 @@ class Relay(Generic[M, S]):
 
     def start(self, listener: Listener | None = None) -> None:
         if listener is not None:
-            listener.on(self._box.topic, self._intake.wake)
-        for loop in (self._settlement, self._keeper, self._intake):
+            listener.on(self._box.topic, self._fetching.wake)
+        for loop in (self._settlement, self._keeper, self._fetching):
             loop.start()
 
     async def stop(self) -> None:
         """Take nothing more, let deliveries in progress end, and settle their outcomes."""
         self._stopping = True
-        await self._intake.stop()
+        await self._fetching.stop()
         if self._under_way:
             await asyncio.wait(tuple(self._under_way), timeout=self._pace.drain_seconds)
         for task in tuple(self._under_way):
@@ -152,7 +152,7 @@ class Relay(Generic[M, S]):
             raise
         finally:
             self._under_way.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
-            self._intake.wake()
+            self._fetching.wake()
 
     async def _delivered(self, message: M, *, traced: bool) -> S:
         try:
@@ -192,7 +192,7 @@ class Relay(Generic[M, S]):
             raise
         crash_point("outbox.after_settle")
         self._note(refusals)
-        self._intake.wake()
+        self._fetching.wake()
         announce("outbox.settled")
         return 0.0 if self._ended else self._pace.keep_seconds
 
@@ -224,7 +224,7 @@ class Relay(Generic[M, S]):
         if expired:
             _log.warning("takers_silent", relay=self.name, count=expired)
             announce("outbox.expired")
-            self._intake.wake()
+            self._fetching.wake()
         beat = min(self._pace.keep_seconds, self._pace.lease_seconds / 3)
         return max(0.01, beat - (time.monotonic() - began))
 

@@ -1,5 +1,5 @@
 -- Forget a consumer that leaves. With entries pending it stays: removing it would remove them from the list that tells
--- who has what.
+-- which consumer has which entry.
 --
 --   KEYS[1]  <stream>  stream
 --   ARGV[1]  group     ARGV[2]  consumer

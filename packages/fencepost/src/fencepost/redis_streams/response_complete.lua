@@ -1,4 +1,4 @@
--- Keep the answer of a request that has committed. That is the truth, whoever is announced meanwhile; but an answer
+-- Keep the answer of a request that has committed. It is kept whichever request is announced meanwhile; but an answer
 -- that stands there already is the first one, and stays.
 --
 --   KEYS[1]  fencepost:mutation:{<scope>/<key>}  string, see response_begin.lua

@@ -1,13 +1,13 @@
--- Remove from one priority what nobody needs, and tell what is left.
+-- Remove from one priority the entries that are no longer needed, and return what is left.
 --
 --   KEYS[1]  <stream>                 stream
 --   KEYS[2]  {<stream>}:incarnation   string  the name of this life of Redis
 --
 --   ARGV[1]  group    ARGV[2]  how long, in milliseconds, a consumer without entries is remembered
 --
--- Nobody needs entries before both the last delivered and the first pending one: they were acknowledged and not removed,
--- by a stranger, because settle.lua does both at once. They would count against the stream's bound for ever. Nobody needs
--- consumers that are long gone: every worker has a name of its own.
+-- Entries before both the last delivered and the first pending one are not needed: they were acknowledged and not removed,
+-- by another program, because settle.lua does both at once. They would count against the stream's bound for ever. Consumers that
+-- are long gone are not needed either: every worker has a name of its own.
 --
 -- Answers incarnation, length, first id, last generated id, entries added, last delivered id, pending; '' for what is not there.
 local function pairs_of(flat)

@@ -13,7 +13,7 @@
 --
 -- Answers {stream, 'id job_id id job_id ...', {{id, {field, value, ...}}, ...}} for each stream that had something: as one
 -- text what the dispatcher wrote, because a client spends more on a reply than on what is in it, and whatever else
--- somebody wrote there as it was found.
+-- was written there by another program as it was found.
 local group, consumer, left = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local answer = {}
 local full = {}

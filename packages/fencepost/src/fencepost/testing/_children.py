@@ -99,7 +99,7 @@ class Child:
     def wait_until_stopped(self, *, within: Duration = 60) -> None:
         """Wait until it is stopped, by `stop` or by its own crash order."""
         try:
-            Deadline(seconds_of("within", within), f"{self.name} stands still").wait(self._stands_still)
+            Deadline(seconds_of("within", within), f"{self.name} is stopped").wait(self._stands_still)
         except TimeoutError as error:
             raise self._failure("did not stop") from error
 

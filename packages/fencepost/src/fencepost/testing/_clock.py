@@ -14,7 +14,8 @@ _WORK: LiteralString = """
     select noun from (values
       ('jobs', exists (select from fencepost.job)),
       ('leases', exists (select from fencepost.lease)),
-      ('markers', exists (select from fencepost.marker) or exists (select from fencepost.marker_ring)),
+      ('idempotency keys', exists (select from fencepost.idempotency_key)
+        or exists (select from fencepost.idempotency_ring)),
       ('messages', exists (select from fencepost.outbox) or exists (select from fencepost.outbox_settled)),
       ('checkpoints', exists (select from fencepost.checkpoint))
     ) found (noun, there) where there
@@ -97,8 +98,8 @@ class Clock:
             work = [str(noun) for (noun,) in connection.execute(_WORK)]
             if work:
                 raise NotATestDatabase(
-                    f"The database {name} has {', '.join(work)}; its clock was left alone. Use a fresh "
-                    f'database, or say that this one is a test\'s: Clock(url, database="{name}").'
+                    f"The database {name} has {', '.join(work)}; its clock was not changed. Use a fresh "
+                    f'database, or declare that this one is for tests: Clock(url, database="{name}").'
                 )
 
 

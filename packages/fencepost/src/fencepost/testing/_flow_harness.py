@@ -106,16 +106,16 @@ class _Run:
         """Process up to `limit` records; returns the outputs for the sinks."""
         values = sender.values[sender.at : sender.at + limit]
         sender.at += len(values)
-        for entrance, records in await sender.head.feed(values):
-            await self.body.push(sender.name, entrance, self._exchanged(entrance, records))
+        for input_number, records in await sender.head.feed(values):
+            await self.body.push(sender.name, input_number, self._exchanged(input_number, records))
         await self.body.advance(least([each.watermark for each in self.senders]))
         await self.body.flush()
         return self.body.take()
 
-    def _exchanged(self, entrance: int, records: Batch) -> Batch:
+    def _exchanged(self, input_number: int, records: Batch) -> Batch:
         """With key groups, records pass through the bytes of a channel: finds a record that would not survive
         it."""
-        return records if self.program.groups is None else exchanged(self.program, entrance, records)
+        return records if self.program.groups is None else exchanged(self.program, input_number, records)
 
     def stored(self, outputs: list[list[Any]]) -> list[list[Any]]:
         """The outputs that recovery gives to the sinks: for those that follow the commit, the

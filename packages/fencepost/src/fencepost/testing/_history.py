@@ -84,7 +84,7 @@ def once(*, asked: str = "asked", effect: str = "done") -> Rule:
         times = Counter(entry.key for entry in entries if entry.kind == effect)
         for key in sorted(wanted | times.keys()):
             if key not in wanted:
-                yield Breach("once", key, "took effect, and nobody asked for it")
+                yield Breach("once", key, "took effect, and was never requested")
             elif times[key] == 0:
                 yield Breach("once", key, "was lost")
             elif times[key] > 1:

@@ -17,7 +17,7 @@ from fencepost.testing._addresses import Target
 from fencepost.testing._fault_state import DropRule, FaultState
 from fencepost.testing._postgres_protocol import Splitter
 from fencepost.testing._proxied_connection import ProxiedConnection, Stream
-from fencepost.testing.server_close import close_door
+from fencepost.testing.server_close import stop_listening
 
 CONTROL_SECONDS_MAX = 10.0
 
@@ -158,7 +158,7 @@ class Proxy:
     async def _close_listener(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            await close_door(server)
+            await stop_listening(server)
 
     async def _end(self) -> None:
         """Ends all connections, also those that were accepted just before the listener was closed."""

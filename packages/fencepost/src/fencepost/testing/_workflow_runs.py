@@ -87,11 +87,11 @@ class WorkflowHarness:
         return job_ids[0]
 
     def _take_away(self, job_ids: Sequence[int], lease_seconds: float) -> None:
-        """The process stands still at the point, until its lease is over and its job was put back; a
+        """The process is stopped at the point, until its lease is over and its job was put back; a
         transaction that is open there is ended, as an eviction does it."""
         self.clock.advance(lease_seconds + 1)
         for job_id in job_ids:
-            # This thread has a loop, which stands still.
+            # This thread has a loop, which is blocked.
             eviction = threading.Thread(
                 target=asyncio.run, args=(evict_job(self.fp.database_url, job_id, 0),)
             )
@@ -144,7 +144,7 @@ class WorkflowHarness:
         return any(emitted)
 
     async def _wake(self, queue: str) -> None:
-        """A clock that was moved wakes nobody."""
+        """Moving the clock wakes no sleeper by itself."""
         async with self.fp.transaction() as tx:
             await tx.execute("select pg_notify('fencepost', 'job:' || %s)", (queue,))
 

@@ -12,7 +12,7 @@ SECONDS_TO_COME_IN = 0.01
 """More than the two turns that they take: a loop with ready callbacks does not wait for a timer."""
 
 
-async def close_door(server: asyncio.Server) -> None:
+async def stop_listening(server: asyncio.Server) -> None:
     """Stops accepting; every accepted connection has reached the protocol, and the caller closes it."""
     loop = asyncio.get_running_loop()
     for listener in server.sockets:

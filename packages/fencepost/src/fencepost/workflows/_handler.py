@@ -189,8 +189,8 @@ def _check(queue: str, name: str, version: int, versions: set[int]) -> None:
             )
     if version not in versions:
         raise InvalidInput(
-            f"{name} has version {version} and accepts {sorted(versions)}: it would start what it does not "
-            "run.",
+            f"{name} has version {version} and accepts {sorted(versions)}: it would start workflows "
+            "that it cannot run.",
             field="accepts",
         )
     if min(versions) < 1:

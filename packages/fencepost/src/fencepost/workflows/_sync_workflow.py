@@ -65,7 +65,7 @@ class SyncWorkflowRun(RunState):
     def refuse(self, name: str, digest: str) -> NoReturn:
         """The step was recorded with other arguments: the database says so, counts it and writes it down."""
         self.database.run(kernel.commit(self.log.record(name, digest), self.log.owner))
-        raise AssertionError(f"the step {name!r} was recorded, and then it was not")
+        raise AssertionError(f"the step {name!r} was recorded, and its record is gone")
 
     def in_transaction(self, work: Callable[[SyncTransaction], T]) -> T:
         """Fence, riders, the work, and whatever it records: one commit."""

@@ -106,7 +106,7 @@ class WorkflowRun(RunState):
     async def refuse(self, name: str, digest: str) -> NoReturn:
         """The step was recorded with other arguments: the database says so, counts it and writes it down."""
         await self.database.run(kernel.commit(self.log.record(name, digest), self.log.owner))
-        raise AssertionError(f"the step {name!r} was recorded, and then it was not")
+        raise AssertionError(f"the step {name!r} was recorded, and its record is gone")
 
     async def wait(self, order: str, call: Callable[[bool], Call[T]], is_over: Callable[[T], bool]) -> T:
         """Wait for something: raises Parked when the workflow was given back for it."""

@@ -1,4 +1,4 @@
-// A part of a page that renews itself, as often as it says, while somebody looks at it and nobody is at work in it.
+// A part of a page that reloads itself at its own interval, while the page is visible and the user is not typing in it.
 import { askFirst } from "./questions.js";
 import { showTimes } from "./times.js";
 
@@ -10,7 +10,7 @@ async function look(section) {
   try {
     if (!document.hidden && !section.contains(document.activeElement)) await replace(section);
   } catch {
-    // Nobody answers for a while: what stands there was true, and the next time may be better.
+    // The server does not answer: the old content stays, and the next interval tries again.
   }
   if (section.dataset.again !== undefined) renew(section);
 }

@@ -1,7 +1,7 @@
 // A text area that indents like an editor, with its colours drawn behind it. The text area stays the one that is sent,
 // read out and searched; without scripts it is all there is.
 import { colour } from "./colours.js";
-import { tryOut } from "./trial.js";
+import { tryOut } from "./custom_run.js";
 
 const OPENS = /[{([:]\s*$/;
 
@@ -46,7 +46,7 @@ async function open(chosen, area) {
 }
 
 function keys(form, area, unit) {
-  // After Escape the next Tab moves on, so that nobody is caught in the field.
+  // After Escape the next Tab moves on, so that keyboard users can leave the field.
   let leaves = false;
   return (event) => {
     if (event.isComposing) return;

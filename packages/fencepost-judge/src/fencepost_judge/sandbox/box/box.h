@@ -1,9 +1,9 @@
-/* fencepost-box: run one program that nobody trusts, and say in one line what became of it.
+/* fencepost-box: run one untrusted program, and report in one line how it ended.
  *
  *   S  supervisor   outside; limits, clocks, verdict, copying out. Talks to the judge.          supervise.c
  *   H  holder       inside the namespaces that are kept; owns the prepared root.          holder.c, root.c
  *   I  init         process 1 of one run: mounts, starts the program, reaps all, reports.            init.c
- *   P  program      the stranger.                                                                   guard.c
+ *   P  program      the submission.                                                                 guard.c
  *
  * S starts H once; H starts an I for each run, before its order comes; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
  * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one, and H only builds the
@@ -46,7 +46,7 @@ struct site {                       /* what one agent can offer to its runs */
   const char *roots[ROOTS_MAX];     /* host paths shown read-only at the same place */
   int root_count;
   const char *workspace;            /* host folder below which binds lie */
-  uid_t outer_uid;                  /* who the program is outside, when we are root */
+  uid_t outer_uid;                  /* the program's user outside, when we are root */
   int fds[3], lifeline;             /* one-shot: the program's standard files; a closed lifeline ends the run */
   int client;                       /* agent: where orders come from */
   bool no_cgroup;
@@ -114,7 +114,7 @@ struct run_files {
 /* Everything that needs no order is done before there is one. Ends with INIT_UNFIT when that fails. */
 #define INIT_UNFIT 3
 _Noreturn void init_main(const struct run_files *files);
-/* Both ways to be process 1 end here: until the program and everybody else is gone. */
+/* Both forms of process 1 end here: wait until the program and all other processes are gone. */
 _Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *complaint);
 void init_arm(int lifeline);
 void init_mount_proc(int socket);
@@ -122,11 +122,11 @@ void init_mount_proc(int socket);
 /* ---- guard.c: from here on the program's own code */
 #define COMPLAINT_BYTES 140
 void guard_prepare(void);
-/* The program to be: gives up what it may not have, says so on the gate, and waits there for the run's descriptors. By then
+/* The program to be: gives up what it may not have, reports that on the control socket, and waits there for the run's descriptors. By then
  * the order is there too. */
 struct start {
   const struct order *order;
-  int gate;
+  int control;
   char complaint[COMPLAINT_BYTES];
 };
 _Noreturn void guard_exec(struct start *start);
@@ -135,7 +135,7 @@ _Noreturn void guard_exec_at_once(struct start *start, const int *fds, int fd_co
 
 /* ---- process_tree.c: what a run uses where there is no cgroup, and whether it sleeps */
 struct seen { uint64_t cpu_ns, resident_kb; };
-/* Everybody below init, or the program where init is not seen. What they share counts once, and costs a closer look: only when it could be more than known_kb. */
+/* All processes below init, or the program where init is not seen. What they share counts once, and costs a closer look: only when it could be more than known_kb. */
 struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb);
 /* Whether one of them wants a processor, and the longest that one has waited for it; one that is gone may have waited longer. */
 bool tree_is_runnable(pid_t init, pid_t program, uint64_t *waited_ns);
@@ -171,7 +171,7 @@ ssize_t wire_receive(int socket, void *data, size_t size, int *fds, int *fd_coun
 void wire_fail(int socket, const char *what, int error);
 uint64_t now_ns(void);
 
-/* ---- words.c: beside what a C library has under the same names (ground.c) */
+/* ---- words.c: beside what a C library has under the same names (freestanding.c) */
 /* After blanks; false, and nothing is taken, when there is none or it is too large. */
 bool take_number(const char **at, uint64_t *number);
 /* Cut to its room, or thrown away without any; false when there is none. */

@@ -156,7 +156,7 @@ static bool make_folder(char *path, size_t size, const char *place) {
 
 #define LEAF "/fencepost-judge"
 
-/* Everybody who is in the group itself. One who comes meanwhile is met by the next try. */
+/* All processes in the group itself. One that joins meanwhile is moved by the next try. */
 static void move_to_leaf(const char *place) {
   static struct lines procs;
   char leaf[700], path[800];
@@ -168,8 +168,8 @@ static void move_to_leaf(const char *place) {
   lines_close(&procs);
 }
 
-/* v2 hands its controllers only to children of a group without processes of its own: whoever is in ours, the judge himself, steps
- * into a leaf. Who is there already belongs to the group above. */
+/* v2 hands its controllers only to children of a group without processes of its own: the processes in ours, with the judge itself, move
+ * into a leaf. Processes that are in it already belong to the group above. */
 static bool open_v2(struct cgroup *group, char *place) {
   char controllers[512];
   size_t length = strlen(place);
@@ -217,10 +217,10 @@ static void kill_members(const char *dir) {
   lines_close(&procs);
 }
 
-/* One look at a folder and what is inside: whoever is there is killed. True if it is gone. */
+/* Removes a folder and what is inside, and kills the processes in it. True if it is gone. */
 static bool try_remove(const char *dir) {
   char path[800];
-  /* As a rule nobody is in it. */
+  /* As a rule no process is in it. */
   if (!rmdir(dir) || errno == ENOENT) return true;
   DIR *listing = opendir(dir);
   for (struct dirent *entry; listing && (entry = readdir(listing));) {
@@ -234,7 +234,7 @@ static bool try_remove(const char *dir) {
   return !rmdir(dir) || errno == ENOENT;
 }
 
-/* Who is killed leaves the folder only when the kernel has taken it apart, which a busy machine does later. A
+/* A killed process leaves the folder only when the kernel has removed it, which takes longer on a busy machine. A
  * second is long for that; one that cannot be ended is left to the next sweep. */
 static void remove_folder(const char *dir) {
   for (int tries = 0; tries < 500 && !try_remove(dir); tries++) usleep(2000);
@@ -258,7 +258,7 @@ static void sweep_place(const char *place) {
   if (listing) closedir(listing);
 }
 
-/* What a kill -9 left. Two sweeps at once disturb nobody: a folder that is gone is what both want. */
+/* Removes what a kill -9 left. Two sweeps may run at once: both want the folder gone. */
 void cgroup_sweep(void) {
   static struct place places[HIERARCHIES];
   char place[1024];
@@ -285,7 +285,7 @@ static bool limit_run(struct cgroup *group, const struct order *order) {
   return write_number(group->run_dir, "memory.max", bytes) && write_number(group->run_dir, "pids.max", order->processes);
 }
 
-/* A folder for the next run, made while nobody waits for it. Can be repeated. */
+/* A folder for the next run, made before a run waits for it. Can be repeated. */
 const char *cgroup_prepare(struct cgroup *group) {
   if (group->kind == CGROUP_NONE || group->open) return NULL;
   if (group->once) {

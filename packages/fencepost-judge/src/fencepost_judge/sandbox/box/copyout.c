@@ -71,7 +71,7 @@ static const char *copy_entry(int from, const char *name, int to, int depth, str
 }
 
 static const char *copy_folder(int from, int to, int depth, struct budget *budget) {
-  /* What the judge shows to a box is nobody's to change, and can be read. */
+  /* What the judge shows to a box can be read and not changed. */
   bool locked = fchmod(from, S_IRWXU) && errno != EROFS && errno != EPERM;
   DIR *listing = locked ? NULL : fdopendir(fcntl(from, F_DUPFD_CLOEXEC, 0));
   if (!listing) return "output_unreadable";

@@ -1,4 +1,4 @@
-/* The last steps before the stranger: descriptors, limits, privileges, system calls. */
+/* The last steps before the program runs: descriptors, limits, privileges, system calls. */
 #define _GNU_SOURCE
 #include "box.h"
 
@@ -28,7 +28,7 @@
 #error "fencepost-box knows x86_64 and aarch64"
 #endif
 
-/* Calls above this one did not exist when this was written: nobody has judged them. */
+/* Calls above this one did not exist when this was written, so they were not reviewed. */
 #define NEWEST_CALL 462
 
 #define NUMBER offsetof(struct seccomp_data, nr)
@@ -245,8 +245,8 @@ _Noreturn void guard_exec(struct start *start) {
   int fds[8], fd_count = 8;
   char go;
   become_nobody(start->complaint);
-  if (wire_send(start->gate, "r", 1, NULL, 0) != 1) _exit(1);
-  if (wire_receive(start->gate, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
+  if (wire_send(start->control, "r", 1, NULL, 0) != 1) _exit(1);
+  if (wire_receive(start->control, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
   execute(start, fds, fd_count);
 }
 

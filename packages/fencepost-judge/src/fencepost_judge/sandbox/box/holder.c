@@ -45,7 +45,7 @@ bool write_maps(int proc, pid_t pid, uid_t uid, gid_t gid) {
   return write_map(proc, pid, "uid_map", line);
 }
 
-/* The next run: a new process 1 in a pid and a mount namespace of its own, made before anybody has ordered it. Answers when it
+/* The next run: a new process 1 in a pid and a mount namespace of its own, made before it is ordered. Answers when it
  * is gone; false when none can be made. */
 static bool serve_one(int socket, int orders, const struct site *site) {
   struct run_files files = {.socket = socket, .orders = orders, .site = site};
@@ -78,7 +78,7 @@ _Noreturn static void holder_main(int socket, int orders, int mapped, const stru
   struct message ready = {.kind = MSG_READY};
   char byte = 0;
   bool users = true;
-  /* Should the machine run out of memory, the stranger goes first, and not who watches him. */
+  /* If the machine runs out of memory, the program is killed first, and not its supervisor. */
   write_text("/proc/self/oom_score_adj", "1000");
   if (root) {
     /* While we still are root: the folders of a toolchain may lie where only root can go. */

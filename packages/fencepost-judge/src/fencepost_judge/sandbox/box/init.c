@@ -111,7 +111,7 @@ static void report(int socket, const char *complaint) {
 
 struct program {
   pid_t pid;
-  int pidfd, gate;
+  int pidfd, control;
   struct start *start;
 };
 
@@ -123,15 +123,15 @@ static struct program fork_program(const struct order *order, int socket) {
   static char stack[65536] __attribute__((aligned(16)));
   static struct start start;
   struct program program = {.start = &start, .pidfd = -1};
-  int gate[2];
+  int control[2];
   char ready;
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, gate)) unfit(socket, "socketpair");
-  start = (struct start){.order = order, .gate = gate[1]};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control)) unfit(socket, "socketpair");
+  start = (struct start){.order = order, .control = control[1]};
   program.pid = clone(be_program, stack + sizeof stack, CLONE_VM | CLONE_PIDFD | SIGCHLD, &start, &program.pidfd);
   if (program.pid < 0) unfit(socket, "fork");
-  close(gate[1]);
-  program.gate = gate[0];
-  if (wire_receive(gate[0], &ready, 1, NULL, NULL, 0) != 1) report(socket, start.complaint), _exit(INIT_UNFIT);
+  close(control[1]);
+  program.control = control[0];
+  if (wire_receive(control[0], &ready, 1, NULL, NULL, 0) != 1) report(socket, start.complaint), _exit(INIT_UNFIT);
   return program;
 }
 
@@ -140,7 +140,7 @@ static void let_go(const struct program *program, int socket, const int *fds, in
   struct message started = {.kind = MSG_PROGRAM};
   wire_send(socket, &started, sizeof started, &program->pidfd, 1);
   close(program->pidfd);
-  if (wire_send(program->gate, "g", 1, fds, fd_count) != 1) fail(socket, "gate");
+  if (wire_send(program->control, "g", 1, fds, fd_count) != 1) fail(socket, "control");
   for (int i = 0; i < fd_count; i++) close(fds[i]);
 }
 

@@ -100,7 +100,7 @@ static int run_once(char *words, size_t length) {
   wrong = single_begin(&holder, &site, &order);
   if (!wrong && !site.no_cgroup) cgroup_find(&group, true);
   if (!wrong) wrong = cgroup_begin(&group, &order);
-  /* Whoever cannot take it has said why. */
+  /* A process that cannot take it has reported why. */
   if (!wrong) wire_send(holder.orders, "g", 1, group.join, group.join_count);
   bool fit = !wrong && supervise(&holder, &group, &order, words, length, site.fds, site.lifeline, answer_stdout);
   if (wrong) {

@@ -1,6 +1,6 @@
 /* The processes of one run, as /proc tells it: what they use, where there is no cgroup to ask, and whether one wants a processor.
  *
- * All of them stand below init, orphans too. A process is read before its children are listed: whoever is waited for in between
+ * All of them stand below init, orphans too. A process is read before its children are listed: a process that is reaped in between
  * is missed by this look, and is never counted twice.
  */
 #define _GNU_SOURCE
@@ -65,7 +65,7 @@ static uint64_t resident_kb_of(pid_t pid) {
   return resident * (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
 }
 
-/* What it shares is divided by those who share it: a fork doubles nothing. */
+/* Shared memory is divided by the number of its users: a fork counts nothing twice. */
 static uint64_t share_kb_of(pid_t pid) {
   char text[2048];
   const char *line = read_of(pid, "smaps_rollup", text, sizeof text) ? strstr(text, "\nPss:") : NULL;
@@ -89,7 +89,7 @@ struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb) {
 }
 
 /* Whether a thread of this process wants a processor at this moment, and the longest that any has waited for one. The wait that a
- * thread is in is counted when it ends: who is waiting has not slept, whatever the figures say. */
+ * thread is in is counted when it ends: a thread that waits has not slept, whatever the figures say. */
 static bool is_runnable(pid_t pid, uint64_t *waited_ns) {
   char path[320], text[1024];
   bool runnable = false;

@@ -140,7 +140,7 @@ static void open_devices(int *fds) {
   for (int i = 0; i < DEVICE_COUNT; i++) fds[i] = open(DEVICES[i], O_PATH | O_CLOEXEC);
 }
 
-static void lay_ground(int socket, const char *const *folders, size_t count) {
+static void make_mount_points(int socket, const char *const *folders, size_t count) {
   char path[64];
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) fail(socket, "private");
   if (mount("box", STAGE, "tmpfs", MS_NOSUID, "size=1m,mode=755")) fail(socket, "tmpfs");
@@ -171,7 +171,7 @@ bool root_for_many(int socket, const struct site *site) {
   for (int i = 0; i < site->root_count; i++) roots[i] = open(site->roots[i], O_PATH | O_CLOEXEC);
   open_devices(devices);
   if (site->workspace && (workspace = open(site->workspace, O_PATH | O_CLOEXEC)) < 0) fail(socket, "workspace");
-  lay_ground(socket, FOLDERS, sizeof FOLDERS / sizeof *FOLDERS);
+  make_mount_points(socket, FOLDERS, sizeof FOLDERS / sizeof *FOLDERS);
   store_roots(socket, site, roots);
   show_devices(socket, devices);
   if (workspace >= 0 && !show(workspace, STAGE "/workspace", QUIET)) fail(socket, "workspace");
@@ -204,7 +204,7 @@ static void show_at(int socket, int fd, const char *name, const char *target) {
   close(fd);
 }
 
-/* As the program's user, who shall own it. */
+/* As the program's user, so that it owns the folder. */
 static void make_scratch(int socket, const struct order *order, int remembered, uid_t uid) {
   static const char *const PLACES[] = {STAGE "/w/box", STAGE "/w/tmp", STAGE "/w/shm", STAGE "/w/out"};
   char options[128];
@@ -234,7 +234,7 @@ bool root_for_one(int socket, const struct site *site, const struct order *order
     fail(socket, "out_from");
   open_devices(devices);
   /* The last two only to keep the host's proc, for a new one to be allowed beside it. */
-  lay_ground(socket, FOLDERS, sizeof FOLDERS / sizeof *FOLDERS - (proc < 0 ? 2 : 0));
+  make_mount_points(socket, FOLDERS, sizeof FOLDERS / sizeof *FOLDERS - (proc < 0 ? 2 : 0));
   for (int i = 0; i < order->root_count; i++) show_at(socket, roots[i], order->roots[i], order->roots[i]);
   if (!uid || !make_devices()) show_devices(socket, devices);
   make_scratch(socket, order, remembered, uid);

@@ -1,5 +1,5 @@
 /* One run: H makes I beside itself, builds the root that the order names, and is gone; I makes the other namespaces meanwhile, and S the
- * cgroups. I and P need not be asked whether they are ready, and nobody waits but for what he cannot do without.
+ * cgroups. I and P need not be asked whether they are ready, and each process waits only for what it needs.
  */
 #define _GNU_SOURCE
 #include "box.h"
@@ -40,7 +40,7 @@ static int be_program(void *given) {
   guard_exec_at_once(&program->start, program->fds, program->fd_count);
 }
 
-/* As vfork does it: we stand still until it is executed, in the memory that we share until then. */
+/* As vfork does it: we are suspended until it is executed, and share its memory until then. */
 _Noreturn static void start_program(const struct single *one) {
   static char stack[65536] __attribute__((aligned(16)));
   static struct to_be program;
@@ -74,7 +74,7 @@ _Noreturn static void be_init(const struct single *one, bool users, int ready) {
   prctl(PR_SET_DUMPABLE, 0);
   if (sethostname("box", 3)) fail(one->socket, "hostname");
   if (one->order->proc) {
-    /* A proc is mounted by who is in the namespace. */
+    /* A proc is mounted by a process inside the namespace. */
     if (unshare(CLONE_NEWNS)) fail(one->socket, "unshare");
     init_mount_proc(one->socket);
     if (mount("/none", "/store", NULL, MS_BIND, NULL)) fail(one->socket, "hide");
@@ -82,7 +82,7 @@ _Noreturn static void be_init(const struct single *one, bool users, int ready) {
   start_program(one);
 }
 
-/* Beside us, not below us: then nobody has to stay who is only its parent. */
+/* A sibling, not a child: then no process has to stay only as its parent. */
 static pid_t make_init(const struct single *one, bool users, const int ready[2]) {
   pid_t init = (pid_t)syscall(SYS_clone, CLONE_NEWPID | (users ? CLONE_NEWUSER : 0) | CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
   if (init) return init;
@@ -93,7 +93,7 @@ static pid_t make_init(const struct single *one, bool users, const int ready[2])
 _Noreturn static void build(const struct single *one) {
   int ready[2], proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
   uid_t uid = one->site->outer_uid;
-  /* Should the machine run out of memory, the stranger goes first, and not who watches him. */
+  /* If the machine runs out of memory, the program is killed first, and not its supervisor. */
   write_text("/proc/self/oom_score_adj", "1000");
   if (one->root ? setgroups(0, NULL) || unshare(CLONE_NEWNS) : unshare(CLONE_NEWUSER | CLONE_NEWNS))
     fail(one->socket, one->root ? "unshare" : "user namespace");

@@ -141,7 +141,7 @@ static void hear(struct watch *w) {
       w->ended = true;
       w->ended_ns = now_ns();
       w->status = message.status;
-      /* It was quicker than the blow. */
+      /* It ended before it was killed. */
       if (w->by == BY_WALL && !WIFSIGNALED(w->status)) w->by = BY_ITSELF;
       w->out_fd = fd_count ? fds[0] : -1;
       w->largest_kb = message.maxrss_kb;
@@ -167,7 +167,7 @@ static void wait_for(struct watch *w, const bool *end, const int standard[3], in
     if (ready > 0 && watched[1].revents & (POLLHUP | POLLERR)) {
       end_run(w, BY_CALLER);
       lifeline = -1;
-      /* Nobody can be named yet: our own end is theirs. */
+      /* No process can be named yet: they end when we do. */
       if (w->holder->once && w->init_fd < 0) w->done = true;
     }
     if (!w->ended && !w->done && w->program_fd >= 0 && !w->killed_ns) check_limits(w, standard);
@@ -201,7 +201,7 @@ static void settle(struct watch *w, const int standard[3], struct outcome *outco
   if (w->group->kind != CGROUP_NONE) {
     measure(w);
     peak_kb = cgroup_peak_kb(w->group);
-    /* v2 has had no peak before Linux 5.19: then the largest of its processes is told, and never nothing. */
+    /* v2 has had no peak before Linux 5.19: then the largest of its processes is reported, and never nothing. */
     if (!peak_kb) peak_kb = w->largest_kb;
     oom_kills = cgroup_oom_kills(w->group);
   }
@@ -237,12 +237,12 @@ static void let_go_of_pipes(const int standard[3]) {
   if (nothing >= 0) close(nothing);
 }
 
-/* After the answer: nobody has to wait for the end of a namespace. False when something is left. */
+/* After the answer, so that the caller does not wait for the end of a namespace. False when something is left. */
 static bool clean_up(struct watch *w, const int standard[3], bool begun) {
   if (!w->killed_ns) w->killed_ns = now_ns();
   if (w->holder->once) {
     if (!w->ended) send_kill(w->init_fd);
-    /* Whoever failed is gone, and the others with him. */
+    /* The process that failed is gone, and the others with it. */
     w->holder->init_ends = w->ended || w->failed || w->init_fd >= 0;
     w->done = true;
   }

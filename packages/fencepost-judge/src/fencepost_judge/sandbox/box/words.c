@@ -1,4 +1,4 @@
-/* Words, numbers and lines: the rest of the ground. */
+/* Strings, numbers and lines: the rest of what a C library would provide. */
 #define _GNU_SOURCE
 #include "box.h"
 

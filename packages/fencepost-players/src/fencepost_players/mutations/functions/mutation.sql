@@ -30,7 +30,7 @@ begin
     response := p_response;
     return;
   end if;
-  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response);
+  perform fencepost._idempotency_check(p_scope, p_key, p_digest, p_response);
   if p_is_ordered then
     v_key_time := fencepost._mutation_key_time(p_key);
   end if;
@@ -96,18 +96,18 @@ create or replace function fencepost._mutation_known(
 ) language plpgsql stable
 as $$
 declare
-  v_known fencepost.marker;
+  v_known fencepost.idempotency_key;
 begin
   outcome := 'open';
   if p_key is null then
     return;
   end if;
-  select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+  select * into v_known from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key;
   if found then
-    outcome := fencepost._marker_answer(p_digest, v_known.digest,
+    outcome := fencepost._idempotency_answer(p_digest, v_known.digest,
       v_known.response_json is not null or v_known.response is not null);
     if outcome = 'replay' then
-      response := fencepost._marker_response(v_known.response_json, v_known.response);
+      response := fencepost._idempotency_response(v_known.response_json, v_known.response);
     end if;
   end if;
 end $$;
@@ -129,24 +129,24 @@ end $$;
 
 -- A plan that was made with another seed than the one recorded for the request must be made again with the
 -- recorded one.
-create or replace function fencepost._mutation_check_dice(p_scope text, p_key text, p_digest text, p_seed text) returns void
+create or replace function fencepost._mutation_check_seed(p_scope text, p_key text, p_digest text, p_seed text) returns void
 language plpgsql volatile
 as $$
 declare
   v_now  timestamptz := fencepost.clock();
   v_seed text;
 begin
-  select d.seed into v_seed from fencepost.mutation_dice d
+  select d.seed into v_seed from fencepost.mutation_seed d
   where d.scope = p_scope and d.key = p_key and d.digest = p_digest and d.expires_at > v_now;
   if v_seed <> p_seed then
-    raise exception 'The request was planned before, with other dice.'
+    raise exception 'The request was planned before, with another seed.'
       using errcode = 'ZF112', detail = jsonb_build_object('seed', v_seed);
   end if;
 end $$;
 
 -- Record the seed of a request that has failed without an effect. The first record stays, for as long as an
 -- idempotency key would. Returns the recorded seed. Served by the primary key.
-create or replace function fencepost.mutation_dice_note(
+create or replace function fencepost.mutation_seed_record(
   p_scope text, p_key text, p_digest text, p_seed text, p_keep interval
 ) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -155,11 +155,11 @@ declare
   v_now  timestamptz := fencepost.clock();
   v_seed text;
 begin
-  perform fencepost._marker_check(p_scope, p_key, p_digest, null);
+  perform fencepost._idempotency_check(p_scope, p_key, p_digest, null);
   perform fencepost._check_text('digest', p_digest, 256);
   perform fencepost._check_text('seed', p_seed, 64);
   perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  insert into fencepost.mutation_dice as d (scope, key, digest, seed, expires_at)
+  insert into fencepost.mutation_seed as d (scope, key, digest, seed, expires_at)
   values (p_scope, p_key, p_digest, p_seed, v_now + p_keep)
   on conflict (scope, key, digest) do update
     set seed = case when d.expires_at > v_now then d.seed else excluded.seed end,
@@ -169,8 +169,8 @@ begin
 end $$;
 
 -- Delete recorded seeds that have expired, at most p_limit; returns how many. Served by
--- mutation_dice_by_expiry.
-create or replace function fencepost.mutation_dice_clean(p_limit integer) returns bigint
+-- mutation_seed_by_expiry.
+create or replace function fencepost.mutation_seed_clean(p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -178,8 +178,8 @@ declare
   v_count bigint;
 begin
   perform fencepost._check_limit(p_limit);
-  delete from fencepost.mutation_dice d where d.ctid = any (array(
-    select o.ctid from fencepost.mutation_dice o where o.expires_at <= v_now
+  delete from fencepost.mutation_seed d where d.ctid = any (array(
+    select o.ctid from fencepost.mutation_seed o where o.expires_at <= v_now
     order by o.expires_at limit p_limit for update skip locked));
   get diagnostics v_count = row_count;
   return v_count;

@@ -3,12 +3,12 @@
 -- Locks: counting takes the service's row FOR KEY SHARE, changing the phase takes it FOR UPDATE. So no
 -- request passes concurrently with a change that has already counted none.
 
-create or replace function fencepost._mutation_gate_ensure(p_service text) returns void
+create or replace function fencepost._mutation_phase_ensure(p_service text) returns void
 language plpgsql volatile
 as $$
 begin
   perform fencepost._check_text('service', p_service, 64);
-  insert into fencepost.mutation_gate (service, phase, changed_at) values (p_service, 1, fencepost.clock())
+  insert into fencepost.mutation_phase (service, phase, changed_at) values (p_service, 1, fencepost.clock())
   on conflict (service) do nothing;
 end $$;
 
@@ -20,9 +20,9 @@ as $$
 declare
   v_phase smallint;
 begin
-  perform fencepost._mutation_gate_ensure(p_service);
+  perform fencepost._mutation_phase_ensure(p_service);
   perform fencepost._check_text('method', p_method, 128);
-  select g.phase into v_phase from fencepost.mutation_gate g where g.service = p_service for key share;
+  select g.phase into v_phase from fencepost.mutation_phase g where g.service = p_service for key share;
   insert into fencepost.mutation_unkeyed (at, service, method, refused)
   values (fencepost.clock(), p_service, p_method, v_phase = 2);
   return v_phase;
@@ -46,7 +46,7 @@ end $$;
 -- The phase of a service.
 create or replace function fencepost.mutation_phase(p_service text) returns smallint
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$ select coalesce((select g.phase from fencepost.mutation_gate g where g.service = p_service), 1::smallint) $$;
+as $$ select coalesce((select g.phase from fencepost.mutation_phase g where g.service = p_service), 1::smallint) $$;
 
 -- Move a service to another phase. To phase 2 only when no request without an id has passed within the
 -- window: otherwise mismatch, with the counts. Back to phase 1 at any time.
@@ -59,13 +59,13 @@ declare
   v_passed bigint;
   v_since  timestamptz;
 begin
-  perform fencepost._mutation_gate_ensure(p_service);
+  perform fencepost._mutation_phase_ensure(p_service);
   perform fencepost._check_duration('window', p_window, interval '1 year');
   if p_phase is null or p_phase not in (1, 2) then
     raise exception 'phase is %; it must be 1 or 2.', coalesce(p_phase::text, 'null')
       using errcode = 'ZF100', detail = '{"field": "phase"}';
   end if;
-  perform from fencepost.mutation_gate g where g.service = p_service for update;
+  perform from fencepost.mutation_phase g where g.service = p_service for update;
   if p_phase = 2 then
     v_since := fencepost.clock() - p_window;
     select count(*) into v_passed from fencepost.mutation_unkeyed u
@@ -77,12 +77,12 @@ begin
         using errcode = (select r.sqlstate from fencepost.refusal_reason r where r.reason = 'mismatch'),
               hint = 'Find their senders (mutation_unkeyed_rate counts them by method), and ask again when none has come for '
                      'the whole window.',
-              detail = jsonb_build_object('reason', 'mismatch', 'noun', 'gate', 'subject', p_service,
+              detail = jsonb_build_object('reason', 'mismatch', 'noun', 'request_ids', 'subject', p_service,
                 'attempted', jsonb_build_object('phase', p_phase, 'passed', 0),
                 'seen', jsonb_build_object('passed', v_passed, 'since', v_since));
     end if;
   end if;
-  update fencepost.mutation_gate g set phase = p_phase, changed_at = fencepost.clock(), changed_by = p_actor
+  update fencepost.mutation_phase g set phase = p_phase, changed_at = fencepost.clock(), changed_by = p_actor
   where g.service = p_service;
 end $$;
 
@@ -100,10 +100,5 @@ begin
   return v_count;
 end $$;
 
--- marker_lag, under the name that the previous release uses.
-create or replace function fencepost.mutation_marker_lag(p_keep interval) returns double precision
-language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$ select fencepost.marker_lag(p_keep) $$;
-
-create or replace view fencepost.mutation_gates as
-  select g.service, g.phase, g.changed_at, g.changed_by from fencepost.mutation_gate g;
+create or replace view fencepost.mutation_phases as
+  select g.service, g.phase, g.changed_at, g.changed_by from fencepost.mutation_phase g;

@@ -44,7 +44,7 @@ declare
   v_gap    timestamptz;
 begin
   perform fencepost._check_limit(p_missing);
-  perform from fencepost.console_turn t where t.only_row for no key update skip locked;
+  perform from fencepost.console_roll_lock t where t.only_row for no key update skip locked;
   if not found then
     return 0;
   end if;

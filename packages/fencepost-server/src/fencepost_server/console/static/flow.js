@@ -10,7 +10,7 @@ async function ask(picture) {
   try {
     if (!document.hidden) show(picture, await (await fetch(picture.dataset.flow)).json());
   } catch {
-    // Nobody answers for a while: the words that stand there were true, and the next time may be better.
+    // The server does not answer: the old figures stay, and the next interval tries again.
   }
   setTimeout(() => ask(picture), PERIOD_MS);
 }

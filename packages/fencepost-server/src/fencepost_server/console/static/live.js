@@ -75,7 +75,7 @@ function nothing() {
   return item;
 }
 
-// Once a minute a new minute is there. Not while somebody reads a chart out.
+// Once a minute a new minute is added, but not while a chart is being read.
 async function redraw() {
   const charts = document.getElementById("charts");
   if (!charts || Date.now() - charted < 60_000 || charts.contains(document.activeElement)) return;

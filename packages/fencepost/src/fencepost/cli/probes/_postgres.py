@@ -97,11 +97,11 @@ def judge_durability(settings: Mapping[str, str]) -> Finding:
             AREA,
             "durability",
             FindingState.LACKING,
-            f"{', '.join(off)} off: commits that were answered are lost with the power",
+            f"{', '.join(off)} off: acknowledged commits can be lost in a power failure",
             f"Set {' and '.join(f'{name} = on' for name in off)}.",
             required=True,
         )
-    return Finding(AREA, "durability", FindingState.OK, "an answered commit is on disk", required=True)
+    return Finding(AREA, "durability", FindingState.OK, "an acknowledged commit is on disk", required=True)
 
 
 def judge_schema(found: int | None, wanted: int) -> Finding:
@@ -111,7 +111,7 @@ def judge_schema(found: int | None, wanted: int) -> Finding:
             AREA, name, FindingState.LACKING, "not there", "Run `fencepost migrate`.", required=True
         )
     if found < wanted:
-        detail = f"version {found}, and this code wants {wanted}"
+        detail = f"version {found}, and this code needs {wanted}"
         return Finding(AREA, name, FindingState.LACKING, detail, "Run `fencepost migrate`.", required=True)
     if found > wanted:
         detail = f"version {found}, and this code knows {wanted}"
@@ -129,7 +129,7 @@ def judge_schema(found: int | None, wanted: int) -> Finding:
 def judge_schema_rights(role: str) -> Finding:
     remedy = f"As its owner: grant fencepost_app to {role} (services), or fencepost_read (to look)."
     return Finding(
-        AREA, "schema", FindingState.LACKING, f"there, but {role} may not use it", remedy, required=True
+        AREA, "schema", FindingState.LACKING, f"exists, but {role} may not use it", remedy, required=True
     )
 
 

@@ -22,7 +22,7 @@ def probe_redis(url: str, *, seconds: float = 5.0) -> list[Finding]:
             info = cast("Mapping[str, Any]", client.info())  # pyright: ignore[reportUnknownMemberType]
     except (RedisError, OSError, ValueError) as error:
         detail = f"{redact_url(url)} cannot be reached: {first_line(error)}"
-        remedy = "Start it, or correct REDIS_URL. The work goes on without it, slower."
+        remedy = "Start it, or correct REDIS_URL. Work continues without it, more slowly."
         return [Finding(AREA, "connection", FindingState.LACKING, detail, remedy, required=True)]
     return [judge_version(info, url), judge_eviction(info)]
 
@@ -46,7 +46,7 @@ def judge_version(info: Mapping[str, Any], url: str) -> Finding:
 def judge_eviction(info: Mapping[str, Any]) -> Finding:
     policy, limit = str(info.get("maxmemory_policy", "noeviction")), int(info.get("maxmemory", 0))
     if policy == "noeviction" or limit == 0:
-        return Finding(AREA, "eviction", FindingState.OK, "keys stay until they are deleted")
+        return Finding(AREA, "eviction", FindingState.OK, "keys are never evicted")
     return Finding(
         AREA,
         "eviction",

@@ -159,7 +159,7 @@ begin
   select h.resource from fencepost.flow_holders(p_name) h left join lateral (
     select c.stored_at from fencepost.checkpoint c where c.resource = h.resource and c.status = 'committed'
     order by c.number desc limit 1) n on true
-  where h.held and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'seat/')
+  where h.held and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'slot/')
     and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'source/')
     and (n.stored_at is null or n.stored_at < p_since)
   order by h.resource;
@@ -226,7 +226,7 @@ begin
   end loop;
 end $$;
 
--- The holder of each task, and the workers (worker slots, named seats in resources). Served by the lease's primary key.
+-- The holder of each task, and the workers (their slots). Served by the lease's primary key.
 create or replace function fencepost.flow_holders(p_name text)
 returns table (resource text, owner text, token bigint, held boolean, expires_at timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp

@@ -104,7 +104,7 @@ begin
   v_now := fencepost.clock();
   select * into v_held from fencepost.lease l
   where l.resource >= fencepost._flow_prefix(p_name) and l.resource < fencepost._flow_behind(p_name)
-    and not starts_with(l.resource, fencepost._flow_prefix(p_name) || 'seat/') and l.owner is not null and l.expires_at > v_now
+    and not starts_with(l.resource, fencepost._flow_prefix(p_name) || 'slot/') and l.owner is not null and l.expires_at > v_now
   order by l.resource limit 1;
   if found then
     perform fencepost._refuse('in_flight', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint),

@@ -79,7 +79,7 @@ class ExternalPostgres(StagedSink):
         self._pool = SinkPool(type(self).__name__, url, connections)
         self.on_reject = on_reject
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         try:
             await self._pool.examine()
             async with self._pool.connection() as connection:
@@ -91,19 +91,18 @@ class ExternalPostgres(StagedSink):
                 await self._table.examine(connection, type(self).__name__)
         except psycopg.Error as error:
             raise StartRefused(
-                f"The database of PostgresElsewhere cannot take its rows: {error} Check its address and "
-                "login."
+                f"The database of ExternalPostgres cannot take its rows: {error} Check its address and login."
             ) from error
 
     async def close(self) -> None:
         await self._pool.close()
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
-        place = (checkpoint.resource, checkpoint.number)
+        checkpoint_key = (checkpoint.resource, checkpoint.number)
         async with self._pool.connection() as connection, connection.transaction():
             await connection.execute(_NAME_SESSION, (_session_of(checkpoint.resource),))
-            if not await _answers(connection, _ADVANCE, place):
-                return await self._rejected_before(connection, place, values)
+            if not await _answers(connection, _ADVANCE, checkpoint_key):
+                return await self._rejected_before(connection, checkpoint_key, values)
             if not values:
                 return None
             rejected = await sift(
@@ -111,13 +110,13 @@ class ExternalPostgres(StagedSink):
             )
             if self.on_reject != STOP:
                 found = _found(values, rejected or ())
-                await connection.execute(_REJECT, (*place, json.dumps(found)))
+                await connection.execute(_REJECT, (*checkpoint_key, json.dumps(found)))
             return rejected
 
     async def _rejected_before(
-        self, connection: Connection, place: tuple[str, int], values: Sequence[Any]
+        self, connection: Connection, checkpoint_key: tuple[str, int], values: Sequence[Any]
     ) -> Rejections:
-        stored = None if self.on_reject == STOP else await _answers(connection, _REJECTED, place)
+        stored = None if self.on_reject == STOP else await _answers(connection, _REJECTED, checkpoint_key)
         if stored is None:
             return None
         return [Rejection(values[at], error) for at, error in json.loads(stored) if at < len(values)]

@@ -51,7 +51,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
     def write_file(self, path: Path, values: Sequence[Any]) -> None:
         """Write the result of `convert`."""
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         staging = self._directory / STAGING
         try:
             staging.mkdir(parents=True, exist_ok=True)
@@ -108,8 +108,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
         except FileNotFoundError:
             if not final.exists():
                 raise FlowError(
-                    f"{txn['name']} is neither staged nor in place: somebody removed it from "
-                    f"{self._directory}."
+                    f"{txn['name']} is neither staged nor in place: it was removed from {self._directory}."
                 ) from None
         _keep_on_disk(self._directory)
 
@@ -172,9 +171,9 @@ class ParquetFiles(StagedFiles):
         self._schema = schema
         self._compression = compression
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         arrow_library("pyarrow.parquet")
-        await super().open(place)
+        await super().open(context)
 
     def convert(self, values: Sequence[Any]) -> Sequence[Any]:
         rows = [dict(self._row(value)) for value in values]

@@ -61,13 +61,13 @@ class KafkaSink(StagedSink):
         self._producers: dict[str, Any] = {}
         self._positions: dict[str, int] = {}
 
-    async def open(self, place: FlowContext) -> None:
-        if place.tasks > self._producers_max:
+    async def open(self, context: FlowContext) -> None:
+        if context.tasks > self._producers_max:
             raise StartRefused(
-                f"The flow has {place.tasks} tasks, and the sink in {self._topic} may have "
+                f"The flow has {context.tasks} tasks, and the sink in {self._topic} may have "
                 f"{self._producers_max} producers, one for each: a worker that is alone has all of them. Use "
-                f"fewer key groups, or give the sink producers={place.tasks} if the brokers bear so many "
-                "connections."
+                f"fewer key groups, or give the sink producers={context.tasks} if the brokers allow that "
+                "many connections."
             )
 
     async def close(self) -> None:

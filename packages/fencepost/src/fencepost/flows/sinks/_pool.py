@@ -30,7 +30,7 @@ class SinkPool:
         self._sink = sink
         self._url = url
         self._bound = connections
-        self._gate: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None
         self._idle: list[Connection] = []
         self._taken: dict[Connection, asyncio.Semaphore] = {}
 
@@ -49,7 +49,7 @@ class SinkPool:
                 )
 
     async def close(self) -> None:
-        self._gate = None
+        self._slots = None
         await self._part()
 
     @asynccontextmanager
@@ -66,8 +66,8 @@ class SinkPool:
 
     async def take(self) -> Connection:
         """Return a connection outside any transaction. The caller must give it back."""
-        gate = self._gate = self._gate or asyncio.Semaphore(self._bound)
-        await gate.acquire()
+        slots = self._slots = self._slots or asyncio.Semaphore(self._bound)
+        await slots.acquire()
         try:
             connection = self._rested() or await psycopg.AsyncConnection.connect(
                 self._url,
@@ -77,21 +77,21 @@ class SinkPool:
                 application_name="fencepost",
             )
         except BaseException:
-            gate.release()
+            slots.release()
             raise
-        self._taken[connection] = gate
+        self._taken[connection] = slots
         return connection
 
     async def give_back(self, connection: Connection) -> None:
-        gate = self._taken.pop(connection)
+        slots = self._taken.pop(connection)
         try:
             # Do not return it to a pool that was closed meanwhile.
-            if gate is self._gate and connection.info.transaction_status is TransactionStatus.IDLE:
+            if slots is self._slots and connection.info.transaction_status is TransactionStatus.IDLE:
                 self._idle.append(connection)
             else:
                 await connection.close()
         finally:
-            gate.release()
+            slots.release()
 
     def _rested(self) -> Connection | None:
         while self._idle:

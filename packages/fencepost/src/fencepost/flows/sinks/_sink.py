@@ -83,7 +83,7 @@ class Sink:
     on_reject: OnReject = STOP
     """What happens to a value that the sink will never take."""
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         """Connect; raise StartRefused, with the remedy, for a configuration that cannot work."""
 
     async def close(self) -> None:

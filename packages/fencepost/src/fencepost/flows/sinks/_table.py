@@ -104,8 +104,8 @@ class Table:
             for name, required, generated, *rights in await _rows(connection, _COLUMNS, oid)
         ]
         keys = [(frozenset(names), deferrable) for names, deferrable in await _rows(connection, _KEYS, oid)]
-        place = (login, database, may_stage, has_schema, may_use_schema)
-        return Seen(*place, True, is_view, fills_rows, columns, keys)
+        rights = (login, database, may_stage, has_schema, may_use_schema)
+        return Seen(*rights, True, is_view, fills_rows, columns, keys)
 
 
 def lacking(table: Table, seen: Seen) -> str | None:

@@ -1,7 +1,7 @@
 """Rows in another PostgreSQL, by two-phase commit: prepared there before the checkpoint, committed after it.
 
 COMMIT PREPARED fails in the same way for a transaction that was committed and for one that was rolled back.
-So every transaction writes its own marker row, which distinguishes them.
+So every transaction writes its own row, which distinguishes them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from fencepost.flows.sinks.postgres import Append, RowOf, as_row, sift
 from fencepost.kernel.call import Json
 
 Connection = psycopg.AsyncConnection[Any]
-MARKERS = sql.Identifier("fencepost_prepared")
+PREPARED = sql.Identifier("fencepost_prepared")
 _MAKE = "create table if not exists fencepost_prepared (gid text primary key, at timestamptz default now())"
-_FORGET = sql.SQL("delete from {} where starts_with(gid, %s) and gid <> %s").format(MARKERS)
+_FORGET = sql.SQL("delete from {} where starts_with(gid, %s) and gid <> %s").format(PREPARED)
 
 
 class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
@@ -51,17 +51,17 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
         self._sessions: dict[str, Connection] = {}
         self.on_reject = on_reject
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         await self._pool.examine()
         async with self._pool.connection() as connection:
             [[allowed]] = await _answers(
                 connection, sql.SQL("select current_setting('max_prepared_transactions')::int")
             )
-            if allowed < place.tasks:
+            if allowed < context.tasks:
                 raise StartRefused(
                     f"max_prepared_transactions of the sink's PostgreSQL is {allowed}, and the flow has "
-                    f"{place.tasks} tasks, each of which prepares one. Set it to at least {place.tasks} and "
-                    "restart that server, or use PostgresElsewhere, which prepares nothing."
+                    f"{context.tasks} tasks, each of which prepares one. Set it to at least {context.tasks} "
+                    "and restart that server, or use ExternalPostgres, which prepares nothing."
                 )
             await make_table(connection, "fencepost_prepared", _MAKE, "select, insert, delete")
             await self._table.examine(connection, type(self).__name__)
@@ -90,7 +90,7 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
     async def pre_commit(self, txn: dict[str, Any]) -> None:
         session = await self._session(txn["gid"])
-        await session.execute(sql.SQL("insert into {} (gid) values (%s)").format(MARKERS), (txn["gid"],))
+        await session.execute(sql.SQL("insert into {} (gid) values (%s)").format(PREPARED), (txn["gid"],))
         await session.execute(sql.SQL("prepare transaction {}").format(sql.Literal(txn["gid"])))
         await self._part(txn["gid"])
 
@@ -101,13 +101,13 @@ class TwoPhasePostgres(TwoPhaseCommitSink[Any, dict[str, Any]]):
                 # The rows of earlier checkpoints are no longer needed: those checkpoints are flagged.
                 await connection.execute(_FORGET, (_task_of(txn["gid"]), txn["gid"]))
             except UndefinedObject:
-                query = sql.SQL("select 1 from {} where gid = %s").format(MARKERS)
+                query = sql.SQL("select 1 from {} where gid = %s").format(PREPARED)
                 if not await _answers(connection, query, (txn["gid"],)):
                     raise FlowError(
-                        f"The prepared transaction {txn['gid']} is gone and was not committed: somebody "
-                        f"rolled it "
-                        "back, or the server was put back to an older state. Its rows are lost; restore "
-                        "a savepoint."
+                        f"The prepared transaction {txn['gid']} is gone and was not committed: it was "
+                        "rolled back by hand, or the server was restored to an older state. Its "
+                        "rows are lost; "
+                        "restore a savepoint."
                     ) from None
 
     async def abort(self, txn: dict[str, Any]) -> None:

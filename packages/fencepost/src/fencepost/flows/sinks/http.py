@@ -32,7 +32,7 @@ from fencepost.flows.sinks._sink_types import StagedSink
 from fencepost.flows.sinks.redis import as_bytes, as_record
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import Json
-from fencepost.tracing import TRACEPARENT, current_place
+from fencepost.tracing import TRACEPARENT, current_traceparent
 
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """The service is executing the key, is overloaded, or failed: the same request may succeed later."""
@@ -148,11 +148,11 @@ class HttpSink(StagedSink):
         self.on_reject = on_reject
         self.promise = _HONOURED if honours_keys else _NOT_HONOURED
         self._client: HttpClient | None = None
-        self._gate: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None
         self._done: dict[str, tuple[int, set[bytes]]] = {}
 
     async def close(self) -> None:
-        client, self._client, self._gate = self._client, None, None
+        client, self._client, self._slots = self._client, None, None
         if client is not None:
             await client.close()
 
@@ -171,12 +171,12 @@ class HttpSink(StagedSink):
     async def _deliver(self, checkpoint: CheckpointId, values: Sequence[Any], size: int) -> Rejections:
         """Send all lots, `concurrency` at once. After a lot that fails permanently no other is begun."""
         delivery = _Delivery(checkpoint, self._done_of(checkpoint), _traced())
-        gate = self._gate = self._gate or asyncio.Semaphore(self._concurrency)
+        slots = self._slots = self._slots or asyncio.Semaphore(self._concurrency)
         failures: list[FlowError] = []
         rejected: list[tuple[int, Rejection]] = []
 
         async def settle(lot: Lot) -> None:
-            async with gate:
+            async with slots:
                 if failures:
                     return
                 try:
@@ -314,8 +314,8 @@ class _Unsendable(Exception):
 
 
 def _traced() -> Mapping[str, str]:
-    place = current_place()
-    return {} if place is None else {TRACEPARENT: place}
+    traceparent = current_traceparent()
+    return {} if traceparent is None else {TRACEPARENT: traceparent}
 
 
 _HONOURED = Promise(EXACTLY_ONCE, "the service executes an idempotency key once")

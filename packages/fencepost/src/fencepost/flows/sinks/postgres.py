@@ -107,8 +107,8 @@ class PostgresRows(TransactionalSink):
         self._append = Append(self._table, row)
         self.on_reject = on_reject
 
-    async def open(self, place: FlowContext) -> None:
-        async with place.fp.transaction() as tx:
+    async def open(self, context: FlowContext) -> None:
+        async with context.fp.transaction() as tx:
             await self._table.examine(tx.connection, type(self).__name__)
 
     async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
@@ -178,8 +178,8 @@ class PostgresUpsert(TransactionalSink):
         self._merge = Merge(self._table, row)
         self.on_reject = on_reject
 
-    async def open(self, place: FlowContext) -> None:
-        async with place.fp.transaction() as tx:
+    async def open(self, context: FlowContext) -> None:
+        async with context.fp.transaction() as tx:
             await self._table.examine(tx.connection, type(self).__name__)
 
     async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:

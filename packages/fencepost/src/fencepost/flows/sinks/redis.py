@@ -58,10 +58,10 @@ class RedisScriptSink(StagedSink):
         """The Redis type of the key."""
         return "list"
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         self._users += 1
         if self._redis is None:
-            self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
+            self._redis = connect_bytes(self._url or context.redis_url, f"The sink {self._key}")
         self._take = self._redis.register_script((_FOLDER / self.script).read_text(encoding="utf-8"))
         found = (await self._redis.type(self._key)).decode()
         if found not in ("none", self.kind):
@@ -124,7 +124,7 @@ class RedisSink(RedisScriptSink):
         """A field of a hash is replaced by its next value."""
         return self._kind == "hash"
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         streams: Iterable[str] = () if self._source is None else self._source.streams.values()
         _one_slot(self._key, self._frontier_key, *streams)
         if self._source is not None and self._source.group is None:
@@ -132,7 +132,7 @@ class RedisSink(RedisScriptSink):
                 f"The sink {self._key} is to acknowledge entries of {self._source.name}, which has no group. "
                 "Give RedisStreams a group, or leave acknowledges out."
             )
-        await super().open(place)
+        await super().open(context)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
         # Before the call to Redis, so that a repeat, which Redis skips, returns the same rejections.
@@ -198,16 +198,16 @@ class RedisIdempotentList(RedisScriptSink):
         self._ttl_seconds = ttl_seconds
         self._encode = encode
 
-    async def open(self, place: FlowContext) -> None:
+    async def open(self, context: FlowContext) -> None:
         _one_slot(self._key, self._frontier_key, self._seen_key)
-        if self._ttl_seconds < place.replay_seconds_max:
+        if self._ttl_seconds < context.replay_seconds_max:
             raise StartRefused(
                 f"ttl_seconds of {self._key} is {self._ttl_seconds}, and a record may come again for up to "
-                f"{place.replay_seconds_max} s (lease, checkpoint interval and drain): it would be "
+                f"{context.replay_seconds_max} s (lease, checkpoint interval and drain): it would be "
                 f"taken twice. "
                 "Raise it above that."
             )
-        await super().open(place)
+        await super().open(context)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
         places = iter(range(len(values)))
@@ -234,11 +234,11 @@ class RedisIdempotentList(RedisScriptSink):
         return rejected
 
 
-def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRecord[Any]:
+def as_record(value: Any, checkpoint: CheckpointId, index: int) -> IdempotentRecord[Any]:
     """The record with its own id, also when it is read from a checkpoint; or with a permanent id derived
     from its place."""
     record = IdempotentRecord[Any].of(value)
-    return record or IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", value)
+    return record or IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{index}", value)
 
 
 def _one_slot(*names: str) -> None:

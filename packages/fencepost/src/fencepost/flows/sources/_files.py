@@ -52,7 +52,7 @@ class FileLines:
     def reads(self, partition: str) -> str:
         return f"file {partition}"
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> FileReader:
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> FileReader:
         path = self._paths[partition]
         position = int(after or 0)
         if path.stat().st_size < position:

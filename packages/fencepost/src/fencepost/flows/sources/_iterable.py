@@ -54,6 +54,6 @@ class IterableSource:
         values = self._values[partition]
         return None if callable(values) else len(values)
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> IterableReader:
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> IterableReader:
         values = self._values[partition]
         return IterableReader(values() if callable(values) else values, int(after or 0))

@@ -50,11 +50,11 @@ class KafkaTopic:
     def reads(self, partition: str) -> str:
         return f"kafka {self._topic}/{partition}"
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> KafkaReader:
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> KafkaReader:
         kafka = client_library()
         consumer = kafka.Consumer(
             {
-                "group.id": f"fencepost-{place.flow}",
+                "group.id": f"fencepost-{context.flow}",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 **self._config,

@@ -63,8 +63,8 @@ class OutboxChannel:
     def reads(self, partition: str) -> str:
         return f"outbox channel {self._channel}"
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> OutboxReader:
-        lowest, last = await place.fp.run(log_range(place.flow, self.name))
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> OutboxReader:
+        lowest, last = await context.fp.run(log_range(context.flow, self.name))
         if after is not None and (last if lowest is None else lowest - 1) > int(after):
             raise SourceTrimmed(
                 f"The log of the outbox channel {self._channel} begins behind {after}, where this flow has "
@@ -72,12 +72,12 @@ class OutboxChannel:
                 "use OutboxChannel(trim=False)."
             )
         return OutboxReader(
-            place.fp,
-            place.flow,
+            context.fp,
+            context.flow,
             self.name,
             self._channel,
             int(after or 0),
-            place.lease if self._trim else None,
+            context.lease if self._trim else None,
             with_id=self._with_id,
         )
 

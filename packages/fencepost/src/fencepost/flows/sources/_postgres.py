@@ -57,11 +57,11 @@ class PostgresTable:
     def reads(self, partition: str) -> str:
         return f"table {self._table.as_string(None)}"
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> TableReader:
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> TableReader:
         names = {"id": self._id, "table": self._table}
         writers = _WRITERS.format(name=sql.Literal(self._table.as_string(None)))
         return TableReader(
-            place.fp,
+            context.fp,
             _READ.format(**names),
             _LOOK.format(writers=writers, **names),
             _STILL.format(writers=writers),

@@ -61,7 +61,7 @@ class Source(Protocol):
     @property
     def partitions(self) -> Sequence[str]: ...
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> Reader:
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> Reader:
         """Open after `after`. Raises SourceTrimmed when records after it are gone."""
         ...
 

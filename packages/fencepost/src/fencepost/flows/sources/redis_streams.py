@@ -76,9 +76,9 @@ class RedisStreams:
     def reads(self, partition: str) -> str:
         return f"redis stream {self._streams[partition]}"
 
-    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> RedisStreamReader:
-        self._check(place)
-        redis = connect_bytes(place.redis_url, f"The source {self.name}")
+    async def open(self, context: FlowContext, partition: str, after: Offset | None) -> RedisStreamReader:
+        self._check(context)
+        redis = connect_bytes(context.redis_url, f"The source {self.name}")
         stream = self._streams[partition]
         reader = RedisStreamReader(
             redis,
@@ -98,16 +98,16 @@ class RedisStreams:
             raise
         return reader
 
-    def _check(self, place: FlowContext) -> None:
+    def _check(self, context: FlowContext) -> None:
         """Raise StartRefused if consumers that claim idle entries of the group would claim entries that
         wait for the commit."""
-        longest = place.interval_seconds + place.drain_seconds
+        longest = context.interval_seconds + context.drain_seconds
         if self._group is not None and self._claim_idle_seconds <= longest:
             raise StartRefused(
                 f"claim_idle_seconds of {self.name} is {self._claim_idle_seconds}, and entries are "
                 f"pending for up to "
-                f"{longest} s (checkpoint interval {place.interval_seconds} plus drain "
-                f"{place.drain_seconds}): others "
+                f"{longest} s (checkpoint interval {context.interval_seconds} plus drain "
+                f"{context.drain_seconds}): others "
                 "would claim them meanwhile. Raise it above that, or commit more often."
             )
 

@@ -17,11 +17,11 @@
 -- connection; lock_timeout would abort the caller's transaction. The lock is released after the commit is
 -- visible, so the next holder sees what was committed. Two keys that share a hash only cost an in_flight.
 
-create or replace function fencepost._marker_lock(p_scope text, p_key text) returns boolean
+create or replace function fencepost._idempotency_lock(p_scope text, p_key text) returns boolean
 language sql volatile
 as $$ select pg_try_advisory_xact_lock(hashtextextended(p_scope || chr(31) || p_key, 7411)) $$;
 
-create or replace function fencepost._marker_check(p_scope text, p_key text, p_digest text, p_response text) returns void
+create or replace function fencepost._idempotency_check(p_scope text, p_key text, p_digest text, p_response text) returns void
 language plpgsql volatile
 as $$
 begin
@@ -50,7 +50,7 @@ begin
 end $$;
 
 -- The answer for a key that is already known.
-create or replace function fencepost._marker_answer(p_digest text, p_known_digest text, p_has_response boolean) returns text
+create or replace function fencepost._idempotency_answer(p_digest text, p_known_digest text, p_has_response boolean) returns text
 language sql immutable
 as $$
   select case when p_digest is distinct from p_known_digest then 'mismatch'
@@ -59,7 +59,7 @@ as $$
 $$;
 
 -- The response of an idempotency key, whichever version of the schema wrote it.
-create or replace function fencepost._marker_response(p_json json, p_jsonb jsonb) returns json
+create or replace function fencepost._idempotency_response(p_json json, p_jsonb jsonb) returns json
 language sql immutable
 as $$ select coalesce(p_json, p_jsonb::text::json) $$;
 
@@ -72,14 +72,14 @@ create or replace function fencepost._claim_try(
 as $$
 #variable_conflict use_column
 declare
-  v_known fencepost.marker;
+  v_known fencepost.idempotency_key;
 begin
-  if not fencepost._marker_lock(p_scope, p_key) then
+  if not fencepost._idempotency_lock(p_scope, p_key) then
     outcome := 'in_flight';
   else
     loop
       claimed_at := fencepost.clock();
-      insert into fencepost.marker as m (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
+      insert into fencepost.idempotency_key as m (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
       values (p_scope, p_key, p_digest, p_response::json, pg_current_xact_id(), claimed_at,
               greatest(claimed_at, p_from) + p_keep)
       on conflict (scope, key) do nothing;
@@ -88,14 +88,14 @@ begin
         response := p_response;
         return;
       end if;
-      select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+      select * into v_known from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key;
       exit when found; -- Otherwise it was pruned in between: the key is free again.
     end loop;
-    outcome := fencepost._marker_answer(p_digest, v_known.digest,
+    outcome := fencepost._idempotency_answer(p_digest, v_known.digest,
       v_known.response_json is not null or v_known.response is not null);
     claimed_at := v_known.claimed_at;
     if outcome = 'replay' then
-      response := fencepost._marker_response(v_known.response_json, v_known.response);
+      response := fencepost._idempotency_response(v_known.response_json, v_known.response);
       return;
     end if;
   end if;
@@ -110,7 +110,7 @@ returns table (outcome text, response json, claimed_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response);
+  perform fencepost._idempotency_check(p_scope, p_key, p_digest, p_response);
   return query select * from fencepost._claim_try(p_scope, p_key, p_digest, p_response, null, null);
 end $$;
 
@@ -121,7 +121,7 @@ create or replace function fencepost.claim(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response::text);
+  perform fencepost._idempotency_check(p_scope, p_key, p_digest, p_response::text);
   return query select c.outcome, c.response::jsonb, c.claimed_at
                from fencepost._claim_try(p_scope, p_key, p_digest, p_response::text, null, null) c;
 end $$;
@@ -144,7 +144,7 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('scope', p_scope, 256);
   perform fencepost._check_texts('key', p_keys, 512);
-  perform fencepost._marker_check(p_scope, k, null, null) from unnest(p_keys) k where k !~ '\S';
+  perform fencepost._idempotency_check(p_scope, k, null, null) from unnest(p_keys) k where k !~ '\S';
   perform fencepost._check_texts('digest', p_digests, 256, true);
   perform fencepost._check_response(r) from unnest(p_responses) r;
   v_now := fencepost.clock();
@@ -152,9 +152,9 @@ begin
   with free as materialized (
     select a.* from (select a.* from unnest(p_keys, p_digests, p_responses) with ordinality a (key, digest, response, place)
                      order by a.key, a.place) a
-    where fencepost._marker_lock(p_scope, a.key)
+    where fencepost._idempotency_lock(p_scope, a.key)
   ), fresh as (
-    insert into fencepost.marker (scope, key, digest, response_json, claimed_by, claimed_at)
+    insert into fencepost.idempotency_key (scope, key, digest, response_json, claimed_by, claimed_at)
     select p_scope, f.key, f.digest, f.response::json, pg_current_xact_id(), v_now from free f
     on conflict (scope, key) do nothing
     returning key
@@ -202,13 +202,13 @@ create or replace function fencepost.remember(p_scope text, p_key text, p_respon
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_known fencepost.marker;
+  v_known fencepost.idempotency_key;
 begin
-  perform fencepost._marker_check(p_scope, p_key, null, p_response);
-  update fencepost.marker m set response_json = p_response::json, response = null
+  perform fencepost._idempotency_check(p_scope, p_key, null, p_response);
+  update fencepost.idempotency_key m set response_json = p_response::json, response = null
   where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
   if not found then
-    select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+    select * into v_known from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key;
     perform fencepost._refuse(case when found then 'duplicate' else 'not_found' end, 'request', p_scope || '/' || p_key,
       '{}', jsonb_build_object('claimed_at', v_known.claimed_at));
   end if;
@@ -221,8 +221,8 @@ as $$ select fencepost.remember(p_scope, p_key, p_response::text) $$;
 
 -- Delete keys that are past their own retention, and those without one that are older than p_keep; at most
 -- p_limit; returns how many. Every node runs it, without an election: SKIP LOCKED divides the work. By ctid,
--- because a join would fall back to a scan. Served by marker_by_expiry and marker_by_age.
-create or replace function fencepost.marker_clean(p_keep interval, p_limit integer) returns bigint
+-- because a join would fall back to a scan. Served by idempotency_key_by_expiry and idempotency_key_by_age.
+create or replace function fencepost.idempotency_clean(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -231,20 +231,20 @@ declare
   v_expired bigint;
   v_aged    bigint;
 begin
-  delete from fencepost.marker m where m.ctid = any (array(
-    select o.ctid from fencepost.marker o where o.expires_at is not null and o.expires_at < v_now
+  delete from fencepost.idempotency_key m where m.ctid = any (array(
+    select o.ctid from fencepost.idempotency_key o where o.expires_at is not null and o.expires_at < v_now
     order by o.expires_at limit p_limit for update skip locked));
   get diagnostics v_expired = row_count;
-  delete from fencepost.marker m where m.ctid = any (array(
-    select o.ctid from fencepost.marker o where o.expires_at is null and o.claimed_at < v_before
+  delete from fencepost.idempotency_key m where m.ctid = any (array(
+    select o.ctid from fencepost.idempotency_key o where o.expires_at is null and o.claimed_at < v_before
     order by o.claimed_at limit p_limit - v_expired for update skip locked));
   get diagnostics v_aged = row_count;
   return v_expired + v_aged;
 end $$;
 
 -- By how many seconds the most overdue key is past its retention: 0 while the pruning keeps up. Served by
--- marker_by_expiry and marker_by_age.
-create or replace function fencepost.marker_lag(p_keep interval) returns double precision
+-- idempotency_key_by_expiry and idempotency_key_by_age.
+create or replace function fencepost.idempotency_lag(p_keep interval) returns double precision
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -254,9 +254,9 @@ declare
   v_expired timestamptz;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  select m.claimed_at into v_oldest from fencepost.marker m where m.expires_at is null and m.claimed_at < v_before
+  select m.claimed_at into v_oldest from fencepost.idempotency_key m where m.expires_at is null and m.claimed_at < v_before
   order by m.claimed_at limit 1;
-  select m.expires_at into v_expired from fencepost.marker m where m.expires_at is not null and m.expires_at < v_now
+  select m.expires_at into v_expired from fencepost.idempotency_key m where m.expires_at is not null and m.expires_at < v_now
   order by m.expires_at limit 1;
   return greatest(0, extract(epoch from v_before - v_oldest), extract(epoch from v_now - v_expired));
 end $$;

@@ -38,11 +38,11 @@ declare
   v_millis  bigint := fencepost._key_millis(p_key);
   v_now     timestamptz;
   v_slice   bigint;
-  v_known   fencepost.marker_ring;
+  v_known   fencepost.idempotency_ring;
   v_outcome text;
   v_fresh   boolean;
 begin
-  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response);
+  perform fencepost._idempotency_check(p_scope, p_key, p_digest, p_response);
   if v_millis is null then
     raise exception 'key % is no UUIDv7 and no ULID; use claim() for keys without a time.', quote_literal(p_key)
       using errcode = 'ZF100', detail = '{"field": "key"}';
@@ -51,24 +51,24 @@ begin
   v_slice := v_millis / 21600000;
   if v_slice < fencepost._slice(v_now) - 4 or v_slice > fencepost._slice(v_now) + 1 then
     v_outcome := 'too_old';
-  elsif not fencepost._marker_lock(p_scope, v_key) then
+  elsif not fencepost._idempotency_lock(p_scope, v_key) then
     v_outcome := 'in_flight';
   else
-    insert into fencepost.marker_ring (slot, scope, key, digest, response_json, claimed_by, claimed_at)
+    insert into fencepost.idempotency_ring (slot, scope, key, digest, response_json, claimed_by, claimed_at)
     values (v_slice % 8, p_scope, v_key, p_digest, p_response::json, pg_current_xact_id(), v_now)
     on conflict (slot, scope, key) do nothing;
     v_fresh := found;
     -- Checked after the insert: its lock on the slot prevents the truncation from here on.
-    if (select v_slice <= f.slice or v_millis < f.before_millis from fencepost.marker_forgotten f) then
-      delete from fencepost.marker_ring m where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key and v_fresh;
+    if (select v_slice <= f.slice or v_millis < f.before_millis from fencepost.idempotency_forgotten f) then
+      delete from fencepost.idempotency_ring m where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key and v_fresh;
       v_outcome := 'too_old';
     elsif v_fresh then
       return query select 'claimed', p_response::json, v_now;
       return;
     else
-      select * into strict v_known from fencepost.marker_ring m
+      select * into strict v_known from fencepost.idempotency_ring m
       where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key;
-      v_outcome := fencepost._marker_answer(p_digest, v_known.digest,
+      v_outcome := fencepost._idempotency_answer(p_digest, v_known.digest,
         v_known.response_json is not null or v_known.response is not null);
     end if;
   end if;
@@ -78,7 +78,7 @@ begin
       jsonb_build_object('digest', v_known.digest, 'claimed_at', v_known.claimed_at, 'judged_at', v_now));
   end if;
   return query select v_outcome, case when v_outcome = 'replay'
-    then fencepost._marker_response(v_known.response_json, v_known.response) end, v_known.claimed_at;
+    then fencepost._idempotency_response(v_known.response_json, v_known.response) end, v_known.claimed_at;
 end $$;
 
 -- The same with the response as jsonb.
@@ -96,13 +96,13 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 declare
   v_slot  smallint := (fencepost._key_millis(p_key) / 21600000) % 8;
-  v_known fencepost.marker_ring;
+  v_known fencepost.idempotency_ring;
 begin
-  perform fencepost._marker_check(p_scope, p_key, null, p_response);
-  update fencepost.marker_ring m set response_json = p_response::json, response = null
+  perform fencepost._idempotency_check(p_scope, p_key, null, p_response);
+  update fencepost.idempotency_ring m set response_json = p_response::json, response = null
   where m.slot = v_slot and m.scope = p_scope and m.key = lower(p_key) and m.claimed_by = pg_current_xact_id();
   if not found then
-    select * into v_known from fencepost.marker_ring m
+    select * into v_known from fencepost.idempotency_ring m
     where m.slot = v_slot and m.scope = p_scope and m.key = lower(p_key);
     perform fencepost._refuse(case when found then 'duplicate' else 'not_found' end, 'request', p_scope || '/' || p_key,
       '{}', jsonb_build_object('claimed_at', v_known.claimed_at));
@@ -119,7 +119,7 @@ as $$ select fencepost.remember_ordered(p_scope, p_key, p_response::text) $$;
 -- live. Whether the slice is outside the window is judged under the lock: a backend that was paused between
 -- the two would otherwise empty a slot that is in use again. Written out, because a loop would need dynamic
 -- SQL.
-create or replace function fencepost.marker_ring_clean() returns integer
+create or replace function fencepost.idempotency_ring_clean() returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '100ms'
 as $$
@@ -129,30 +129,30 @@ declare
   v_slice     bigint;
 begin
   foreach v_slice in array array[v_now_slice - 6, v_now_slice - 5] loop
-    continue when not exists (select 1 from fencepost.marker_ring m where m.slot = v_slice % 8);
+    continue when not exists (select 1 from fencepost.idempotency_ring m where m.slot = v_slice % 8);
     begin
       case v_slice % 8
-        when 0 then lock table fencepost.marker_ring_0 in access exclusive mode;
-        when 1 then lock table fencepost.marker_ring_1 in access exclusive mode;
-        when 2 then lock table fencepost.marker_ring_2 in access exclusive mode;
-        when 3 then lock table fencepost.marker_ring_3 in access exclusive mode;
-        when 4 then lock table fencepost.marker_ring_4 in access exclusive mode;
-        when 5 then lock table fencepost.marker_ring_5 in access exclusive mode;
-        when 6 then lock table fencepost.marker_ring_6 in access exclusive mode;
-        when 7 then lock table fencepost.marker_ring_7 in access exclusive mode;
+        when 0 then lock table fencepost.idempotency_ring_0 in access exclusive mode;
+        when 1 then lock table fencepost.idempotency_ring_1 in access exclusive mode;
+        when 2 then lock table fencepost.idempotency_ring_2 in access exclusive mode;
+        when 3 then lock table fencepost.idempotency_ring_3 in access exclusive mode;
+        when 4 then lock table fencepost.idempotency_ring_4 in access exclusive mode;
+        when 5 then lock table fencepost.idempotency_ring_5 in access exclusive mode;
+        when 6 then lock table fencepost.idempotency_ring_6 in access exclusive mode;
+        when 7 then lock table fencepost.idempotency_ring_7 in access exclusive mode;
       end case;
       continue when v_slice < fencepost._slice(fencepost.clock()) - 6;
       case v_slice % 8
-        when 0 then truncate fencepost.marker_ring_0;
-        when 1 then truncate fencepost.marker_ring_1;
-        when 2 then truncate fencepost.marker_ring_2;
-        when 3 then truncate fencepost.marker_ring_3;
-        when 4 then truncate fencepost.marker_ring_4;
-        when 5 then truncate fencepost.marker_ring_5;
-        when 6 then truncate fencepost.marker_ring_6;
-        when 7 then truncate fencepost.marker_ring_7;
+        when 0 then truncate fencepost.idempotency_ring_0;
+        when 1 then truncate fencepost.idempotency_ring_1;
+        when 2 then truncate fencepost.idempotency_ring_2;
+        when 3 then truncate fencepost.idempotency_ring_3;
+        when 4 then truncate fencepost.idempotency_ring_4;
+        when 5 then truncate fencepost.idempotency_ring_5;
+        when 6 then truncate fencepost.idempotency_ring_6;
+        when 7 then truncate fencepost.idempotency_ring_7;
       end case;
-      update fencepost.marker_forgotten f set slice = greatest(f.slice, v_slice);
+      update fencepost.idempotency_forgotten f set slice = greatest(f.slice, v_slice);
       v_count := v_count + 1;
     exception when lock_not_available then
       null; -- The next tick tries again; only disk space depends on it.

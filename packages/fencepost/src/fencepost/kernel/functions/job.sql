@@ -359,7 +359,7 @@ end $$;
 
 -- Dispatched jobs whose entries were written before p_age ago, oldest first, after the given position: the
 -- stream reconciler compares them with the stream. Reads only. Served by job_waiting_dispatched.
-create or replace function fencepost.job_driven(
+create or replace function fencepost.job_dispatched_page(
   p_queue text, p_priority integer, p_age interval, p_after_at timestamptz, p_after_id bigint, p_limit integer
 ) returns table (job_id bigint, dispatched_at timestamptz, entry_id text, incarnation text)
 language plpgsql stable security definer

@@ -1,4 +1,4 @@
--- Events: a workflow awaits one by its name, anybody emits it once.
+-- Events: a workflow awaits one by its name; any process emits it, once.
 --
 -- Awaiting and emitting take the same advisory lock, so either the emission finds the waiting workflow, or
 -- the workflow finds the event. The lock comes before the rows of jobs.

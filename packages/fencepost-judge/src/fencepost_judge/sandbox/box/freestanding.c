@@ -1,4 +1,4 @@
-/* The ground that a C library would be: the start, the system calls, memory and words.
+/* What a C library would provide: the start, the system calls, memory and strings.
  *
  * The usual one first asks the processor for its caches, leaf by leaf, to copy large blocks faster. In a virtual machine each question
  * goes to the host: half a millisecond, a sixth of a whole run. We copy no large blocks. Prototypes and types are the library's.

@@ -1,4 +1,4 @@
-// A trial beside the statement: the same form and the same page as without scripts, of which only the outcome is shown.
+// A custom run beside the statement: the same form and the same page as without scripts, of which only the outcome is shown.
 const LOOK_MS = 400;
 
 export async function tryOut(event, form) {

@@ -1,9 +1,9 @@
------------------------------ MODULE MarkerTrace -----------------------------
+----------------------------- MODULE IdempotencyKeyTrace -----------------------------
 (***************************************************************************)
-(* Requests that a torture recorded, as behaviours of Marker: the effects  *)
-(* that the books hold, and what every copy of the request was answered.   *)
+(* Requests that a torture recorded, as behaviours of IdempotencyKey: the      *)
+(* recorded effects, and what every copy of the request was answered.      *)
 (***************************************************************************)
-EXTENDS Marker, Sequences, TLC, Recorded
+EXTENDS IdempotencyKey, Sequences, TLC, Recorded
 
 VARIABLES which, line
 
@@ -12,8 +12,8 @@ Step(name, c, n) ==
     CASE name = "Claim" -> Claim(c)
       [] name = "InFlight" -> InFlight(c)
       [] name = "Write" -> Write(c)
-      [] name = "Commit" -> Commit(c) /\ marker' = n
-      [] name = "Replay" -> Replay(c) /\ marker = n
+      [] name = "Commit" -> Commit(c) /\ key' = n
+      [] name = "Replay" -> Replay(c) /\ key = n
       [] name = "RollBack" -> RollBack(c)
 
 TraceInit == Init /\ which \in 1..Len(Traces) /\ line = 1
