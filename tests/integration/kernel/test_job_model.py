@@ -195,7 +195,7 @@ class History:
         assert set(answer) == self._model.reclaim(grace)
 
     def _claim_suspects(self) -> None:
-        (queue, _), owner = self._place(), self._dice.choice(["anna", "carl", "dora"])
+        (queue, _), owner = self._place(), self._random.choice(["anna", "carl", "dora"])
         groups: dict[int, list[int]] = {}
         for number, group in self._rows("select job_id, suspicion_id from fencepost.suspects order by 2, 1"):
             groups.setdefault(group, []).append(number)

@@ -48,14 +48,14 @@ def make(
     Examples:
       fencepost tokens make checkout --service orders --days 365
     """
-    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Not needed by --help.
+    from fencepost.cli.job_commands import acting, actor_name  # noqa: PLC0415 - Not needed by --help.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost_server import token_commands  # noqa: PLC0415
     from fencepost_server.accounts.programs import ProgramRole, programs_of  # noqa: PLC0415
 
     programs = programs_of(service)
     with acting() as connection:
-        call = programs.set_user(name, ProgramRole.PROGRAM, None, somebody(None), by_service=False)
+        call = programs.set_user(name, ProgramRole.PROGRAM, None, actor_name(None), by_service=False)
         run(connection, call)
     token_commands.make_token(programs, name, label, days, json_output=json_output)
 

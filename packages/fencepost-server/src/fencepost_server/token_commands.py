@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fencepost.cli.exit_codes import ExitCode, UserError
-from fencepost.cli.job_commands import acting, somebody
+from fencepost.cli.job_commands import acting, actor_name
 from fencepost.cli.terminal import answer, answer_json
 from fencepost.errors import NotFound
 from fencepost.kernel.drivers import run
@@ -20,7 +20,7 @@ def make_token(accounts: Accounts[Any], name: str, label: str, days: int, *, jso
     """Create a token and print it, once."""
     token = accounts.token_prefix + new_secret()
     made = accounts.make_token(
-        token, name, label, None, lifetime_seconds=days * DAY_SECONDS, actor=somebody(None)
+        token, name, label, None, lifetime_seconds=days * DAY_SECONDS, actor=actor_name(None)
     )
     with acting() as connection, known(f"There is no active account {name} in {accounts.service}."):
         token_id = run(connection, made)
@@ -44,7 +44,7 @@ def list_tokens(accounts: Accounts[Any], name: str, *, json_output: bool) -> Non
 
 def revoke_token(accounts: Accounts[Any], token_id: int) -> None:
     with acting() as connection, known(f"There is no token {token_id} in {accounts.service}."):
-        run(connection, accounts.revoke_token(token_id, somebody(None)))
+        run(connection, accounts.revoke_token(token_id, actor_name(None)))
     answer(f"Token {token_id} is revoked.")
 
 

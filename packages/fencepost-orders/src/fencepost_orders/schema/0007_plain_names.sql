@@ -17,3 +17,5 @@ drop function if exists fencepost._orders_check_settle(
 drop function if exists fencepost.orders_settle(
   text, text, bigint[], bigint[], text[], text[], text[], text[], interval[], jsonb[], text[]);
 drop function if exists fencepost.orders_probe_tell(text, text);
+-- Programs with a token of their own call this service's API (accounts/programs.py).
+insert into fencepost.account_service_role (service, role, rank) values ('orders', 'program', 1);

@@ -319,7 +319,7 @@ def _schedules(actor: str | None) -> Generator[ScheduleControl[Blocking]]:
     from fencepost.jobs._scheduler import Schedules  # noqa: PLC0415
 
     with job_commands.acting() as connection:
-        sender = _OneConnection(connection, job_commands.somebody(actor))
+        sender = _OneConnection(connection, job_commands.actor_name(actor))
         yield ScheduleControl(sender, Schedules(), Handlers())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.cli._app_loader import find_application
 from fencepost.cli._durations import span
-from fencepost.cli._parent_watch import VARIABLE as LIFELINE
+from fencepost.cli._parent_watch import VARIABLE as PARENT_PIPE
 from fencepost.cli._parent_watch import hold
 from fencepost.cli._supervisor import worker_arguments, worker_command
 from fencepost.cli.health import HealthPages
@@ -78,7 +78,7 @@ def spare_command(target: str, queues: Sequence[str], concurrency: int | None) -
         yield SpareCommand(
             lambda owner: [*worker_command(arguments), "--only-suspects", owner],
             # The port is taken by this process.
-            {**os.environ, LIFELINE: str(watched), "METRICS_PORT": ""},
+            {**os.environ, PARENT_PIPE: str(watched), "METRICS_PORT": ""},
             [watched],
         )
     finally:

@@ -43,6 +43,7 @@ drop function if exists fencepost.job_claim_many(bigint[], text, interval);
 drop function if exists fencepost.job_claim_next(text, integer, text, integer, interval, boolean);
 drop function if exists fencepost.job_claim_by_priority(text, text, integer, interval, boolean, bigint, timestamptz[]);
 drop function if exists fencepost._priorities_due(text, integer, boolean, timestamptz, timestamptz[]);
+
 -- Suspects: the jobs of a lost worker that held several. Nothing tells which of them ended it, if any did.
 
 -- One row for each loss of a worker that held several jobs. A reservation is a hint that keeps all but one
@@ -77,6 +78,7 @@ create index job_running_by_owner on fencepost.job_running (hashtext(owner));
 drop function if exists fencepost.job_reclaim(integer, interval);
 drop function if exists fencepost._job_reclaim(fencepost.job_running, timestamptz);
 drop function if exists fencepost._job_lost_end(fencepost.job_running, timestamptz);
+
 -- Unique jobs: how long a job holds its key, and labels by which jobs are found.
 
 -- A key may outlive its job, and may be held in some states only. Null states stand for waiting and running.
@@ -103,6 +105,7 @@ drop function if exists fencepost.job_submit_many(
   text, text, jsonb[], integer, timestamptz, integer, interval, text[], text[], integer, jsonb[]);
 drop function if exists fencepost.schedule_declare(
   text, text, text, text, interval, timestamptz, text, text, jsonb, integer, integer, interval, text, text, integer, jsonb);
+
 -- Schedules of releases. A release is what a worker's code declares; its workers renew it. A schedule that no live release
 -- declares retires; what was added or changed at run time stays beside it.
 create table fencepost.job_schedule_release (
@@ -138,10 +141,12 @@ create table fencepost.job_schedule_run (
 );
 create index job_schedule_run_by_schedule on fencepost.job_schedule_run (schedule, run_at);
 create index job_schedule_run_by_time on fencepost.job_schedule_run (run_at);
+
 -- Answers that carry what the database saw: their functions are dropped, because a function keeps its columns.
 drop function if exists fencepost._job_note_refused(bigint[], bigint[], text, bigint[], text);
 drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);
 drop function if exists fencepost.job_leave_many(bigint[], bigint[], text, text[], text[], interval[], text[]);
+
 -- Names: the rows that remember a request are called idempotency keys, as users know them.
 alter table fencepost.marker rename to idempotency_key;
 alter table fencepost.idempotency_key rename constraint marker_pkey to idempotency_key_pkey;
