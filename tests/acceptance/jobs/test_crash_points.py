@@ -14,10 +14,12 @@ from fencepost.testing import Child, Clock, points_in
 from tests.acceptance.jobs import worker_processes
 from tests.acceptance.jobs.env import JobsEnv
 
+ELSEWHERE = ("jobs.schedule.", "jobs.chunk")
+"""Struck by tests of their own: of schedules, and tests/integration/job_features/test_chunks.py."""
 POINTS = sorted(
     str(point.name)
     for point in points_in(Path(fencepost.__file__).parent / "jobs")
-    if point.hook == "crash_point" and not str(point.name).startswith("jobs.schedule.")
+    if point.hook == "crash_point" and not str(point.name).startswith(ELSEWHERE)
 )
 WITHOUT_REDIS = frozenset({"jobs.claim_next.before_commit", "jobs.claim_next.after_commit"})
 WHEN_LEAVING = frozenset({"jobs.give_back.before_commit", "jobs.give_back.after_commit"})

@@ -438,8 +438,8 @@ async def test_a_worker_that_dies_or_stands_still_around_the_commit_doubles_and_
     handler = chunk_worker.declare(fp)[form]
     async with fp.transaction() as tx:
         await handler.submit_many(tx, [{"text": f"note {n}"} for n in range(3)])
-    place = f"jobs.{'finish' if form == 'async' else 'finish_sync'}.{point}"
-    with Child(chunk_worker.work, database.url, crash=f"{place}:{how}") as victim:
+    name = f"jobs.{'chunk' if form == 'async' else 'chunk_sync'}.{point}"
+    with Child(chunk_worker.work, database.url, crash=f"{name}:{how}") as victim:
         if how == "kill":
             victim.be_killed(within=60)
         else:

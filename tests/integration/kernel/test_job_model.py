@@ -206,7 +206,8 @@ class History:
             owner,
         )
         taken = (self._model.claim_suspects(queue, owner, group) for group in groups.values())
-        assert sorted(number for (number,) in answer) == next(filter(None, taken), [])
+        expected: list[int] = next(filter(None, taken), [])
+        assert sorted(number for (number,) in answer) == expected
 
     def _cancel(self) -> None:
         number = self._one("pending", "dispatched", "running")

@@ -118,35 +118,35 @@ class Chunk(Generic[T]):
     async def finish(self) -> AsyncGenerator[Transaction]:
         """Fences every member, runs your writes, and settles all members as decided, in one commit."""
         async with self._members[0].job.database.transaction() as tx:
-            crash_point("jobs.finish.before_fence")
+            crash_point("jobs.chunk.before_fence")
             await tx.run(self._fence())
-            crash_point("jobs.finish.after_fence")
+            crash_point("jobs.chunk.after_fence")
             yield tx
             finishing, leaving = self._settling()
             unfinished = await tx.run(finishing) if finishing else []
             _refuse(unfinished)
             left = await tx.run(leaving) if leaving else []
             _refuse(left)
-            crash_point("jobs.finish.before_commit")
+            crash_point("jobs.chunk.before_commit")
         self._settle(left)
-        crash_point("jobs.finish.after_commit")
+        crash_point("jobs.chunk.after_commit")
 
     @contextmanager
     def finish_sync(self) -> Generator[SyncTransaction]:
         """`finish` for handlers without an event loop."""
         with self._members[0].job.sync_database().transaction() as tx:
-            crash_point("jobs.finish_sync.before_fence")
+            crash_point("jobs.chunk_sync.before_fence")
             tx.run(self._fence())
-            crash_point("jobs.finish_sync.after_fence")
+            crash_point("jobs.chunk_sync.after_fence")
             yield tx
             finishing, leaving = self._settling()
             unfinished = tx.run(finishing) if finishing else []
             _refuse(unfinished)
             left = tx.run(leaving) if leaving else []
             _refuse(left)
-            crash_point("jobs.finish_sync.before_commit")
+            crash_point("jobs.chunk_sync.before_commit")
         self._settle(left)
-        crash_point("jobs.finish_sync.after_commit")
+        crash_point("jobs.chunk_sync.after_commit")
 
     @property
     def _owner(self) -> str:
