@@ -17,6 +17,10 @@ pytestmark = [
 ]
 
 
+SECONDS_MAX = 300
+"""The run ends as soon as the disk was full often enough; a busy machine takes longer."""
+
+
 class Roomy(SmallDisk):
     """It can be filled as often as one likes, and has room afterwards."""
 
@@ -34,10 +38,10 @@ def run(disk: Disk | None, times: int, seconds: float) -> RunResult:
 
 @pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.full)])
 def test_a_full_disk_loses_nothing_that_was_answered(times: int) -> None:
-    disk, kinds = choose_disk(["disk-full"], 120)
+    disk, kinds = choose_disk(["disk-full"], SECONDS_MAX)
     assert kinds == ["disk-full"]
 
-    outcome = run(disk, times, 120)
+    outcome = run(disk, times, SECONDS_MAX)
 
     assert outcome.judgement.breaches == [], outcome.log
     assert outcome.tally.hit["disk-full"] >= times

@@ -15,6 +15,7 @@ WALKS: Mapping[str, Callable[[Ask], None]] = {
     "notify": walks.walk_notify,
     "poison_entries": walks.walk_poison_entries,
     "job": job_walks.walk_job,
+    "job_need": job_walks.walk_job_need,
     "job_queries": job_walks.walk_job_queries,
     "batch": job_walks.walk_batch,
     "rate": job_walks.walk_rate,

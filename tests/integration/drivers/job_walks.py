@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from fencepost.kernel import _batch as batch
+from fencepost.kernel import _job_need as job_need
 from fencepost.kernel import _notify as notify
-from fencepost.kernel import dead_letter, job, job_queries, rate, schedule
+from fencepost.kernel import dead_letter, job, job_queries, lease, rate, schedule
 from tests.integration.drivers.walking import AT_ONCE, AWKWARD, DOCUMENT, LONG_AGO, NOBODY, Ask, is_moment
 
 
@@ -137,6 +138,16 @@ def walk_job_queries(ask: Ask) -> None:
     ask(notify.sleep_on(job_queries.topic(done)))
     assert ask(job_queries.prune_waiters(AT_ONCE)) == 1
     assert ask(job_queries.prune_excess(0, 100)) >= 1
+
+
+def walk_job_need(ask: Ask) -> None:
+    serves = job_need.Serves({"known": ["n"], AWKWARD: None}, offers=["python"])
+    ask(job.submit("needs", "unknown", {"n": 1}))
+    assert [one.outcome for one in ask(job.claim_next("needs", 1, "me", 10, serves=serves))] == ["set_aside"]
+    assert ask(job_need.next_due("needs", serves)) == job_need.NextDue(None, None)
+    held = ask(lease.acquire("needs-worker", "me", 60))
+    ask(job_need.announce_worker("needs-worker", held.token, ["needs"], serves))
+    assert ask(job_need.prune(AT_ONCE, 10)) == 0
 
 
 def walk_batch(ask: Ask) -> None:

@@ -56,7 +56,7 @@ async def test_a_step_before_the_keys(harness: FlowHarness, command: Command) ->
     assert told["error"] == "ValueError: not this one"
     assert told["failures"] >= 1
     assert ".dead_letters(name) or .errors behind it" in told["remedy"]
-    for fact in ("part/in:in stands still", "map-1", "in:in", ids[7], "not this one", ".dead_letters(name)"):
+    for fact in ("part/in:in is stopped", "map-1", "in:in", ids[7], "not this one", ".dead_letters(name)"):
         assert fact in words
 
 

@@ -347,7 +347,7 @@ async def test_a_member_whose_payload_does_not_fit_is_buried_alone(
         assert [member.arguments.to for member in chunk] == ["Ada"]
 
     good, bad = await submitted(fp, send, ["Ada", "Bob"])
-    probes.plant(f"update fencepost.job set payload = '{{\"nobody\": 1}}' where job_id = {bad}")
+    probes.plant(f"update fencepost.job set payload = '{{}}' where job_id = {bad}")
     async with working(fp):
         await fp.jobs.result(good, within=60)
         await probes.until_state(bad, "dead")
@@ -370,7 +370,7 @@ async def test_a_timeout_says_how_long_and_middleware_wraps_the_chunk_once(
     job_ids = await submitted(fp, send, ["Ada", "Bob"])
     async with working(fp):
         for job_id in job_ids:
-            with pytest.raises(JobFailed, match=r"the handler had not ended after 0\.05 s"):
+            with pytest.raises(JobFailed, match=r"the handler did not finish within 0\.05 s"):
                 await fp.jobs.result(job_id, within=60)
     assert wrapped == [2]
 

@@ -179,7 +179,7 @@ async def test_hooks_that_fail_or_hang_change_no_outcome(
         for log in logs
         if log["event"] == "hook_failed"
     }
-    late = "TimeoutError: the hook had not ended after 0.05 s"
+    late = "TimeoutError: the hook did not finish within 0.05 s"
     assert failed >= {
         ("exits", "start", "SystemExit: 3"),
         ("gives_up", "start", "CancelledError: "),

@@ -164,7 +164,7 @@ async def test_a_worker_runs_a_job_under_the_options_of_its_submission(
     async with working(fp):
         job = await slow.options(timeout=0.05).enqueue()
         assert (await fp.jobs.wait(job, within=60)).error == (
-            "TimeoutError: the handler had not ended after 0.05 s"
+            "TimeoutError: the handler did not finish within 0.05 s"
         )
         quickly = await flaky.options(retry=exponential(first_seconds=0, jitter=0)).enqueue()
         assert await fp.jobs.result(quickly, within=60) == 2

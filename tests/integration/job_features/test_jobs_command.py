@@ -146,6 +146,7 @@ def test_retry_hurries_what_waits_and_revives_what_is_dead(
 
 def test_pause_and_resume_a_queue(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     submit(send)
+    submit(send, name="reports")
     assert fencepost("pause", "mail", "reports", "--actor", "alice").out == (
         "queue mail: paused\nqueue reports: paused\n"
     )

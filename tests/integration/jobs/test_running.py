@@ -184,22 +184,6 @@ async def test_a_duplicate_in_the_stream_runs_once(harness: JobHarness) -> None:
     assert ran == [submitted.job_id]
 
 
-async def test_a_job_of_another_version_goes_back_for_a_caller_that_knows_its_kind(
-    harness: JobHarness,
-) -> None:
-    @harness.fp.job("default")
-    async def known(job: Job) -> None: ...
-
-    with harness.database.connect() as other:
-        row = other.execute("select job_id from fencepost.job_submit('default', 'unknown', '{}')").fetchone()
-    assert row is not None
-    async with harness.working():
-        await harness.until("it was given back", lambda: "released" in harness.events(row[0]))
-        seen = harness.job(row[0])
-    # Its try is not counted: a deploy in progress must not kill jobs.
-    assert (seen.state, seen.tries) == ("pending", 0)
-
-
 async def test_many_queues_and_priorities_are_served_by_one_worker(harness: JobHarness) -> None:
     seen: set[tuple[str, int]] = set()
 

@@ -21,6 +21,7 @@ from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge._direct_path import DirectPathSettings, envelope
 from fencepost_judge._judging import Judgement
 from fencepost_judge._rejudging import Filter
+from fencepost_judge._requeue import needs_of
 from fencepost_judge._role import JudgeRole
 from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
@@ -228,7 +229,8 @@ async def test_a_worker_judges_it_once_and_leaves_no_payload_behind(
     direct.judging._judge = cast("Any", JudgeOfAll())  # pyright: ignore[reportPrivateUsage]
     job_id = (await submit(direct)).json()["job_id"]
     assert redis.keys("task:payload:*") == [f"task:payload:{job_id}"]
-    worker = direct.fp.jobs.worker(direct.judging.job_settings, queues=["judge"])
+    offers = needs_of(["python"])["needs"]
+    worker = direct.fp.jobs.worker(direct.judging.job_settings, queues=["judge"], offers=offers)
     working = asyncio.create_task(worker.run())
     try:
         await until(

@@ -19,6 +19,7 @@ from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge import _rejudging as rejudging
 from fencepost_judge._judging import Judgement
 from fencepost_judge._rejudging import Filter
+from fencepost_judge._requeue import needs_of
 from fencepost_judge._role import OPERATOR, JudgeRole
 from fencepost_judge._service import FINAL_STATUS, QUEUE, Judging
 from fencepost_judge._visibility import as_json
@@ -178,7 +179,7 @@ async def worked(office: JudgeEnv, judging: Judging, verdict: str) -> AsyncGener
 
     stub: Any = SimpleNamespace(languages={"python": None}, judge=judge)
     judging._judge = stub  # pyright: ignore[reportPrivateUsage]
-    worker = office.fp.jobs.worker(BRISK, queues=[QUEUE])
+    worker = office.fp.jobs.worker(BRISK, queues=[QUEUE], offers=needs_of(stub.languages)["needs"])
     working = asyncio.create_task(worker.run())
     try:
         yield

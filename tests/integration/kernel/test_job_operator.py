@@ -236,6 +236,7 @@ def test_a_queue_shows_what_it_holds(app: Caller, clock: Clock) -> None:
         "dead": 1,
         "oldest_waiting_seconds": 30.0,
         "paused": False,
+        "due": 1,
     }
 
 

@@ -252,5 +252,5 @@ def test_a_remote_signer_without_addresses_counts_as_unavailable(text: str) -> N
 
 @pytest.mark.parametrize("raw", [10**400, -1, True, [1], "0xabc", "0xzz", {"raw": {}}])
 def test_what_a_signer_calls_bytes_and_is_none_is_refused(raw: Any) -> None:
-    with pytest.raises(SigningFailed, match="no signed transaction"):
+    with pytest.raises(SigningFailed, match="not a signed transaction"):
         signed_by(result(raw).encode())

@@ -612,7 +612,7 @@ async def _call_in_time(handler: Handler[...], threads: ThreadPool, chunk: Chunk
             for member in chunk:
                 member.job.stop()
         if isinstance(error, TimeoutError) and limit.expired():
-            raise TimeoutError(f"the handler had not ended after {seconds:g} s") from error.__cause__
+            raise TimeoutError(f"the handler did not finish within {seconds:g} s") from error.__cause__
         raise
 
 

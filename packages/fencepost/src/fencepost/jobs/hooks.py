@@ -107,7 +107,7 @@ async def tell(
             _log_failed(event, hook, job, error)
         except TimeoutError as error:
             # Without a text it is ours, or as good as ours.
-            late = TimeoutError(f"the hook had not ended after {HOOK_SECONDS:g} s").with_traceback(
+            late = TimeoutError(f"the hook did not finish within {HOOK_SECONDS:g} s").with_traceback(
                 error.__traceback__
             )
             _log_failed(event, hook, job, error if str(error) else late)
