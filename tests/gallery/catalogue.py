@@ -53,7 +53,6 @@ BY_FILE = {
     "tests/integration/job_features/test_schedules.py": "schedules",
     "tests/integration/job_features/test_schedule_releases.py": "releases of schedules",
     "tests/integration/job_features/test_batches.py": "batches",
-    "tests/integration/job_features/test_chunks.py": "chunks of jobs",
     "tests/integration/job_features/test_rates.py": "rates",
     "tests/integration/kernel/test_job_need.py": "claims of what a worker serves",
     "tests/integration/jobs/test_rolling_deploys.py": "rolling deploys",

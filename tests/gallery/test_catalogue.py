@@ -18,6 +18,7 @@ OTHERS = {
     "tests/gallery/planted_processes.py": "switches the bugs on in processes",
     "tests/gallery/test_catalogue.py": "this file",
     "tests/integration/job_features/probes.py": "writes rows for the tests of its folder",
+    "tests/integration/job_features/test_chunks.py": "plants rows, not bugs",
     "tests/integration/job_features/test_direct.py": "plants faults of the database, not bugs",
     "tests/integration/job_features/test_processes.py": "plants rows, not bugs",
     "tests/integration/job_features/test_results.py": "plants rows, not bugs",

@@ -156,7 +156,7 @@ _JOBS = (
         (
             *TWO_BATCHES,
             "select fencepost.job_claim_many(array[3], 'c', '50 minutes')",
-            "select fencepost.job_claim_many(array[4], 'c', '51 minutes')",
+            "select fencepost.job_claim_many(array[4], 'd', '51 minutes')",
             "select isolation.at(3120)",
             "select fencepost.job_claim_many(array[1, 2, 5], 'a')",
         ),

@@ -142,8 +142,8 @@ def walk_job_queries(ask: Ask) -> None:
 
 def walk_job_need(ask: Ask) -> None:
     serves = job_need.Serves({"known": ["n"], AWKWARD: None}, offers=["python"])
-    ask(job.submit("needs", "unknown", {"n": 1}))
-    assert [one.outcome for one in ask(job.claim_next("needs", 1, "me", 10, serves=serves))] == ["set_aside"]
+    unknown = ask(job.submit("needs", "unknown", {"n": 1})).job_id
+    assert [one.outcome for one in ask(job.claim_many([unknown], "me", serves=serves))] == ["set_aside"]
     assert ask(job_need.next_due("needs", serves)) == job_need.NextDue(None, None)
     held = ask(lease.acquire("needs-worker", "me", 60))
     ask(job_need.announce_worker("needs-worker", held.token, ["needs"], serves))

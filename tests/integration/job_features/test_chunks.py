@@ -347,7 +347,8 @@ async def test_a_member_whose_payload_does_not_fit_is_buried_alone(
         assert [member.arguments.to for member in chunk] == ["Ada"]
 
     good, bad = await submitted(fp, send, ["Ada", "Bob"])
-    probes.plant(f"update fencepost.job set payload = '{{}}' where job_id = {bad}")
+    with probes.database.connect_admin() as admin:
+        admin.execute("update fencepost.job set payload = '{}' where job_id = %s", (bad,))
     async with working(fp):
         await fp.jobs.result(good, within=60)
         await probes.until_state(bad, "dead")

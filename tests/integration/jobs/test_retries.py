@@ -189,7 +189,7 @@ async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarnes
     with harness.database.connect() as old_version:
         row = old_version.execute(
             "select job_id from fencepost.job_submit('default', 'typed', %s)",
-            (json.dumps({"x": "no number"}),),
+            (json.dumps({"x": "one"}),),
         ).fetchone()
     assert row is not None
     async with harness.working():

@@ -30,7 +30,7 @@ KINDS = ("own", "bare", "thread")
 LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
 """How long a job's work takes, in lease periods: long enough that faults hit a worker in the middle of it."""
 # This workload does not reach these crash points; scheduled_jobs does.
-NEVER_REACHED = ("jobs.schedule.", "jobs.poison.", "jobs.give_back.")
+NEVER_REACHED = ("jobs.schedule.", "jobs.poison.", "jobs.give_back.", "jobs.chunk")
 
 # Every finishing write that commits leaves a row, whichever process made it.
 SCHEMA: LiteralString = """
