@@ -134,6 +134,9 @@ def walk_job_queries(ask: Ask) -> None:
     assert ask(job_queries.look(NOBODY)) is None
     assert ask(job_queries.page(queue="outcomes", kind=AWKWARD)) == [waiting, done]
     assert ask(job_queries.page(state="finished", queue="outcomes", before_id=waiting, limit=5)) == [done]
+    assert [one.job_id for one in ask(job_queries.found([done, waiting]))] == [waiting, done]
+    assert ask(job_queries.waiting_for_time([done, waiting])) == []
+    assert ask(job_queries.search_ids(tags=[AWKWARD], queue="outcomes")) == []
     ask(job_queries.hurry(waiting, "operator"))
     ask(notify.sleep_on(job_queries.topic(done)))
     assert ask(job_queries.prune_waiters(AT_ONCE)) == 1
@@ -148,13 +151,20 @@ def walk_job_need(ask: Ask) -> None:
     held = ask(lease.acquire("needs-worker", "me", 60))
     ask(job_need.announce_worker("needs-worker", held.token, ["needs"], serves))
     assert ask(job_need.prune(AT_ONCE, 10)) == 0
+    assert ask(job.reserve_suspects(["needs"], serves, "me", 30)) is False
+    assert ask(job.claim_suspects(["needs"], serves, "me", 10)) == []
+    assert ask(job.reclaim_owner("nobody", "gone")) == []
+    due = ask(job.reschedule(unknown, "operator", run_at=None, delay_seconds=60))
+    assert is_moment(due)
+    assert ask(job.prune_unique(10)) >= 0
 
 
 def walk_batch(ask: Ask) -> None:
     members = [s.job_id for s in ask(job.submit_many("batches", "kind", [1, 2]))]
     callback = ask(job.submit("batches", "then", {})).job_id
     assert ask(batch.make(members, callback_id=callback, name=AWKWARD)) > 0
-    assert ask(batch.make([])) > 0
+    made = ask(batch.make([]))
+    assert ask(batch.results(made)) == []
     assert ask(batch.prune(AT_ONCE, 10)) == 1
 
 

@@ -76,7 +76,8 @@ def test_no_call_of_the_kernel_is_left_out_of_the_walk(calls: list[Call[object]]
     named = set[str]().union(*(statements_of(module) for module in modules.values()))
 
     assert set(modules) == set(WALKS), "each module that makes calls has a walk in itinerary.py"
-    assert named - {call.function for call in calls} == set(), "these functions have no example in any walk"
+    made = {name for call in calls for name in re.findall(r"fencepost\.(\w+)", call.sql)}
+    assert named - made == set(), "these functions have no example in any walk"
 
 
 def test_every_call_fits_a_function_of_the_catalog(calls: list[Call[object]], database: Database) -> None:

@@ -120,9 +120,9 @@ class _Child:
         """The answer to the call. Its time runs from the start of the handler, not while Python starts."""
         try:
             self._pipe.send_bytes(json.dumps(call.as_json()).encode())
-            told = await self._hear(BEGIN_SECONDS, "begun")
+            told = await self._hear(BEGIN_SECONDS, "start")
             if BEGUN in told:
-                told = await self._hear(seconds, "ended")
+                told = await self._hear(seconds, "finish")
         except (EOFError, ConnectionError):
             self._process.join(GOODBYE_SECONDS)
             raise ProcessDied(process_end_text(self._process.exitcode or 0)) from None
@@ -133,7 +133,7 @@ class _Child:
             async with asyncio.timeout(seconds):
                 await _readable(self._pipe)
         except TimeoutError:
-            raise TimeoutError(f"the handler had not {what} after {seconds:g} s") from None
+            raise TimeoutError(f"the handler did not {what} within {seconds:g} s") from None
         return dict(json.loads(self._pipe.recv_bytes()))
 
     def kill(self) -> None:

@@ -57,7 +57,7 @@ class Call(Generic[T]):
     def function(self) -> str:
         """The function's name, for metrics and logs."""
         _, _, rest = self.sql.partition("fencepost.")
-        return rest.partition("(")[0]
+        return rest.partition("(")[0].partition(" ")[0]
 
 
 class CallRunner(Protocol):
