@@ -97,11 +97,14 @@ def misfit(connection: psycopg.Connection, call: Call[object]) -> str | None:
     row = connection.execute(
         """
         select cardinality(s.parameter_types),
-               (select bool_and(has_function_privilege(p.oid, 'execute')) from pg_proc p
-                where p.pronamespace = 'fencepost'::regnamespace and p.proname = %s)
+               coalesce(
+                 (select bool_and(has_function_privilege(p.oid, 'execute')) from pg_proc p
+                  where p.pronamespace = 'fencepost'::regnamespace and p.proname = %s),
+                 (select has_table_privilege(c.oid, 'select') from pg_class c
+                  where c.relnamespace = 'fencepost'::regnamespace and c.relname = %s and c.relkind = 'v'))
         from pg_prepared_statements s where s.name = 'probe'
         """,
-        (call.function,),
+        (call.function, call.function),
     ).fetchone()
     connection.execute("deallocate probe")
     return None if row == (len(call.arguments), True) else f"{call.function}: {row}"
