@@ -206,7 +206,7 @@ class History:
             owner,
         )
         taken = (self._model.claim_suspects(queue, owner, group) for group in groups.values())
-        expected: list[int] = next(filter(None, taken), [])
+        expected = next(filter(None, taken), list[int]())
         assert sorted(number for (number,) in answer) == expected
 
     def _cancel(self) -> None:
