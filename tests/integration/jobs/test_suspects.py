@@ -71,7 +71,6 @@ async def until_draining(harness: JobHarness) -> None:
     )
 
 
-@pytest.mark.full  # Jobs that came while the worker drained can wait a minute for their next dispatch.
 async def test_a_worker_runs_suspects_when_its_own_jobs_have_ended_and_claims_nothing_meanwhile(
     harness: JobHarness, company: Company
 ) -> None:

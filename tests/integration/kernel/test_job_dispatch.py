@@ -10,6 +10,7 @@ import pytest
 from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.overlap import begun, wait_until_blocked
 
 DISPATCH = "select * from fencepost.job_dispatch('mail', 1, %s)"
 
@@ -100,6 +101,21 @@ def test_a_lost_entry_is_driven_again(app: Caller) -> None:
     assert job_calls.state(app, lost) == "pending"
     assert job_calls.state(app, renewed) == "dispatched", "its entry is not the one that was judged lost"
     assert [row["job_id"] for row in app.rows(DISPATCH, 10)] == [lost]
+
+
+def test_an_entry_that_is_given_back_before_its_dispatch_commits_is_recalled(
+    app: Caller, admin: Caller, connect: Callable[[], Caller]
+) -> None:
+    """A worker may read an entry from Redis at once, find no place for it, and give it back."""
+    job_id, dispatcher, reader = job_calls.submit(app), connect(), connect()
+    dispatcher.execute("begin")
+    assert [row["job_id"] for row in dispatcher.rows(DISPATCH, 10)] == [job_id]
+    dispatcher.execute("select fencepost.job_dispatched(%s, '{1-0}', 'life')", [job_id])
+    with begun(reader, "select fencepost.job_recall(%s, '{1-0}') as recalled", [job_id]) as given_back:
+        wait_until_blocked(admin, reader)
+        dispatcher.execute("commit")
+        assert given_back.result(30) == [{"recalled": 1}]
+    assert job_calls.state(app, job_id) == "pending"
 
 
 def test_what_was_driven_long_enough_ago_is_listed_page_by_page(app: Caller, clock: Clock) -> None:

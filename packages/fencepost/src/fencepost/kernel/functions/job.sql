@@ -338,6 +338,9 @@ end $$;
 
 -- Make jobs pending again whose entries are lost. Guarded by the entry that was judged lost: a job that was
 -- dispatched again since then is left alone. In order of id; returns how many became pending.
+--
+-- The rows are locked before they are compared: a worker can read an entry, and give it back, before the
+-- dispatcher that wrote it has committed. A comparison alone would not see that entry, and the job would wait for it.
 create or replace function fencepost.job_recall(p_ids bigint[], p_entry_ids text[]) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp
@@ -348,6 +351,7 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_lengths('entry_ids', cardinality(p_ids), cardinality(p_entry_ids));
+  perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
   with asked as materialized (
     select a.job_id, a.entry_id from unnest(p_ids, p_entry_ids) a (job_id, entry_id) order by a.job_id
   )
