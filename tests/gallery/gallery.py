@@ -86,6 +86,8 @@ GALLERY = (
         edits=(
             Edit("_job_finish", "and r.attempt = a.attempt and r.owner = p_owner", ""),
             Edit("_job_finish", "((r.expires_at > v_now", "((true or r.expires_at > v_now"),
+            Edit("job_finish", "and r.attempt = p_attempt and r.owner = p_owner", ""),
+            Edit("job_finish", "((r.expires_at > v_now", "((true or r.expires_at > v_now"),
             Edit(
                 "job_fence",
                 "r.job_id = p_id and r.attempt = p_attempt for key share",

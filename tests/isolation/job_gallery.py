@@ -16,27 +16,42 @@ JOB = (
     PlantedBug(
         "a finish does not compare the attempt",
         "lost job: a late finish meets a takeover by its own owner",
-        (Edit("_job_finish", "and r.attempt = a.attempt ", ""),),
+        (
+            Edit("_job_finish", "and r.attempt = a.attempt ", ""),
+            Edit("job_finish", "and r.attempt = p_attempt ", ""),
+        ),
     ),
     PlantedBug(
         "a finish does not compare the owner",
         "lost job: a late finish meets a takeover",
-        (Edit("_job_finish", "and r.attempt = a.attempt and r.owner = p_owner", ""),),
+        (
+            Edit("_job_finish", "and r.attempt = a.attempt and r.owner = p_owner", ""),
+            Edit("job_finish", "and r.attempt = p_attempt and r.owner = p_owner", ""),
+        ),
     ),
     PlantedBug(
         "a finish does not look at the clock",
         "lost job: a late finish meets a reclaim",
-        (Edit("_job_finish", "r.expires_at > v_now and ", ""),),
+        (
+            Edit("_job_finish", "r.expires_at > v_now and ", ""),
+            Edit("job_finish", "r.expires_at > v_now and ", ""),
+        ),
     ),
     PlantedBug(
         "a finish does not look at the cancel",
         "running job: a finish meets a cancel",
-        (Edit("_job_finish", " and r.cancel_requested_at is null", ""),),
+        (
+            Edit("_job_finish", " and r.cancel_requested_at is null", ""),
+            Edit("job_finish", " and r.cancel_requested_at is null", ""),
+        ),
     ),
     PlantedBug(
         "a finish forgets that it has passed its fence",
         "running job: a fenced finish and a reclaim",
-        (Edit("_job_finish", " or fencepost._job_is_fenced(r.job_id, r.attempt)", ""),),
+        (
+            Edit("_job_finish", " or fencepost._job_is_fenced(r.job_id, r.attempt)", ""),
+            Edit("job_finish", " or fencepost._job_is_fenced(r.job_id, r.attempt)", ""),
+        ),
     ),
     PlantedBug(
         "a fence is remembered for the session",

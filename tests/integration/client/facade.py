@@ -33,7 +33,7 @@ class Facade(Protocol):
     def open(self) -> None: ...
     def close(self) -> None: ...
     def run(self, call: Call[T]) -> T: ...
-    def transaction(self) -> AbstractContextManager[FacadeTransaction]: ...
+    def transaction(self, **calls: Any) -> AbstractContextManager[FacadeTransaction]: ...
 
 
 class SyncFacade:
@@ -52,8 +52,8 @@ class SyncFacade:
         return self._client.run(call)
 
     @contextmanager
-    def transaction(self) -> Generator[FacadeTransaction]:
-        with self._client.transaction() as tx:
+    def transaction(self, **calls: Any) -> Generator[FacadeTransaction]:
+        with self._client.transaction(**calls) as tx:
             yield _SyncFacadeTransaction(tx)
 
 
@@ -75,8 +75,8 @@ class AsyncFacade:
         return self._loop.wait(self._client.run(call))
 
     @contextmanager
-    def transaction(self) -> Generator[FacadeTransaction]:
-        with self._loop.inside(self._client.transaction()) as tx:
+    def transaction(self, **calls: Any) -> Generator[FacadeTransaction]:
+        with self._loop.inside(self._client.transaction(**calls)) as tx:
             yield _AsyncFacadeTransaction(tx, self._loop)
 
 

@@ -1,9 +1,21 @@
 """A transaction of ours keeps its word: it commits what its block wrote, or says that it did not."""
 
+from collections.abc import Callable
+from typing import Any, LiteralString
+
 import psycopg
 import pytest
 
-from fencepost import Duplicate, InFlight, InvalidInput, Mismatch, NotFound, RefusedTransaction
+from fencepost import (
+    Call,
+    Duplicate,
+    InFlight,
+    InvalidInput,
+    Mismatch,
+    NotFound,
+    NotOwner,
+    RefusedTransaction,
+)
 from fencepost.embedded import Database
 from fencepost.kernel import idempotency, lease, outbox
 from tests.integration.client.conftest import words
@@ -173,6 +185,85 @@ def test_a_connection_that_broke_inside_the_block_has_committed_nothing(
     with pytest.raises(RefusedTransaction, match="nothing was committed"):
         die_and_go_on()
     assert words(admin) == []
+
+
+def test_the_first_and_the_last_call_are_part_of_the_transaction(
+    facade: Facade, admin: psycopg.Connection
+) -> None:
+    held = facade.run(lease.acquire("door", "me", 60))
+
+    with facade.transaction(first=lease.fence("door", held.token), last=lambda: lease.release(held)) as tx:
+        write(tx, "inside")
+
+    assert words(admin) == ["inside"]
+    with pytest.raises(NotOwner):
+        facade.run(lease.fence("door", held.token))
+
+
+def test_a_first_call_that_is_refused_lets_the_block_not_run(
+    facade: Facade, admin: psycopg.Connection
+) -> None:
+    def begin_late() -> None:
+        with facade.transaction(first=lease.fence("nobody's", 1)) as tx:
+            write(tx, "late")
+
+    with pytest.raises(NotFound, match="nobody's"):
+        begin_late()
+    with facade.transaction() as tx:
+        write(tx, "on the same connection")
+    assert words(admin) == ["on the same connection"]
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        pytest.param(lambda: lease.fence("nobody's", 1), NotFound, id="refused"),
+        pytest.param(lambda: lease.acquire("", "me", 60), InvalidInput, id="wrong argument"),
+    ],
+)
+def test_a_last_call_that_fails_commits_nothing(
+    facade: Facade, admin: psycopg.Connection, last: Callable[[], Call[Any]], error: type[Exception]
+) -> None:
+    def end_late() -> None:
+        with facade.transaction(last=last) as tx:
+            write(tx, "late")
+
+    with pytest.raises(error):
+        end_late()
+    with facade.transaction() as tx:
+        write(tx, "on the same connection")
+    assert words(admin) == ["on the same connection"]
+
+
+def test_the_last_call_is_not_made_when_the_block_may_not_commit(
+    facade: Facade, admin: psycopg.Connection
+) -> None:
+    calls: list[Call[Any]] = []
+
+    def put() -> Call[Any]:
+        calls.append(outbox.put("mail", {}))
+        return calls[-1]
+
+    def swallow() -> None:
+        with facade.transaction(last=put) as tx, pytest.raises(psycopg.errors.DivisionByZero):
+            fail(tx)
+
+    with pytest.raises(RefusedTransaction, match=r"savepoint\(\)"):
+        swallow()
+    assert calls == []
+
+
+@pytest.mark.parametrize("conforming", ["on", "off"])
+def test_the_texts_of_a_first_call_are_quoted(
+    facade: Facade, admin: psycopg.Connection, conforming: LiteralString
+) -> None:
+    resource = """it's \\'; drop table public.note; -- %s "x" \u00e9\u4e2d"""
+    token = facade.run(lease.acquire(resource, "me", 60)).token
+    with facade.transaction() as tx:
+        tx.execute("set standard_conforming_strings = " + conforming)
+    with facade.transaction(first=lease.fence(resource, token)) as tx:
+        write(tx, "fenced")
+    assert words(admin) == ["fenced"]
 
 
 def test_the_isolation_level_does_not_follow_the_servers_default(

@@ -61,7 +61,7 @@ class FakeDatabase:
             raise result
         return cast("T", result)
 
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+    def transaction(self, **_: object) -> AbstractAsyncContextManager[Transaction]:
         raise NotImplementedError
 
     @property

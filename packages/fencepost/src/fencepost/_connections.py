@@ -94,11 +94,13 @@ class Connections(Generic[AnyTransaction]):
         return cast("T", answer)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[AnyTransaction]:
+    async def transaction(
+        self, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+    ) -> AsyncGenerator[AnyTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         connection = await self._borrow()
         try:
-            async with open_transaction(connection, self.observer, self._kind) as tx:
+            async with open_transaction(connection, self.observer, self._kind, first, last) as tx:
                 yield tx
         finally:
             await settled(self._pool.putconn(connection))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
-from fencepost.kernel.call import CallRunner, SyncCallRunner
+from fencepost.kernel.call import Call, CallRunner, SyncCallRunner
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.transaction import SyncTransaction, Transaction
@@ -14,13 +15,17 @@ from fencepost.transaction import SyncTransaction, Transaction
 class AsyncDatabase(CallRunner, Protocol):
     """One call in a transaction of its own, and transactions."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+    def transaction(
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+    ) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 class SyncDatabase(SyncCallRunner, Protocol):
     """`AsyncDatabase` without an event loop."""
 
-    def transaction(self) -> AbstractContextManager[SyncTransaction]: ...
+    def transaction(
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+    ) -> AbstractContextManager[SyncTransaction]: ...
 
 
 class OpenClient(AsyncDatabase, Protocol):

@@ -15,7 +15,7 @@ from fencepost._sync_form import Awaited, Blocking, Form, Operations, complete, 
 from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
-from fencepost.kernel.drivers import AsyncConnection, SyncConnection, run
+from fencepost.kernel.drivers import AsyncConnection, SyncConnection, as_ours, run, with_literals
 
 P = ParamSpec("P")
 O = TypeVar("O")  # noqa: E741 -- The object whose method it is.
@@ -198,11 +198,21 @@ async def open_transaction(
     connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any],
     observer: CallObserver,
     kind: type[AnyTransaction],
+    first: Call[Any] | None = None,
+    last: Callable[[], Call[Any]] | None = None,
 ) -> AsyncGenerator[AnyTransaction]:
-    """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
+    """Begin, and commit at the end of the block unless it raised, was refused, or was a replay.
+
+    `first` travels with BEGIN and `last` with COMMIT, in one query of several statements: a round trip costs
+    more than a short statement. The server stops at the first statement that fails, so it never reaches the
+    COMMIT after a refused call.
+    """
     verdict = Verdict(observer)
-    await _execute(connection, BEGIN)
+    if first is None:
+        await _execute(connection, BEGIN)
     try:
+        if first is not None:
+            await _together(connection, verdict, first, before=BEGIN)
         yield kind(connection, verdict)
         verdict.end()
         if verdict.may_commit:
@@ -216,16 +226,31 @@ async def open_transaction(
         verdict.raise_if_swallowed()
         return
     try:
-        await _execute(connection, "commit")
-    except psycopg.OperationalError as error:
-        # If the connection is still open, the server has answered with an error: the outcome is known.
-        if connection.closed:
+        if last is None:
+            await _execute(connection, "commit")
+        else:
+            await _together(connection, verdict, last(), after="commit")
+    except BaseException as error:
+        if connection.closed and isinstance(error, psycopg.OperationalError):
             raise verdict.indeterminate(error) from error
+        # If the connection is still open, the server has answered with an error: the outcome is known.
+        if connection.info.transaction_status is not TransactionStatus.IDLE:
+            await _roll_back(connection)
         raise
 
 
 async def _execute(connection: Any, statement: LiteralString) -> None:
     await settled(connection.execute(statement))
+
+
+async def _together(
+    connection: Any, verdict: Verdict, call: Call[Any], *, before: str = "", after: str = ""
+) -> None:
+    """Send the call and another statement as one query. Not prepared: its text is new each time."""
+    said = with_literals(call, connection)
+    query = b";".join(part for part in (before.encode(), said, after.encode()) if part)
+    with verdict.watch(call), as_ours():
+        await settled(connection.execute(query, prepare=False))
 
 
 async def _roll_back(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:

@@ -142,9 +142,15 @@ class Fencepost:
             self._facade = None
         await self._connections.close()
 
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """One transaction. It commits at the end of the block, unless the block raised or was refused."""
-        return self._connections.transaction()
+    def transaction(
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """One transaction. It commits at the end of the block, unless the block raised or was refused.
+
+        `first` and `last` are kernel calls that travel with BEGIN and with COMMIT, without round trips of
+        their own. What they return is not read; a refusal is raised.
+        """
+        return self._connections.transaction(first, last)
 
     def lease(self, resource: str, *, ttl: Duration) -> AbstractAsyncContextManager[HeldLease, bool | None]:
         """Hold a lease for the block; a thread renews it. Losing it cancels the block: `leases.hold`."""
@@ -488,9 +494,14 @@ class SyncFencepost:
             self._opened.remove(self)
         complete(self._connections.close())
 
-    def transaction(self) -> AbstractContextManager[SyncTransaction]:
-        """One transaction. It commits at the end of the block, unless the block raised or was refused."""
-        return SyncContext(self._connections.transaction())
+    def transaction(
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+    ) -> AbstractContextManager[SyncTransaction]:
+        """One transaction. It commits at the end of the block, unless the block raised or was refused.
+
+        `first` and `last`: as in `Fencepost.transaction`.
+        """
+        return SyncContext(self._connections.transaction(first, last))
 
     def lease(self, resource: str, *, ttl: Duration) -> AbstractContextManager[HeldLease, bool | None]:
         """Hold a lease for the block; a thread renews it. `is_valid` tells whether it is lost."""

@@ -116,13 +116,13 @@ class Job:
     async def finish(self, result: Json = None, *, final_status: str = "ok") -> AsyncGenerator[Transaction]:
         """Fences the attempt, runs your writes and finishes the job in one commit. A stale attempt is refused
         before the block runs."""
-        async with self._database.transaction() as tx:
-            self._instead = None
-            crash_point("jobs.finish.before_fence")
-            await tx.run(self._fence())
+        self._instead = None
+        crash_point("jobs.finish.before_fence")
+        async with self._database.transaction(
+            first=self._fence(), last=lambda: self._finish(result, final_status)
+        ) as tx:
             crash_point("jobs.finish.after_fence")
             yield tx
-            await tx.run(self._finish(result, final_status))
             crash_point("jobs.finish.before_commit")
         self.finished = True
         crash_point("jobs.finish.after_commit")
@@ -134,13 +134,13 @@ class Job:
         Written out: its crash points have names of their own, and a layer for both forms would cost every job
         more than it saves here.
         """
-        with self._sync_database().transaction() as tx:
-            self._instead = None
-            crash_point("jobs.finish_sync.before_fence")
-            tx.run(self._fence())
+        self._instead = None
+        crash_point("jobs.finish_sync.before_fence")
+        with self._sync_database().transaction(
+            first=self._fence(), last=lambda: self._finish(result, final_status)
+        ) as tx:
             crash_point("jobs.finish_sync.after_fence")
             yield tx
-            tx.run(self._finish(result, final_status))
             crash_point("jobs.finish_sync.before_commit")
         self.finished = True
         crash_point("jobs.finish_sync.after_commit")

@@ -209,14 +209,16 @@ class _Database:
     def run(self, call: Call[T]) -> T:
         return complete(self._connections.run(call))
 
-    def transaction(self) -> AbstractContextManager[SyncTransaction]:
-        return SyncContext(self._connections.transaction())
+    def transaction(
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+    ) -> AbstractContextManager[SyncTransaction]:
+        return SyncContext(self._connections.transaction(first, last))
 
 
 class _NoLoop:
     """There is no event loop in a handler's process."""
 
-    def transaction(self) -> NoReturn:
+    def transaction(self, **_: object) -> NoReturn:
         raise InvalidInput("A handler in a process has no event loop: use finish_sync.", field="run_in")
 
     async def run(self, call: object) -> NoReturn:

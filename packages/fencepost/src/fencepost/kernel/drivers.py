@@ -8,11 +8,13 @@ exception, with the driver's own as its cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import tuple_row
 
 from fencepost.errors import FencepostError, from_sqlstate
@@ -82,6 +84,38 @@ def _message(error: Any) -> tuple[str, str | None]:
     while getattr(error, "detail", None) is None and error.__cause__ is not None:
         error = error.__cause__  # SQLAlchemy's wrapper around asyncpg's error
     return getattr(error, "message", None) or str(error), getattr(error, "detail", None)
+
+
+@contextmanager
+def as_ours() -> Generator[None]:
+    """Raises our exception for a driver's, with the driver's as its cause."""
+    try:
+        yield
+    except psycopg.Error as error:
+        _raise_ours(error)
+        raise
+
+
+def with_literals(
+    call: Call[Any], connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+) -> bytes:
+    """The call's statement with its arguments in it, for a query of several statements, which has no
+    parameters."""
+    first, *rest = call.sql.split("%s")
+    said = [first.encode()]
+    for argument, text in zip(as_literals(call.arguments), rest, strict=True):
+        said += (_literal(argument, connection), text.encode())
+    return b"".join(said)
+
+
+def _literal(value: object, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
+    # The arguments of fences and finishes are numbers and short texts, for which the general way costs most.
+    if type(value) is int:
+        return b"%d" % value
+    if type(value) is str:
+        escaping = psycopg.pq.Escaping(connection.pgconn)
+        return bytes(escaping.escape_literal(value.encode(connection.info.encoding)))
+    return sql.Literal(value).as_bytes(connection)
 
 
 def _raise_ours(error: Exception) -> None:

@@ -100,9 +100,7 @@ as $$
 declare
   v record;
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_holder(p_attempt, p_owner);
   perform fencepost._check_wait('delay', coalesce(p_delay, interval '0'), interval '10 years');
   select * into v from fencepost._job_leave(p_id, p_attempt, p_owner, p_how, p_error, p_delay, null);
   if v.refusal is not null then

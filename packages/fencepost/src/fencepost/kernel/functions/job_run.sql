@@ -62,9 +62,7 @@ declare
   v_running fencepost.job_running;
   v_now     timestamptz;
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_holder(p_attempt, p_owner);
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt for key share;
   v_now := fencepost.clock();
   if not found or v_running.owner <> p_owner or v_running.expires_at <= v_now or v_running.cancel_requested_at is not null then
@@ -127,9 +125,13 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_nestloop = on
 as $$
 begin
-  perform fencepost._unique_free(p_ids, p_now);
-  perform fencepost._suspect_clear(p_ids, p_now);
-  if p_keys is not null then
+  if exists (select 1 from fencepost.job_unique u where u.job_id = any (p_ids)) then
+    perform fencepost._unique_free(p_ids, p_now);
+  end if;
+  if exists (select 1 from fencepost.job_suspect s where s.job_id > 0) then
+    perform fencepost._suspect_clear(p_ids, p_now);
+  end if;
+  if cardinality(p_keys) > 0 then
     perform fencepost._job_call_waiting(k, p_now) from unnest(p_keys) k;
   end if;
   perform fencepost._job_ended(p_ids, p_now);
@@ -158,16 +160,32 @@ end $$;
 create or replace function fencepost.job_finish(
   p_id bigint, p_attempt bigint, p_owner text, p_final_status text default 'ok', p_result jsonb default null
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
+declare
+  v_now  timestamptz := fencepost.clock();
+  v_gone fencepost.job_running;
 begin
-  perform fencepost._check_token('id', p_id);
-  perform fencepost._check_token('attempt', p_attempt);
-  if fencepost._job_finish(array[p_id], array[p_attempt], p_owner, array[p_final_status], array[p_result]) = '{}' then
+  perform fencepost._check_holder(p_attempt, p_owner);
+  -- Most end well and leave nothing, which needs no check.
+  if p_id is null or p_final_status <> 'ok' or p_result is not null then
+    perform fencepost._check_token('id', p_id);
+    perform fencepost._check_texts('final_status', array[p_final_status], 64, true);
+    perform fencepost._check_json('result', p_result, 65536);
+  end if;
+  delete from fencepost.job_running r
+  where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner
+    and ((r.expires_at > v_now and r.cancel_requested_at is null) or fencepost._job_is_fenced(r.job_id, r.attempt))
+  returning * into v_gone;
+  if not found then
     perform fencepost._refuse(
-      (select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, fencepost.clock()) e), 'job', p_id::text,
+      (select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job', p_id::text,
       jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'finish'), fencepost._job_seen(p_id));
   end if;
+  insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
+  values (p_id, 'finished', coalesce(p_final_status, 'ok'), v_gone.queue, p_attempt, v_gone.tries, p_owner, v_gone.claimed_at, v_now, p_result);
+  perform fencepost._job_left(array[p_id], array_remove(array[v_gone.concurrency_key], null), v_now);
 end $$;
 
 -- Finish many by one statement and one commit; answers for each, refusal null or the reason, with the row that was seen.
@@ -266,9 +284,7 @@ declare
   v_now     timestamptz;
   v_running fencepost.job_running;
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_holder(p_attempt, p_owner);
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt
     for no key update skip locked;
   v_now := fencepost.clock();
@@ -288,9 +304,7 @@ as $$
 declare
   v_now timestamptz := fencepost.clock();
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_holder(p_attempt, p_owner);
   perform fencepost._check_json('progress', p_progress, 8192);
   update fencepost.job_running r set progress = p_progress
   where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner and r.expires_at > v_now

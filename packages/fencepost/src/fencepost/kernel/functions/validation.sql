@@ -116,6 +116,23 @@ begin
   end if;
 end $$;
 
+-- What every call of a holder gives: its attempt and its name, in a READ COMMITTED transaction. One call and not
+-- three, because starting a statement costs more than the checks.
+create or replace function fencepost._check_holder(p_attempt bigint, p_owner text) returns void
+language plpgsql volatile
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform fencepost._require_read_committed();
+  end if;
+  if p_owner is null or p_owner = '' or octet_length(p_owner) > 256 then
+    perform fencepost._check_text('owner', p_owner, 256);
+  end if;
+  if p_attempt is null then
+    perform fencepost._check_token('attempt', p_attempt);
+  end if;
+end $$;
+
 -- An array of tokens or ids: present, without null elements.
 create or replace function fencepost._check_tokens(p_field text, p_values bigint[]) returns void
 language plpgsql immutable

@@ -94,9 +94,7 @@ as $$
 declare
   v record;
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_holder(p_attempt, p_owner);
   perform fencepost._check_text('name', p_name, 256);
   select * into v from fencepost._job_hold(p_id, p_attempt, p_owner);
   if v.refusal is not null or (v.running).cancel_requested_at is not null then

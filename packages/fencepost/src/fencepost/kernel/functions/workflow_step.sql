@@ -52,9 +52,7 @@ as $$
 declare
   v_running fencepost.job_running;
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_holder(p_attempt, p_owner);
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt for key share;
   if not found or v_running.owner <> p_owner
      or ((v_running.expires_at <= fencepost.clock() or v_running.cancel_requested_at is not null)
