@@ -156,7 +156,8 @@ class _SpareProcesses:
         return now >= self._again_at and len(self._alive) < SPARES_MAX and now - youngest >= RESERVE_SECONDS
 
     async def start(self) -> None:
-        owner = owner_name("suspects")
+        # By the worker's own name, so that what holds the worker holds its spare too.
+        owner = owner_name(self._owner.rpartition("@")[0])
         process = await asyncio.create_subprocess_exec(
             *self._command.line(owner),
             env=dict(self._command.environment),
