@@ -89,8 +89,8 @@ def test_a_held_worker_gets_nothing_from_any_claim(app: Caller, admin: Caller, o
     ]
     assert app.rows(ENDINGS["job_claim_next"], WORKER, SERVES) == []
     assert app.rows(ENDINGS["job_claim_by_priority"], WORKER, SERVES) == []
-    with pytest.raises(psycopg.Error, match="in_flight"):
-        app.rows("select * from fencepost.job_claim(%s, %s)", job_id, WORKER)
+    refused = app.refused("in_flight", "select * from fencepost.job_claim(%s, %s)", job_id, WORKER)
+    assert refused.seen["out_of_service"]["reason"] == "a new disk"
     assert admin.rows("select * from fencepost.job_waiting") == before
     assert claim(app, ELSEWHERE) == {job_id: "claimed"}
 

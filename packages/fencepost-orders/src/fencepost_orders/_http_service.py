@@ -17,6 +17,4 @@ def make_service(fp: Fencepost) -> HttpService:
     settings = OrdersSettings.load()
     names = NAMES.settings if fp.settings.compatible_names else ()
     orders = Orders(fp, make_brokers(settings.brokers), settings, OutboxSettings.load(also=names))
-    return HttpService(
-        "orders", make_router(orders), orders.serving, access=ACCESS, working=orders.working
-    )
+    return HttpService("orders", make_router(orders), orders.serving, access=ACCESS, working=orders.working)

@@ -1,8 +1,8 @@
 """Roles: which process executes which work. A service's work is the role with the service's name.
 
-`fencepost serve` answers requests and executes nothing; `--with` or HTTP_ROLES adds roles to it. `fencepost run`
-executes roles without serving. `fencepost up` has every role, for development. The handlers of an application
-are run by `fencepost worker`, flows by `fencepost flows run`.
+`fencepost serve` answers requests and executes nothing; `--with` or HTTP_ROLES adds roles to it. `fencepost
+run` executes roles without serving. `fencepost up` has every role, for development. The handlers of an
+application are run by `fencepost worker`, flows by `fencepost flows run`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def with_work(services: Sequence[HttpService], roles: Collection[str]) -> list[H
     known = [service.name for service in services if service.working is not None]
     for role in roles:
         if role not in {*known, EVERY_ROLE}:
-            raise InvalidInput(f"Unknown role {role!r}. There is: {', '.join(known)}, {EVERY_ROLE}.", field="roles")
+            raise InvalidInput(
+                f"Unknown role {role!r}. There is: {', '.join(known)}, {EVERY_ROLE}.", field="roles"
+            )
     chosen = known if EVERY_ROLE in roles else roles
     return [
         replace(service, running=service.running_and_working) if service.name in chosen else service
@@ -49,8 +51,8 @@ def with_work(services: Sequence[HttpService], roles: Collection[str]) -> list[H
 
 
 def run_roles(roles: Collection[str], *, as_json: bool) -> None:
-    """Execute the work of these roles in this process, until a stop is requested. Serves no requests but those
-    for health and metrics."""
+    """Execute the work of these roles in this process, until a stop is requested. Serves no requests but
+    those for health and metrics."""
     fp = Fencepost.from_env()
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     export_traces("+".join(roles))
@@ -79,8 +81,8 @@ async def _run(
         else:
             answer(f"{fp.owner} executes {', '.join(names)}; metrics at {url}/metrics")
             remark("Ctrl-C or SIGTERM stops it.")
-        while not ending.wait(0):
-            await asyncio.sleep(LOOK_SECONDS)
+        while not await asyncio.to_thread(ending.wait, LOOK_SECONDS):
+            pass
         remark("Stopping.")
 
 

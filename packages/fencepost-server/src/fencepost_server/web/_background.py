@@ -10,7 +10,6 @@ from fencepost.outbox.settings import OutboxSettings
 from fencepost.outbox.webhook_relays import delivering
 from fencepost_server.web.http_service import HttpService
 
-
 WEBHOOKS = "webhooks"
 
 
@@ -25,6 +24,4 @@ def make_service(fp: Fencepost) -> HttpService:
     settings = OutboxSettings.load()
     errors = WebhookMetrics.on(fp.metrics).loop_errors
 
-    return HttpService(
-        WEBHOOKS, APIRouter(), fp.retention, working=lambda: delivering(fp, settings, errors)
-    )
+    return HttpService(WEBHOOKS, APIRouter(), fp.retention, working=lambda: delivering(fp, settings, errors))

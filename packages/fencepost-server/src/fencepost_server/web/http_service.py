@@ -21,8 +21,8 @@ class HttpService:
 
     `running` is open from before the first request until after the last, in every process that serves it. It
     answers, deletes what is old and keeps figures, and executes nothing. It raises when the service cannot
-    start: then the server does not start. `working` is the work of the role that has the service's name; it is
-    open inside `running`, in processes with that role only. All of it runs in one event loop.
+    start: then the server does not start. `working` is the work of the role that has the service's name; it
+    is open inside `running`, in processes with that role only. All of it runs in one event loop.
     """
 
     name: str

@@ -36,7 +36,7 @@ class Service(Protocol):
 
 
 def _web(context: ServiceContext) -> Service | None:
-    """The services over HTTP, with the work of every role, or None when the distribution fencepost-server is not installed."""
+    """The services over HTTP, with the work of every role; None when fencepost-server is not installed."""
     if find_spec("fencepost_server") is None:
         return None
     service: Service = load("fencepost_server._web_service:web_service")(

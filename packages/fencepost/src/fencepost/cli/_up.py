@@ -62,7 +62,8 @@ def up(
 
     \b
     One process does the work of every role: it serves, sends orders, transactions and webhooks, and judges.
-    In production these are processes of their own: `fencepost serve`, `fencepost run`, `fencepost judge work`.
+    In production these are processes of their own: `fencepost serve`, `fencepost run`, `fencepost judge
+    work`.
 
     \b
     The printed address serves the console at /, the judge's pages at /judge, and /metrics, /healthz and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -197,7 +197,7 @@ def _decide(
     targets: Sequence[str],
     reason: str,
     actor: str | None,
-    call: Callable[[str, str, str], Call[list[str]]] | Callable[[str, str, str], Call[None]],
+    call: Callable[[str, str, str], Call[Any]],
     told: Callable[[Sequence[str]], str],
     *,
     json_output: bool,

@@ -464,6 +464,7 @@ class Fetcher:
             self._held.serve(False)
             self._on_withheld()
             await self._give_back(withheld)
+            done += withheld
         return Fetched(claimed, done, refusals, asked_at)
 
     async def _ask(self, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:

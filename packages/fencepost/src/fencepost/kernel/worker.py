@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from fencepost.kernel.call import Call, Json, each, nothing, parsed, scalar, text
 
@@ -134,7 +134,7 @@ def _decision(target: str, actor: str, reason: str) -> tuple[str, str, str]:
     return text("target", target), text("actor", actor), text("reason", reason)
 
 
-def _row(*values: object) -> WorkerRow:
-    *before, pinned_to, pin_reason, pin_actor = values
-    # By place, as the columns stand in `listing`.
-    return WorkerRow(*before, parsed(pinned_to), pin_reason, pin_actor)  # type: ignore[arg-type]
+def _row(*values: Any) -> WorkerRow:
+    row = list(values)
+    row[-3] = parsed(row[-3])
+    return WorkerRow(*row)

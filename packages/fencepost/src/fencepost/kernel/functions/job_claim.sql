@@ -252,7 +252,8 @@ begin
   select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease, false, null);
   if v.outcome <> 'claimed' then
     perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
-                              fencepost._job_seen(p_id));
+                              fencepost._job_seen(p_id) || case when v.outcome = 'withheld' then jsonb_build_object(
+                                'out_of_service', (select to_jsonb(s) from fencepost.worker_standing(p_owner) s)) else '{}' end);
   end if;
   return query select v.job_id, v.attempt, v.tries, v.queue, v.priority, v.kind, v.payload, v.headers, v.lease, v.expires_at,
                       v.submitted_at;
