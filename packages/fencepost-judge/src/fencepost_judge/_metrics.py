@@ -35,7 +35,7 @@ class JudgeMetrics(MetricSet):
     )
     system_errors = counter(
         "fencepost_judge_system_errors",
-        "Judgings that ended in a system error, by cause; blamed on this judge, or charged to the submission.",
+        "Judgings that ended in a system error, blamed on this judge or charged to the submission.",
         labels=("reason", "outcome"),
     )
     loop_errors = counter(

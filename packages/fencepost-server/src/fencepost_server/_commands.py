@@ -71,8 +71,8 @@ def serve(
     from fencepost.server_addresses import of_this_directory  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
     from fencepost.tracing import export_traces  # noqa: PLC0415
-    from fencepost_server._roles import words_of  # noqa: PLC0415 - Not needed by --help.
     from fencepost_server._web_service import web_service  # noqa: PLC0415
+    from fencepost_server.roles import words_of  # noqa: PLC0415 - Not needed by --help.
     from fencepost_server.web.settings import WebSettings  # noqa: PLC0415
 
     given = {"HTTP_PORT": port, "HTTP_ROLES": roles}
@@ -117,7 +117,7 @@ def run(
       fencepost run orders
       fencepost run orders webhooks
     """
-    from fencepost_server._roles import run_roles  # noqa: PLC0415 - Not needed by --help.
+    from fencepost_server.roles import run_roles  # noqa: PLC0415 - Not needed by --help.
 
     run_roles(roles, as_json=json_output)
 

@@ -14,8 +14,8 @@ from fencepost.plugin import load, plugins
 from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
 from fencepost_server._callers import Callers
-from fencepost_server._roles import with_work
 from fencepost_server.console._http_service import make_service as make_console
+from fencepost_server.roles import with_work
 from fencepost_server.web import _background as background
 from fencepost_server.web._app import make_app
 from fencepost_server.web._server import WebServer

@@ -45,7 +45,7 @@ class WebSettings(LayeredSettings):
     ] = 1 << 20
     proxies: Annotated[ProxyList, From("HTTP_PROXIES", "http.proxies")] = ""
     roles: Annotated[RoleList, From("HTTP_ROLES", "http.roles")] = ""
-    """The roles whose work `fencepost serve` executes beside the requests; see `_roles.py`."""
+    """The roles whose work `fencepost serve` executes beside the requests; see `roles.py`."""
     connections_max: Annotated[
         int, Field(ge=1, le=1_000_000), From("HTTP_CONNECTIONS_MAX", "http.connections_max")
     ] = 4096
