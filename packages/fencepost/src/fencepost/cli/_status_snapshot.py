@@ -50,6 +50,17 @@ class UnservedWork:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfService:
+    """A worker, the workers of a name on a host, or a host, that claims nothing; and why."""
+
+    target: str
+    state: str
+    actor: str
+    reason: str
+    held_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseStatus:
     resource: str
     owner: str | None
@@ -103,6 +114,7 @@ class StatusSnapshot:
     """Services that use names of earlier systems, by the settings of the process that looked."""
     unserved: tuple[UnservedWork, ...] = ()
     suspects: tuple[Suspects, ...] = ()
+    out_of_service: tuple[OutOfService, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -151,6 +163,12 @@ def read_board(connection: Reader) -> StatusSnapshot:
         suspects = cursor.execute(
             "select queue, count(*) as suspects from fencepost.suspects group by queue order by queue"
         ).fetchall()
+    with connection.cursor(row_factory=class_row(OutOfService)) as cursor:
+        out_of_service = cursor.execute(
+            """select target, state, actor, reason, held_at
+               from fencepost.worker_holds order by state, held_at desc, target limit %s""",
+            (UNSERVED_MAX,),
+        ).fetchall()
     return StatusSnapshot(
         at=datetime.now(UTC),
         queues=tuple(queues),
@@ -160,6 +178,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
         leases_held=int(held[0]) if held else 0,
         outbox=tuple(outbox),
         suspects=tuple(suspects),
+        out_of_service=tuple(out_of_service),
         refusals=read_reasons(connection),
     )
 
