@@ -162,8 +162,8 @@ def require_queue(connection: Reader, queue: str) -> None:
     page = job_queries.page(state=None, queue=queue, kind=None, before_id=None, limit=1)
     if not known and not run(connection, page):
         raise NotFound(
-            f"There is no queue {queue}: no live worker serves it, and no job of it was submitted, or all were "
-            "pruned. Check the name; --new pauses it before its first job.",
+            f"There is no queue {queue}: no live worker serves it, and no job of it was submitted, or all "
+            "were pruned. Check the name; --new pauses it before its first job.",
             noun="queue",
             subject=queue,
         )
