@@ -61,7 +61,7 @@ async def _import_problems(judging: Judging) -> dict[str, list[str]]:
 PART = DemoPart(
     name="judge",
     about="a contest in which programs are right, wrong and crash",
-    path=f"{PAGES_ROOT}/contests/{CONTEST}",
+    path=f"{PAGES_ROOT}/contests/{CONTEST}/scoreboard",
     run=_run,
     counts="""
         with entries as materialized (

@@ -2,8 +2,8 @@
 
     demo="shop_points.demo:PART"
 
-A part makes things for as long as the demo runs, through the interfaces that any program has. Everything that
-it makes carries the mark `demo`: queues, tags, broker, names. So its `clean` finds all of it, and nothing else.
+A part makes things for as long as the demo runs, through the interfaces that any program has. All of them
+carry the mark `demo`, in a queue, a tag, a broker or a name. So its `clean` finds them, and nothing else.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class DemoPart:
     others: LiteralString
     """A query that returns true if there are things of this service that no demo made."""
     clean: Path | None = None
-    """A file of statements that remove what the part made: run as the owner of the schema, in one transaction.
-    Its jobs, if it has some in a queue of its own, it only names: `insert into demo_job select job_id ...`."""
+    """A file of statements that remove what the part made: all run as the owner of the schema, in one
+    transaction. Jobs it only names, and they are removed for it: `insert into demo_job select job_id ...`."""
     queues: tuple[str, ...] = ()
     """Queues whose jobs `others` accounts for."""
     channels: tuple[str, ...] = ()

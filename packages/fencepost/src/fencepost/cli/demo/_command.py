@@ -30,6 +30,7 @@ from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, logs_json, remark
 from fencepost.client import Fencepost
+from fencepost.errors import FencepostError
 from fencepost.kernel.call import Call, each
 from fencepost.logs import configure_logging, get_logger
 from fencepost.plugin import load, plugins
@@ -128,7 +129,8 @@ class _Run:
             working = [asyncio.create_task(self._run(part, fp, run), name=part.name) for part in self._parts]
             working.append(asyncio.create_task(self._report(fp), name="report"))
             try:
-                while loop.time() < end and not ending.wait(0):
+                # A signal is heard by the thread that runs this loop, and does not wake it.
+                while loop.time() < end and not ending.wait(0):  # noqa: ASYNC110
                     await asyncio.sleep(min(LOOK_SECONDS, max(0.0, end - loop.time())))
             finally:
                 for task in working:
@@ -162,8 +164,12 @@ class _Run:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
             for part in self._parts:
-                counts = await fp.run(Call(part.counts, (), each(lambda name, count: (name, int(count)))))
-                self._say(part.name, _words(dict(counts)), path=part.path, counts=dict(counts))
+                try:
+                    found = await fp.run(Call(part.counts, (), each(lambda name, count: (name, int(count)))))
+                except (FencepostError, psycopg.Error) as error:
+                    self._say(part.name, f"cannot be counted: {error}")
+                else:
+                    self._say(part.name, _words(dict(found)), path=part.path, counts=dict(found))
 
     def _announce(self) -> None:
         for part in self._parts:
@@ -233,10 +239,9 @@ def _refuse_foreign(
         for part in parts:
             if connection.execute(part.others, ours).fetchone() == (True,):
                 raise UserError(
-                    f"The database has data of {part.name} that no demo made. A demo leaves it alone, but its "
-                    "load, its alerts and its lines in the lists disturb whoever works with it. "
-                    "--force runs it all the same; a `fencepost up` in an empty directory has a database of "
-                    "its own."
+                    f"The database has data of {part.name} that no demo made. A demo changes none of it, but "
+                    "its load, its alerts and its lines in every list disturb the work with it. Run it on a "
+                    "database of its own: `fencepost demo --up` in an empty directory. --force runs it here."
                 )
 
 

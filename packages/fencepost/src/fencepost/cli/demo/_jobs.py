@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.cli.demo import QUEUES, DemoContext, DemoPart
-from fencepost.cli.demo._processes import worker_processes
+from fencepost.cli.demo._processes import require_alive, worker_processes
 from fencepost.embedded._process import KeptProcess
 from fencepost.kernel.call import Call, each, scalar
 from fencepost.transaction import Transaction
@@ -21,8 +21,9 @@ DEATHS, REPORTS = 0.25, 0.25
 
 
 async def _run_jobs(context: DemoContext) -> None:
-    async with worker_processes(context, QUEUE, ["worker"]):
+    async with worker_processes(context, QUEUE, ["worker"]) as processes:
         while True:
+            require_alive(context, processes)
             async with context.fp.transaction() as tx:
                 await _submit_some(context, tx)
             await context.pause(0.5, 1.5)
@@ -48,6 +49,7 @@ async def _submit_some(context: DemoContext, tx: Transaction) -> None:
 async def _run_zombies(context: DemoContext) -> None:
     async with worker_processes(context, ZOMBIE_QUEUE, ("zombie-a", "zombie-b")) as processes:
         while True:
+            require_alive(context, processes)
             await _stage(context, processes)
             await context.pause(*AGAIN_SECONDS)
 
@@ -115,7 +117,7 @@ def _refusals_of(job_id: int) -> Call[list[dict[str, Any]]]:
         " from fencepost.refusals where noun = 'job' and subject = %s::text and attempted ? 'attempt'"
         " order by attempted ->> 'op' = 'renew', refusal_id",
         (str(job_id),),
-        each(lambda reason, op, attempt, seen: dict(reason=reason, op=op, attempt=attempt, seen=seen)),
+        each(lambda *found: dict(zip(("reason", "op", "attempt", "seen"), found, strict=True))),
     )
 
 
@@ -132,7 +134,7 @@ PART = DemoPart(
     run=_run_both,
     counts="""
         select c.name, c.count from (
-          select 1, 'finished' as name, count(*) from fencepost.jobs where queue = 'demo' and state = 'finished'
+          select 1, 'finished', count(*) from fencepost.jobs where queue = 'demo' and state = 'finished'
           union all select 2, 'dead', count(*) from fencepost.jobs where queue = 'demo' and state = 'dead'
           union all select 3, 'retried', count(*) from fencepost.jobs
             where queue = 'demo' and kind = 'demo.payment' and tries > 1

@@ -12,6 +12,7 @@ from fencepost.cli._supervisor import worker_command
 from fencepost.cli.demo import DemoContext
 from fencepost.embedded._identity import ourselves
 from fencepost.embedded._process import KeptProcess, StartPlan
+from fencepost.errors import ServerUnavailable
 
 APPLICATION = "fencepost.cli.demo.application"
 DRAIN_SECONDS = 2.0
@@ -56,6 +57,15 @@ def _start(context: DemoContext, queue: str, name: str) -> KeptProcess:
         },
     )
     return KeptProcess(plan)
+
+
+def require_alive(context: DemoContext, processes: Sequence[KeptProcess]) -> None:
+    """Raises when a worker process has ended, with the end of the logs."""
+    if all(process.is_alive() for process in processes):
+        return
+    ends = [log.read_text().splitlines()[-3:] for log in sorted(context.folder.glob("*.log"))]
+    said = " ".join(line for end in ends for line in end)
+    raise ServerUnavailable(f"A worker process of the demo has ended. The logs end with: {said}")
 
 
 def _end(process: KeptProcess) -> None:

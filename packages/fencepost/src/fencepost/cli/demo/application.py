@@ -1,4 +1,4 @@
-"""The application whose jobs the demo runs, in worker processes: `fencepost worker fencepost.cli.demo.application`."""
+"""The application of the demo: `fencepost worker fencepost.cli.demo.application` runs its jobs."""
 
 from __future__ import annotations
 
