@@ -21,6 +21,7 @@ from fencepost import (
     Retry,
     ServerUnavailable,
     StaleAttempt,
+    exponential,
 )
 from fencepost.embedded import Database
 from fencepost.jobs.retry_policy import Verdict
@@ -403,6 +404,25 @@ async def test_arguments_are_named_tuples_or_models_too(fp: Fencepost, working: 
     assert seen == [row]
     with pytest.raises(InvalidInput, match="n"):
         handler.submission(type(row)._make(["many"]) if isinstance(row, Row) else {"n": "many"})
+
+
+async def test_a_member_is_tried_again_by_the_policy_of_its_own_submission(
+    fp: Fencepost, working: Working
+) -> None:
+    @fp.job("mail", chunk=2, chunk_wait=60, retry=exponential(first_seconds=3600, most_seconds=3600))
+    async def send(chunk: Chunk[Mail]) -> None:
+        for member in chunk:
+            if member.job.tries == 1 and member.arguments.to == "Ada":
+                member.fail("not now")
+            elif member.job.tries == 1:
+                raise ConnectionError("the server does not answer")
+
+    at_once = send.options(retry=exponential(first_seconds=0, jitter=0))
+    async with fp.transaction() as tx:
+        jobs = [await at_once.submit(tx, Mail(name)) for name in ("Ada", "Bob")]
+    async with working(fp):
+        for job in jobs:
+            assert await fp.jobs.result(job, within=60) is None
 
 
 async def test_two_chunks_that_end_members_of_crossing_batches_do_not_deadlock(
