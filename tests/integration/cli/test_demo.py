@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -93,8 +93,9 @@ def rows_of(url: str) -> dict[str, int]:
 
 
 def keys_of(url: str) -> set[str]:
-    with closing(connect_sync(url, reply_seconds=5)) as redis:
-        found: Any = redis.keys()
+    redis: Any = connect_sync(url, reply_seconds=5)
+    with closing(redis):
+        found = redis.keys()
         return {key.decode() if isinstance(key, bytes) else key for key in found}
 
 
@@ -260,7 +261,11 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         DemoPart(name=name, about=name, path="/", run=run, counts="select 'x', 1", others="select false")
         for name, run in (("shop", fail), ("other", go_on))
     ]
-    monkeypatch.setattr(_command, "_parts", lambda only: parts)
+
+    def named(_only: Sequence[str]) -> list[DemoPart]:
+        return parts
+
+    monkeypatch.setattr(_command, "_parts", named)
     return said
 
 

@@ -47,7 +47,7 @@ async def _run(context: DemoContext) -> None:
 
 async def _play(context: DemoContext, players: Players) -> None:
     refused, number = 0, 0
-    known = set(await context.fp.run(queries.ids(limit=1000)))
+    known: list[str] = await context.fp.run(queries.ids(after="demo-", limit=1000))
     waiting: list[PlayerRequest] = [CreatePlayer(player_id=one) for one in PLAYERS if one not in known]
     while True:
         number += 1

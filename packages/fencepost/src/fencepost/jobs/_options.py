@@ -161,7 +161,7 @@ class JobOptions(SubmitOptions):
     def changed(self, **changes: Unpack[Overrides]) -> JobOptions:
         """The options of one submission. A new time replaces the old one; headers are added."""
         unknown = next((name for name in changes if name not in Overrides.__annotations__), None)
-        if unknown in _DECLARED:
+        if unknown is not None and unknown in _DECLARED:
             why = _DECLARED[unknown]
             raise InvalidInput(f"{unknown} cannot be changed for one submission: {why}", field=unknown)
         if unknown is not None:

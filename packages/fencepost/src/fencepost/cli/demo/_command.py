@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from psycopg import sql
@@ -155,9 +155,7 @@ class _Run:
             # Whatever a part raises, the others go on.
             _log.exception("demo_part_failed", part=part.name)
             self._failed.append(part.name)
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
-            self._say(part.name, f"failed: {error}")
+            self._say(part.name, f"failed: {_first_of(error)}")
 
     async def _report(self, fp: Fencepost) -> None:
         """One line for each part, from time to time."""
@@ -165,11 +163,11 @@ class _Run:
             await asyncio.sleep(REPORT_SECONDS)
             for part in self._parts:
                 try:
-                    found = await fp.run(Call(part.counts, (), each(lambda name, count: (name, int(count)))))
+                    counts = dict(await fp.run(Call(part.counts, (), each(_count))))
                 except (FencepostError, psycopg.Error) as error:
                     self._say(part.name, f"cannot be counted: {error}")
                 else:
-                    self._say(part.name, _words(dict(found)), path=part.path, counts=dict(found))
+                    self._say(part.name, _words(counts), path=part.path, counts=counts)
 
     def _announce(self) -> None:
         for part in self._parts:
@@ -302,16 +300,26 @@ def _servers() -> Generator[None]:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise UserError(
-                "`fencepost up` did not start; its error is above.",
-                ExitCode(process.wait(START_SECONDS) or 1),
-            )
+            code = process.wait(START_SECONDS)
+            known = next((one for one in ExitCode if one and one == code), ExitCode.PROBLEM)
+            raise UserError("`fencepost up` did not start; its error is above.", known)
         told: Mapping[str, Any] = json.loads(line)
         remark(f"Fencepost is up: {told['url'] or told['database']}")
         yield
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=START_SECONDS)
+
+
+def _count(name: str, count: int) -> tuple[str, int]:
+    return name, int(count)
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """The error itself, or the first of a group of tasks."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    return _first_of(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
 def _words(counts: Mapping[str, int]) -> str:

@@ -84,7 +84,8 @@ async def _stage(context: DemoContext, processes: Sequence[KeptProcess]) -> None
     context.say(f"Another worker has finished job {job_id}. Worker {zombie.pid} continues (SIGCONT).")
 
     async def refusal() -> dict[str, Any] | None:
-        return next(iter(await context.fp.run(_refusals_of(job_id))), None)
+        found: list[dict[str, Any]] = await context.fp.run(_refusals_of(job_id))
+        return found[0] if found else None
 
     refused = await context.until(refusal, within=STAGE_SECONDS)
     if refused is None:
