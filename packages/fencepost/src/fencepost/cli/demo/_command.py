@@ -301,7 +301,7 @@ def _servers() -> Generator[None]:
         line = process.stdout.readline()
         if not line:
             code = process.wait(START_SECONDS)
-            known = next((one for one in ExitCode if one and one == code), ExitCode.PROBLEM)
+            known = {int(one): one for one in ExitCode}.get(code, ExitCode.PROBLEM)
             raise UserError("`fencepost up` did not start; its error is above.", known)
         told: Mapping[str, Any] = json.loads(line)
         remark(f"Fencepost is up: {told['url'] or told['database']}")

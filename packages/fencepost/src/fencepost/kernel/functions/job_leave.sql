@@ -172,10 +172,10 @@ begin
   end loop;
 end $$;
 
+drop function if exists fencepost.job_reclaim(integer, interval);
 -- Put back jobs that have been expired for p_grace, at most p_limit. A job whose old owner still has a fenced
 -- transaction open is skipped. Answers whether the try was charged: job_suspect.sql decides it. Served by
 -- job_running_by_expiry.
-drop function if exists fencepost.job_reclaim(integer, interval);
 create or replace function fencepost.job_reclaim(p_limit integer, p_grace interval default '0')
 returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean, queue text, kind text, trace_id text)
 language plpgsql volatile security definer

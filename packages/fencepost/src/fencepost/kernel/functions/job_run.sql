@@ -170,10 +170,10 @@ begin
   end if;
 end $$;
 
+drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);
 -- Finish many by one statement and one commit; answers for each, refusal null or the reason, with the row that was seen.
 -- p_leaving names jobs that the same transaction ends afterwards by job_leave_many: the batches of both are locked here in one
 -- order, because two such transactions may have the same batches, one in its finishes and the other in what it leaves.
-drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);
 create or replace function fencepost.job_finish_many(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[] default null, p_results jsonb[] default null,
   p_leaving bigint[] default null

@@ -148,10 +148,10 @@ begin
   end if;
 end $$;
 
+drop function if exists fencepost.job_reclaim_owner(text, text);
 -- Put the jobs of p_owner back at once: the caller has seen its process end, and p_why says how. A wrong call
 -- costs the owner its jobs and no more, because every write of an attempt is fenced. Skips a job whose
 -- transaction is still open; its lease ends it. Served by job_running_by_owner.
-drop function if exists fencepost.job_reclaim_owner(text, text);
 create or replace function fencepost.job_reclaim_owner(p_owner text, p_why text)
 returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean, queue text, kind text, trace_id text)
 language plpgsql volatile security definer
