@@ -37,6 +37,8 @@ P50_MS_MAX = 10
 QUICK_STRANGERS = ("pgqueuer",)
 PGBENCH_CONNECTIONS = 4
 EXHIBITS_AT_ONCE = 4
+CHUNK = 100
+"""As `peers/run_fencepost.py` declares it."""
 
 JOBS = "jobs/s"
 BESIDE = "fencepost beside it, jobs/s"
@@ -53,25 +55,33 @@ def run(*, quick: bool) -> Report:
             _measured(pair, us, bare, quick=quick)
             for us, bare in zip((OURSELVES, ALONE), _bare(pair, [OURSELVES, ALONE], quick=quick), strict=True)
         )
+        chunks = _chunks(pair, quick=quick)
         held = _held(pair, float(ours[JOBS]), quick=quick)
         invited = _invited(quick=quick)
         strangers: list[Row] = []
         for peer in invited:
             strangers.append(_stranger(pair, peer, quick=quick))
             # It takes long: if it is interrupted, the report has what was measured so far.
-            write(_report(ours, alone, strangers, held, facts, quick=quick))
+            write(_report(ours, alone, strangers, chunks, held, facts, quick=quick))
     if not quick:
         ours, alone, *strangers = _with_exhibits([OURSELVES, ALONE, *invited], [ours, alone, *strangers])
-    return _report(ours, alone, strangers, held, facts, quick=quick)
+    return _report(ours, alone, strangers, chunks, held, facts, quick=quick)
 
 
 def _report(
-    ours: Row, alone: Row, strangers: Sequence[Row], held: scale.HeldRate, facts: Row, *, quick: bool
+    ours: Row,
+    alone: Row,
+    strangers: Sequence[Row],
+    chunks: Sequence[Row],
+    held: scale.HeldRate,
+    facts: Row,
+    *,
+    quick: bool,
 ) -> Report:
     """With a row for every peer, including those that were not measured."""
     seen = {row["system"] for row in strangers}
     absent = [_absent(peer, NOT_INVITED) for peer in STRANGERS if peer.title not in seen]
-    rows = [ours, alone, *strangers, *absent, *held.rows()]
+    rows = [ours, alone, *strangers, *absent, *chunks, *held.rows()]
     return Report("jobs", quick, rows, [*goals(ours, strangers), *held.goals()], facts)
 
 
@@ -98,7 +108,27 @@ def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.
     _tell(f"{peers[-1].title}: throughput")
     with ExitStack() as stack:
         entrants = [stack.enter_context(_in_env(pair, peer)) for peer in peers]
-        return contest.by_turns(entrants, "empty", _length(quick))
+        return contest.by_turns([(entrant, "empty") for entrant in entrants], _length(quick))
+
+
+def _chunks(pair: Servers, *, quick: bool) -> list[Row]:
+    """Jobs whose handler writes one row for each: in the finish of each job, and of a chunk. In turns."""
+    _tell(f"fencepost: chunks of {CHUNK}")
+    with _in_env(pair, OURSELVES) as single, _in_env(pair, OURSELVES) as together:
+        found = contest.by_turns([(single, "write"), (together, "chunk")], _length(quick))
+    titles = (
+        "fencepost, a row in the finish of each job",
+        f"fencepost, chunks of {CHUNK}, a row for each job",
+    )
+    return [
+        {
+            "system": title,
+            "truth": OURSELVES.truth,
+            "with a write, jobs/s": round(one.jobs_per_second),
+            "with a write, commits/job": round(one.commits_per_job, 2),
+        }
+        for title, one in zip(titles, found, strict=True)
+    ]
 
 
 def _length(quick: bool) -> contest.JobsLength:

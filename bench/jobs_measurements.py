@@ -52,20 +52,21 @@ def throughput(entrant: Entrant, kind: str, length: JobsLength) -> Throughput:
     return Throughput(median(rates), commits / (count * length.rounds))
 
 
-def by_turns(entrants: Sequence[Entrant], kind: str, length: JobsLength) -> list[Throughput]:
-    """The same for several libraries, in alternating rounds, each with a worker of its own.
+def by_turns(sides: Sequence[tuple[Entrant, str]], length: JobsLength) -> list[Throughput]:
+    """The same for several libraries and kinds of jobs, in alternating rounds, each with a worker of its own.
 
     The load of a shared machine changes from minute to minute: so every library gets a part of each. No
     library always follows the same other one, and none works while the server vacuums after another: each
     finds its own database vacuumed, however many jobs it has done there.
     """
     single = replace(length, rounds=1)
-    turns: list[list[Throughput]] = [[] for _ in entrants]
+    turns: list[list[Throughput]] = [[] for _ in sides]
     for first in range(length.rounds):
-        for place in range(len(entrants)):
-            which = (first + place) % len(entrants)
-            entrants[which].clear_up()
-            turns[which].append(throughput(entrants[which], kind, single))
+        for place in range(len(sides)):
+            which = (first + place) % len(sides)
+            entrant, kind = sides[which]
+            entrant.clear_up()
+            turns[which].append(throughput(entrant, kind, single))
     return [
         Throughput(median(turn.jobs_per_second for turn in own), median(turn.commits_per_job for turn in own))
         for own in turns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,6 +18,7 @@ from runner import PeerTask, by_batches, play, run_until_told
 
 from fencepost.client import Fencepost
 from fencepost.gc_tuning import freeze_collected_objects
+from fencepost.jobs.chunk import Chunk
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
@@ -24,9 +26,17 @@ from fencepost.redis_streams.stream_names import NORMAL, stream_of
 
 QUEUE = "bench"
 BATCH = 500
+CHUNK = 100
+# A row for each job, as the handlers of single jobs write.
+WRITE_MANY = "insert into public.effect (job, who) select %s, %s from generate_series(1, %s)"
 UNFINISHED = (
     "select (select count(*) from fencepost.job_waiting) + (select count(*) from fencepost.job_running)"
 )
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The arguments of a job that has none."""
 
 
 def _stream(order: PeerTask) -> str:
@@ -99,7 +109,14 @@ def _declare(fp: Fencepost, order: PeerTask):
             await tx.execute(WRITE, ("zombie", handlers.who))
         handlers.results.act(handlers.who, "wrote")
 
-    return {"empty": empty, "timed": timed, "write": write, "zombie": zombie}
+    @fp.job(QUEUE, lease=order.lease_seconds, chunk=CHUNK, chunk_wait=0.05)
+    async def chunk(chunk: Chunk[Nothing]) -> None:
+        async with chunk.finish() as tx:
+            await tx.execute(WRITE_MANY, ("load", handlers.who, len(chunk)))
+        for _ in chunk:
+            handlers.results.count()
+
+    return {"empty": empty, "timed": timed, "write": write, "zombie": zombie, "chunk": chunk}
 
 
 class OurClient:

@@ -25,7 +25,7 @@ else:
     from results_store import ResultsStore
 
 POLL_SECONDS = 0.005
-KINDS = ("empty", "write", "timed", "zombie")
+KINDS = ("empty", "write", "timed", "zombie", "chunk")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost_torture import _chain as chain
-from fencepost_torture._chain import CHAIN_ID, ETHER, FUNDS, Anvil
+from fencepost_nonces.testing import anvil as chain
+from fencepost_nonces.testing.anvil import CHAIN_ID, ETHER, FUNDS, Anvil
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / ".fencepost" / "npm"

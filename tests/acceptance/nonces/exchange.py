@@ -18,7 +18,7 @@ from fencepost_nonces.sending._rpc import Chains
 from fencepost_nonces.sending._sender import TransactionSender
 from fencepost_nonces.sending._transaction_calls import TransactionRequest
 from fencepost_nonces.signer import Signer, checksummed
-from fencepost_torture._chain import CHAIN_ID, Anvil, new_account, recipient
+from fencepost_nonces.testing.anvil import CHAIN_ID, Anvil, new_account, recipient
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount

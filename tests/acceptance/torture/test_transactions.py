@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded._errors import BinaryMissingError
-from fencepost_torture._chain import running_anvil
+from fencepost_nonces.testing.anvil import running_anvil
 from fencepost_torture._pace import RunPace
 from fencepost_torture._plan import RunPlan
 from fencepost_torture._run import RunResult, TortureRun

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,10 +21,12 @@ from fencepost import (
     Retry,
     ServerUnavailable,
     StaleAttempt,
+    exponential,
 )
 from fencepost.embedded import Database
 from fencepost.jobs.retry_policy import Verdict
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel.drivers import run
 from fencepost.testing import Child, Clock
 from tests.integration.job_features import chunk_worker
 from tests.integration.job_features.conftest import Working
@@ -31,6 +34,9 @@ from tests.integration.job_features.probes import Probes
 from tests.takeover import TAKEN_OVER
 
 ONE_TAKEN_OVER = TAKEN_OVER.replace("job_running r returning", "job_running r where job_id = %s returning")
+
+WAITING_FOR_LOCKS = """
+    select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"""
 
 
 @dataclass(frozen=True)
@@ -398,6 +404,71 @@ async def test_arguments_are_named_tuples_or_models_too(fp: Fencepost, working: 
     assert seen == [row]
     with pytest.raises(InvalidInput, match="n"):
         handler.submission(type(row)._make(["many"]) if isinstance(row, Row) else {"n": "many"})
+
+
+async def test_a_member_is_tried_again_by_the_policy_of_its_own_submission(
+    fp: Fencepost, working: Working
+) -> None:
+    @fp.job("mail", chunk=2, chunk_wait=60, retry=exponential(first_seconds=3600, most_seconds=3600))
+    async def send(chunk: Chunk[Mail]) -> None:
+        for member in chunk:
+            if member.job.tries == 1 and member.arguments.to == "Ada":
+                member.fail("not now")
+            elif member.job.tries == 1:
+                raise ConnectionError("the server does not answer")
+
+    at_once = send.options(retry=exponential(first_seconds=0, jitter=0))
+    async with fp.transaction() as tx:
+        jobs = [await at_once.submit(tx, Mail(name)) for name in ("Ada", "Bob")]
+    async with working(fp):
+        for job in jobs:
+            assert await fp.jobs.result(job, within=60) is None
+
+
+async def test_two_chunks_that_end_members_of_crossing_batches_do_not_deadlock(
+    fp: Fencepost, database: Database, probes: Probes, working: Working
+) -> None:
+    """One finishes a member of the first batch and buries one of the second, the other does the opposite."""
+
+    async def settle(chunk: Chunk[Mail]) -> None:
+        async with chunk.finish():
+            for member in chunk:
+                if member.arguments.to == "nowhere":
+                    member.bury("no such address")
+
+    up = fp.job("up", kind="up", chunk=2, chunk_wait=60)(settle)
+    down = fp.job("down", kind="down", chunk=2, chunk_wait=60)(settle)
+    [first, second] = await submitted(fp, up, ["Ada", "nowhere"])
+    [third, fourth] = await submitted(fp, down, ["nowhere", "Bob"])
+    with database.connect() as other:
+        held = run(other, kernel_job.submit("elsewhere", "x", {})).job_id
+        for batch in ([first, third, held], [second, fourth]):
+            other.execute("select fencepost.batch_make(%s)", (batch,))
+        run(other, kernel_job.claim(held, "elsewhere"))
+        # The chunks meet at the first batch, which this transaction keeps until both wait for it.
+        with other.transaction():
+            run(other, kernel_job.finish(kernel_job.Finish(held, 1), "elsewhere"))
+            running = asyncio.create_task(wait_and_work(fp, working, [first, second, third, fourth]))
+            await probes.until(
+                "both chunks wait for a lock",
+                lambda: probes.value(WAITING_FOR_LOCKS) == 2,
+            )
+        await running
+    ends = probes.rows("select job_id, state, attempt from fencepost.job_finished where job_id <> %s", held)
+    assert sorted(ends) == [
+        (first, "finished", 1),
+        (second, "dead", 1),
+        (third, "dead", 1),
+        (fourth, "finished", 1),
+    ]
+    assert probes.column("select remaining from fencepost.batches") == [0, 0]
+
+
+async def wait_and_work(fp: Fencepost, working: Working, job_ids: Sequence[int]) -> None:
+    async with working(fp):
+        for job_id in job_ids:
+            with suppress(JobFailed):
+                await fp.jobs.result(job_id, within=60)
 
 
 def test_what_cannot_be_a_chunk_is_refused_when_it_is_declared() -> None:

@@ -7,8 +7,10 @@ import pytest
 
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
+from fencepost.jobs._worker_registry import WorkerRegistry
 from fencepost.kernel import drivers, queue
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel._job_need import Serves
 from tests.integration.cli.conftest import Answer
 from tests.integration.job_features.probes import Probes
 
@@ -154,6 +156,18 @@ def test_pause_and_resume_a_queue(fencepost: Fencepost, send: Send, probes: Prob
     assert fencepost("resume", "mail", "--json").json == [{"queue": "mail", "outcome": "resumed"}]
     assert len(send(kernel_job.claim_next("mail", 1, OWNER, 10))) == 1
     assert [event for event, _ in probes.events("queue", "mail")] == ["paused", "resumed"]
+
+
+def test_a_queue_that_a_live_worker_serves_is_known_before_its_first_job(
+    fencepost: Fencepost, database: Database
+) -> None:
+    registry = WorkerRegistry(OWNER, ["letters"], Serves({"send": None}), ttl_seconds=60)
+    with database.connect() as connection:
+        registry.keep(connection)
+        assert fencepost("pause", "letters").out == "queue letters: paused\n"
+        assert fencepost("pause", "reports").code == ExitCode.NOT_FOUND
+        registry.leave(connection)
+    assert fencepost("resume", "letters").out == "queue letters: resumed\n", "it has a setting by now"
 
 
 def test_dead_groups_by_cause(fencepost: Fencepost, send: Send) -> None:

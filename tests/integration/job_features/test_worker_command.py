@@ -168,6 +168,51 @@ def test_processes_are_started_again_and_end_together(
     assert not is_alive(second)
 
 
+def test_a_process_that_has_run_its_jobs_is_replaced_at_once(
+    start: Start, database: Database, probes: Probes
+) -> None:
+    workers = start(
+        "worker",
+        APPLICATION,
+        "--processes",
+        "2",
+        "--concurrency",
+        "1",
+        "--max-jobs-per-process",
+        "1",
+        "--json",
+    )
+    announced(workers)
+    jobs = [submit(database, "report", "reports", {"n": 10 + n}) for n in range(4)]
+    for job in jobs:
+        until(probes, job, "finished")
+    owners = probes.column("select owner from fencepost.job_finished")
+    assert len(set(owners)) == 4, "each process ran one job"
+    code, err = end(workers)
+    assert code == ExitCode.OK
+    assert err.count("worker process replaced") >= 2
+    assert "worker process ended" not in err
+
+
+def test_a_process_that_was_stopped_from_outside_is_started_again_after_a_delay(
+    start: Start, database: Database, probes: Probes
+) -> None:
+    workers = start("worker", APPLICATION, "--processes", "2", LOG_FORMAT="json")
+    first, second = announced(workers)["processes"]
+    job = submit(database, "report", "reports", {"n": 2})
+    until(probes, job, "finished")
+    os.kill(first, signal.SIGTERM)
+    assert workers.stderr is not None
+    while (line := json.loads(workers.stderr.readline())).get("event") != "worker process ended":
+        assert line.get("event") != "worker process replaced"
+    assert (line["pid"], line["exit_code"], line["again_in_seconds"]) == (first, 0, 0.5)
+    Deadline(60, "another process runs in its place").wait(
+        lambda: len(children_of(workers.pid)) == 2 and first not in children_of(workers.pid)
+    )
+    assert second in children_of(workers.pid)
+    assert end(workers)[0] == ExitCode.OK
+
+
 def children_of(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(child) for child in listed.split()]

@@ -5,6 +5,8 @@ import structlog
 
 from fencepost.jobs.job import Job
 from fencepost.jobs.retry_policy import PermanentError
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.job import SubmitOptions
 from fencepost.redis_streams.stream_names import PRIORITIES, stream_of
 from tests.integration.jobs.harness import JobHarness, quick
 from tests.takeover import TAKEN_OVER
@@ -121,6 +123,34 @@ async def test_a_refused_outcome_is_logged_with_its_job_its_reason_and_what_was_
     assert harness.rows("select reason, seen ->> 'owner' from fencepost.refusals") == [
         ("stale_attempt", "successor")
     ]
+
+
+@pytest.mark.parametrize("headers", [{"trace_id": "of the caller"}, {}])
+async def test_a_lost_job_is_logged_with_its_kind_its_queue_and_its_trace(
+    harness: JobHarness, headers: dict[str, str]
+) -> None:
+    @harness.fp.job("default", kind="note")
+    async def note(job: Job) -> None: ...
+
+    call = kernel_job.submit("default", "note", {}, SubmitOptions(), headers=headers)
+    job_id = (await harness.fp.run(call)).job_id
+    await harness.fp.run(kernel_job.claim(job_id, "lost", lease_seconds=0.01))
+    with structlog.testing.capture_logs() as logs:
+        async with harness.working():
+            await harness.until_state(job_id, "finished")
+    [lost] = [log for log in logs if log["event"] == "worker_lost"]
+    assert lost == {
+        "event": "worker_lost",
+        "log_level": "warning",
+        "job_id": job_id,
+        "kind": "note",
+        "queue": "default",
+        "attempt": 1,
+        "trace_id": headers.get("trace_id") or f"{job_id:032x}",
+        "owner": "lost",
+        "state": "pending",
+        "charged": True,
+    }
 
 
 async def test_what_a_handler_logs_carries_its_job(harness: JobHarness) -> None:

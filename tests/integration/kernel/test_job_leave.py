@@ -191,6 +191,9 @@ def test_a_lost_job_waits_again_without_losing_count(app: Caller, clock: Clock) 
         "owner": OWNER,
         "state": "pending",
         "charged": True,
+        "queue": "mail",
+        "kind": "send",
+        "trace_id": None,
     }
 
     job = job_calls.job(app, job_id)

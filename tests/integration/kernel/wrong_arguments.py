@@ -234,6 +234,7 @@ FAULTS: dict[str, Any] = {
         ("attempts", "job_finish_many('{1}', '{1, 2}', 'w')"),
         ("statuses", "job_finish_many('{1}', '{1}', 'w', '{a, b}')"),
         ("results", "job_finish_many('{1}', '{1}', 'w', '{a}', '{1, 2}'::jsonb[])"),
+        ("leaving", "job_finish_many('{1}', '{1}', 'w', p_leaving => '{null}')"),
         ("final_status", "job_finish(1, 1, 'w', '')"),
         ("final_status", "job_finish(1, 1, 'w', repeat('x', 65))"),
         ("result", "job_finish(1, 1, 'w', 'ok', to_jsonb(repeat('x', 65537)))"),

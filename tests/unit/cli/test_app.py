@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -212,25 +215,90 @@ def test_bash_completes_a_command_line_by_the_script(tmp_path: Path) -> None:
     assert "-F _fencepost fencepost" in told.stdout
 
 
+@pytest.fixture
+def with_program(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `fencepost` is this one, and no file of the user's own is read."""
+    program = tmp_path / "fencepost"
+    program.write_text(f"#!{sys.executable}\nfrom fencepost.cli._main import main\nmain()\n")
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+
+
+def shell_of(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed, so its completion cannot be run")
+    return found
+
+
 @pytest.mark.parametrize(
-    ("shell", "check"),
+    ("line", "expected"),
     [
-        ("zsh", "compdef() { :; }; source $0; whence -w _fencepost"),
-        ("fish", "source $argv[1]; complete -c fencepost"),
+        ("fencepost sched", ["schedules"]),
+        ("fencepost jobs list --state de", ["dead"]),
+        ("fencepost completion ", ["bash", "zsh", "fish"]),
     ],
 )
-def test_the_scripts_of_other_shells_are_understood_by_them(
-    shell: str, check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_fish_completes_a_command_line_by_the_script(
+    line: str, expected: list[str], with_program: dict[str, str]
 ) -> None:
-    run(["completion", shell])
-    script = tmp_path / f"fencepost.{shell}"
-    script.write_text(capsys.readouterr().out)
-    assert "_FENCEPOST_COMPLETE=1" in script.read_text()
-    if shutil.which(shell) is not None:
-        command = [shell, "-c", check, str(script)]
-        told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-        assert (told.returncode, told.stderr) == (0, "")
-        assert "fencepost" in told.stdout
+    script = 'fencepost completion fish | source; complete --do-complete "$argv[1]"'
+    told = subprocess.run(
+        [shell_of("fish"), "--no-config", "-c", script, line],
+        env=with_program,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert (sorted(one.partition("\t")[0] for one in told.stdout.splitlines()), told.stderr) == (
+        sorted(expected),
+        "",
+    )
+
+
+def test_zsh_completes_a_command_line_by_the_script(tmp_path: Path, with_program: dict[str, str]) -> None:
+    """Its completion needs a terminal, and a person who presses the tabulator."""
+    (tmp_path / ".zshrc").write_text(
+        "autoload -U compinit; compinit -u -D\n"
+        'eval "$(fencepost completion zsh)"\n'
+        "unsetopt zle_bracketed_paste\nPS1='READY '\n"
+    )
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [shell_of("zsh"), "-i", "+m"],
+        env={**with_program, "ZDOTDIR": str(tmp_path)},
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
+    try:
+        read_until(terminal, "READY")
+        os.write(terminal, b"fencepost schedu\t")
+        assert "fencepost schedules" in read_until(terminal, "schedules")
+        os.write(terminal, b"li\t")
+        assert "list" in read_until(terminal, "list")
+        # Several are listed, each with its help.
+        os.write(terminal, b"\x15fencepost completion \t\t")
+        told = read_until(terminal, "fish")
+        assert "bash" in told
+        assert "zsh" in told
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def read_until(terminal: int, words: str) -> str:
+    """What the terminal shows up to these words."""
+    seen = ""
+    while words not in seen:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, f"Timed out after 60 s waiting for {words!r}: {seen!r}"
+        seen += os.read(terminal, 4096).decode(errors="replace")
+    return seen
 
 
 @pytest.mark.parametrize("arguments", [["statsu"], ["jobs"], ["status", "--nope"], ["status"]])

@@ -1,5 +1,6 @@
 """The options of jobs: what is refused at the declaration, what one submission changes, and what travels."""
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost import Fencepost, InvalidInput, Job, Rate, Unique, exponential
+from fencepost import Chunk, Fencepost, InvalidInput, Job, Rate, Unique, exponential
 from fencepost.jobs._handler import Handler
+from fencepost.jobs._options import Overrides
 from fencepost.jobs.retry_policy import Bury, Retry
 
 
@@ -218,6 +220,33 @@ def test_what_cannot_travel_is_refused(fp: Fencepost) -> None:
     assert refused.value.field == "rate"
     with pytest.raises(InvalidInput, match="coroutine function"):
         one.options(run_in="process")
+    limited: Any = fp.job("mail", kind="without a rate")(handler)
+    with pytest.raises(InvalidInput, match=r"declare it with @fp\.job") as refused:
+        limited.options(rate=Rate(5))
+    assert refused.value.field == "rate"
+
+
+def test_each_option_of_the_decorator_can_be_changed_or_says_why_not(fp: Fencepost) -> None:
+    one: Any = fp.job("mail")(handler)
+    declared = set(inspect.signature(fp.job).parameters) - {"queue"}
+    refused = declared - Overrides.__annotations__.keys()
+    assert refused == {"kind", "chunk", "chunk_wait", "unknown_arguments"}
+    for name in refused:
+        with pytest.raises(InvalidInput, match=f"{name} cannot be changed for one submission: ") as error:
+            one.options(**{name: 1})
+        assert error.value.field == name
+
+
+def test_one_member_of_a_chunk_cannot_change_how_the_chunk_runs(fp: Fencepost) -> None:
+    @fp.job("mail", chunk=10)
+    def together(chunk: Chunk[Line]) -> None: ...
+
+    for change in ({"timeout": 5}, {"timeout": None}, {"run_in": "thread"}):
+        with pytest.raises(InvalidInput, match="A chunk runs many jobs in one call") as refused:
+            cast("Any", together).options(**change)
+        assert refused.value.field == next(iter(change))
+    changed = together.options(retry=exponential(first_seconds=7), tries=2, priority="low")
+    assert changed.declared.tries == 2
 
 
 @pytest.mark.parametrize(

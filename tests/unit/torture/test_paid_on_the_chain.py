@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost_torture._chain import recipient
+from fencepost_nonces.testing.anvil import recipient
 from fencepost_torture.systems._transactions import SIGNERS, chain_breaches, payment
 
 ASKED = 4 * SIGNERS

@@ -16,5 +16,6 @@ PLUGIN = Plugin(
     http_service="fencepost_judge._http_service:make_service",
     doctor="fencepost_judge.sandbox._doctor_probe:probe_judge",
     announce="fencepost_judge.commands._accounts:announce",
+    demo="fencepost_judge._demo:PART",
     names="fencepost_judge._compatible_names:NAMES",
 )

@@ -19,5 +19,6 @@ PLUGIN = Plugin(
     http_service="fencepost_nonces._http_service:make_service",
     console="fencepost_nonces._console_pages:PAGES",
     needs="select need, name, things from fencepost.nonce_needs()",
+    demo="fencepost_nonces._demo:PART",
     names="fencepost_nonces._compatible_names:NAMES",
 )

@@ -16,5 +16,6 @@ PLUGIN = Plugin(
     http_service="fencepost_orders._http_service:make_service",
     console="fencepost_orders._console_pages:PAGES",
     needs="select need, name, things from fencepost.orders_needs()",
+    demo="fencepost_orders._demo:PART",
     names="fencepost_orders._compatible_names:NAMES",
 )

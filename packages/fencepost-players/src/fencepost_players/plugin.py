@@ -15,5 +15,6 @@ PLUGIN = Plugin(
     commands={"players": "fencepost_players._commands:app"},
     http_service="fencepost_players._http_service:make_service",
     console="fencepost_players._console_pages:PAGES",
+    demo="fencepost_players._demo:PART",
     names="fencepost_players._compatible_names:NAMES",
 )

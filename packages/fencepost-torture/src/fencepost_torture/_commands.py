@@ -12,7 +12,7 @@ import typer
 
 from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.shutdown import interrupted_by_all
-from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
+from fencepost.cli.terminal import JsonOption, answer, answer_json, logs_json, remark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,8 +133,8 @@ def torture(
         keep_score(score.with_run(facts), result)
     elif result is not None:
         keep(facts, result)
-    if json_output:
-        answer_json(facts)
+    if json_output or logs_json():
+        answer_json(facts, indent=None if logs_json() else 2)
     else:
         _tell(outcome, page)
     raise typer.Exit(EXITS[outcome.judgement.verdict])

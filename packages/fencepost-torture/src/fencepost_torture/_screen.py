@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fencepost.cli.terminal import logs_json
 from fencepost_torture._plan import RunPlan
 from fencepost_torture._run import RunMoment
 from fencepost_torture._tally import Tally
@@ -22,8 +23,8 @@ Watch = Callable[[RunMoment, Tally], None]
 
 @contextmanager
 def live_screen(plan: RunPlan, console: Console) -> Generator[Watch]:
-    """Redraws in place on a terminal; prints nothing where there is none."""
-    if not console.is_terminal:
+    """Redraws in place on a terminal; prints nothing where there is none, or where the log is JSON."""
+    if not console.is_terminal or logs_json():
         yield lambda moment, tally: None
         return
     with Live(Text("starting the servers"), console=console, auto_refresh=False, transient=True) as live:

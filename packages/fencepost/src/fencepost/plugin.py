@@ -31,6 +31,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "doctor": "fencepost.cli._doctor:doctor",
     "status": "fencepost.cli._status:status",
     "explain": "fencepost.cli._explain:explain",
+    "demo": "fencepost.cli._demo:demo",
     "url": "fencepost.cli._servers:url",
     "psql": "fencepost.cli._servers:psql",
     "grant": "fencepost.cli._servers:grant",
@@ -68,6 +69,8 @@ class Plugin:
     """A query that returns `need, name, things`: what needs attention. `console` describes each row."""
     doctor: str | None = None
     """`probe(machine) -> list[Finding]`: what the service requires of a machine, for `fencepost doctor`."""
+    demo: str | None = None
+    """A `DemoPart`: what it shows in `fencepost demo`."""
     names: str | None = None
     """A `CompatibleNames`: what the service offers under names of earlier systems (COMPATIBLE_NAMES)."""
     announce: str | None = None

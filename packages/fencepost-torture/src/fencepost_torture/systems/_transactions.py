@@ -31,7 +31,7 @@ from fencepost_nonces.sending._rpc import Chains
 from fencepost_nonces.sending._sender import TransactionSender
 from fencepost_nonces.sending._transaction_calls import TransactionRequest
 from fencepost_nonces.signer import Signer
-from fencepost_torture._chain import CHAIN_ID, ETHER, new_account, recipient, running_anvil
+from fencepost_nonces.testing.anvil import CHAIN_ID, ETHER, new_account, recipient, running_anvil
 from fencepost_torture._child_setup import PATIENT, told_to_end
 from fencepost_torture._effects import exactly_once
 from fencepost_torture._row_counter import RowCounter

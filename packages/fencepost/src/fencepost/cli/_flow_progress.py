@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
+from fencepost.cli.terminal import logs_json
 from fencepost.flows._progress import Progress
 
 
@@ -42,8 +43,8 @@ class ProgressBars:
 
 @contextmanager
 def progress_bars(console: Console | None = None) -> Generator[ProgressBars]:
-    """Without a terminal no bars are drawn, and no progress is queried."""
-    shown = console or (Console(stderr=True) if sys.stderr.isatty() else None)
+    """Without a terminal, or with a log in JSON, no bars are drawn, and no progress is queried."""
+    shown = console or (Console(stderr=True) if sys.stderr.isatty() and not logs_json() else None)
     if shown is None:
         yield ProgressBars(None)
         return

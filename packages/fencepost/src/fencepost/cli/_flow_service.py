@@ -15,7 +15,7 @@ from fencepost.cli._flow_progress import ProgressBars, progress_bars
 from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.health import HealthPages
 from fencepost.cli.shutdown import Shutdown
-from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.cli.terminal import answer, answer_json, logs_json, remark
 from fencepost.client import Fencepost
 from fencepost.errors import ServerUnavailable
 from fencepost.flows import Flow
@@ -56,7 +56,7 @@ async def _serve(
     async with fp:
         worker = fp.flows.worker(flow, FlowSettings.load())
         units = [unit.resource for unit in divide(worker.program)]
-        if as_json:
+        if as_json or logs_json():
             answer_json({"flow": flow.name, "worker": worker.owner, "url": url, "tasks": units}, indent=None)
         else:
             answer(

@@ -150,18 +150,20 @@ def read_causes(connection: Reader, *, queue: str | None, kind: str | None) -> l
 
 
 def require_queue(connection: Reader, queue: str) -> None:
-    """Raises NotFound for a queue that has no settings and never had a job that is still kept."""
+    """Raises NotFound for a queue that no live worker serves, that has no settings, and of which no job is
+    kept."""
     row = connection.execute(
         """select exists (select 1 from fencepost.queue_status where queue = %(queue)s)
-                  or exists (select 1 from fencepost.schedules where queue = %(queue)s)""",
+                  or exists (select 1 from fencepost.schedules where queue = %(queue)s)
+                  or exists (select 1 from fencepost.job_workers where %(queue)s = any (queues))""",
         {"queue": queue},
     ).fetchone()
     known = row is not None and row[0]
     page = job_queries.page(state=None, queue=queue, kind=None, before_id=None, limit=1)
     if not known and not run(connection, page):
         raise NotFound(
-            f"There is no queue {queue}: no job of it was submitted, or all were pruned. Check the name; "
-            "--new pauses it before its first job.",
+            f"There is no queue {queue}: no live worker serves it, and no job of it was submitted, or all "
+            "were pruned. Check the name; --new pauses it before its first job.",
             noun="queue",
             subject=queue,
         )

@@ -188,7 +188,8 @@ def pause(
       fencepost jobs pause letters --new   before its first job
       fencepost status                     shows which are paused
 
-    Exits with 4 when no job of the queue was ever submitted, unless --new says that it is to come.
+    Exits with 4 when no job of the queue was ever submitted and no live worker serves it, unless --new says
+    that it is to come.
     """
     _to_queues(queues, actor, resume=False, new=new, json_output=json_output)
 

@@ -13,7 +13,7 @@ from fencepost import server_addresses
 from fencepost.cli._status_screen import board_screen
 from fencepost.cli._status_snapshot import StatusSnapshot, read_board
 from fencepost.cli.database_reader import reading
-from fencepost.cli.terminal import answer_json
+from fencepost.cli.terminal import answer_json, logs_json
 from fencepost.plugin import compatible_plugins
 from fencepost.settings import Settings
 
@@ -31,7 +31,7 @@ def look(settings: Settings | None = None) -> StatusSnapshot:
 def watch(every_seconds: float, *, as_json: bool) -> None:
     """Show the status repeatedly until Ctrl-C, which is the normal way to end it."""
     with suppress(KeyboardInterrupt):
-        if as_json:
+        if as_json or logs_json():
             _watch_json(every_seconds)
         else:
             _watch_screen(every_seconds)

@@ -25,6 +25,9 @@ STEADY_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 FAREWELL_SECONDS = 15.0
 STDERR = 2
+RAN_ITS_JOBS = 80
+"""How a process of a supervisor ends that has run as many jobs as a process may. Only the supervisor sees it:
+0 is also the end of a process that was stopped by a signal from outside."""
 
 
 def worker_arguments(target: str, queues: Sequence[str], concurrency: int | None) -> list[str]:
@@ -37,6 +40,18 @@ def worker_arguments(target: str, queues: Sequence[str], concurrency: int | None
 
 def worker_command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", _ENTRY, "worker", *arguments]
+
+
+def next_start(exit_code: int, *, lived_seconds: float, falls: int) -> tuple[int, float]:
+    """How often in a row the process has ended by now, and after how many seconds it is started again.
+
+    A process that was stopped from outside is started again like one that failed: the number of processes
+    was asked for, and a service manager that keeps stopping one must not be met by a busy loop.
+    """
+    if exit_code == RAN_ITS_JOBS:
+        return 0, 0.0
+    falls = 1 if lived_seconds > STEADY_SECONDS else falls + 1
+    return falls, RESTARTS.seconds(falls)
 
 
 @dataclass(slots=True)
@@ -73,21 +88,20 @@ class Supervisor:
         """Restart processes that ended, after a delay that grows while a process keeps ending."""
         now = time.monotonic()
         for member in self._members:
-            if member.process.poll() is None or member.is_hopeless:
+            exit_code = member.process.poll()
+            if exit_code is None or member.is_hopeless:
                 continue
-            if member.process.returncode == 0 and not member.again_at:
-                # It has run as many jobs as a process may.
-                _log.info("worker process replaced", pid=member.process.pid)
-                member.falls, member.again_at = 0, now
             if not member.again_at:
-                steady = now - member.started_at > STEADY_SECONDS
-                member.falls = 1 if steady else member.falls + 1
-                rest = RESTARTS.seconds(member.falls)
-                member.again_at = now + rest
-                _log.warning(
-                    "worker process ended", exit_code=member.process.returncode, again_in_seconds=rest
+                member.falls, rest = next_start(
+                    exit_code, lived_seconds=now - member.started_at, falls=member.falls
                 )
-            elif now >= member.again_at:
+                member.again_at = now + rest
+                pid = member.process.pid
+                if exit_code == RAN_ITS_JOBS:
+                    _log.info("worker process replaced", pid=pid)
+                else:
+                    _log.warning("worker process ended", pid=pid, exit_code=exit_code, again_in_seconds=rest)
+            if now >= member.again_at:
                 fresh = self._hire(member.place)
                 member.process, member.started_at, member.again_at = fresh.process, fresh.started_at, 0.0
 

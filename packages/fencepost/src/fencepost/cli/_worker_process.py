@@ -8,11 +8,13 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import typer
+
 from fencepost.cli._app_loader import find_application
 from fencepost.cli._durations import span
 from fencepost.cli._parent_watch import VARIABLE as PARENT_PIPE
 from fencepost.cli._parent_watch import hold
-from fencepost.cli._supervisor import worker_arguments, worker_command
+from fencepost.cli._supervisor import RAN_ITS_JOBS, worker_arguments, worker_command
 from fencepost.cli.health import HealthPages
 from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, logs_json, remark
@@ -65,8 +67,10 @@ def work(
         )
         service = WorkerProcess(fp, settings, handlers, endpoint.url, suspects)
         freeze_collected_objects()
-        asyncio.run(service.run(ending, as_json=as_json))
+        ran_its_jobs = asyncio.run(service.run(ending, as_json=as_json))
     remark("Stopped.")
+    if ran_its_jobs and only_suspects is None and PARENT_PIPE in os.environ:
+        raise typer.Exit(RAN_ITS_JOBS)
 
 
 @contextmanager
@@ -103,7 +107,8 @@ class WorkerProcess:
         self._url = url
         self._suspects = suspects
 
-    async def run(self, ending: Shutdown, *, as_json: bool) -> None:
+    async def run(self, ending: Shutdown, *, as_json: bool) -> bool:
+        """Work until a stop is requested. True if it ended before, because it has run its jobs."""
         async with self._fp:
             worker = self._fp.jobs.worker(
                 self._settings, queues=self._handlers.queues, suspects=self._suspects
@@ -112,12 +117,14 @@ class WorkerProcess:
             self._announce(worker.owner, as_json=as_json)
             while not working.done() and not ending.wait(0):
                 await asyncio.wait([working], timeout=LOOK_SECONDS)
-            if working.done() and self._settings.max_jobs_per_process is not None:
+            ran_its_jobs = working.done() and self._settings.max_jobs_per_process is not None
+            if ran_its_jobs:
                 remark(f"This process has run its {self._settings.max_jobs_per_process} jobs.")
             if not working.done():
                 remark(f"Draining: running jobs may continue for {span(self._settings.drain_seconds)}.")
                 worker.stop()
             await working
+            return ran_its_jobs
 
     def _announce(self, owner: str, *, as_json: bool) -> None:
         if as_json or logs_json():

@@ -68,8 +68,9 @@ def logs_json() -> bool:
 
 @contextmanager
 def progress(what: str) -> Generator[None]:
-    """A progress line on stderr, removed when the work is done; nothing when stderr is not a terminal."""
-    if not sys.stderr.isatty():
+    """A progress line on stderr, removed when the work is done; nothing when stderr is not a terminal, or the
+    log is JSON."""
+    if not sys.stderr.isatty() or logs_json():
         yield
         return
     from rich.console import Console  # noqa: PLC0415 - See above.

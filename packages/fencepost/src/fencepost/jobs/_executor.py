@@ -564,11 +564,12 @@ async def execute_chunk(
     outcomes: dict[HeldJob, Outcome | _Failure] = {}
 
     def decide(job: Job, error: Exception) -> kernel_job.Leave:
-        return _left_by(job.running, handler, error)
+        return _left_by(job.running, handler.running_as(job.running.headers), error)
 
     shape = cast("ChunkSchema", handler.shape)
     for active in actives:
         try:
+            handler.running_as(active.running.headers)
             arguments = shape.row(**handler.parse(active.running.payload))
         except Exception as error:
             left = leave(active.running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
@@ -644,7 +645,8 @@ def _member_failed(
     """The handler failed with all of them. That this one leaves was decided before."""
     if isinstance(member.decision, kernel_job.Leave):
         return member.decision
-    return _failed(active, handler, error)
+    # By the policy of its own submission.
+    return _failed(active, handler.running_as(active.running.headers), error)
 
 
 def _member_refused(active: HeldJob, member: ChunkMember[Any], *, refusal: Refusal) -> Outcome:

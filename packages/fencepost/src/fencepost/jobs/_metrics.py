@@ -130,10 +130,9 @@ class JobMetrics(MetricSet):
         self.outcomes.labels(*job, "rejected").inc()
         self.outcomes_refused.labels(*job, reason).inc()
 
-    def reclaimed(self, jobs: Iterable[Reclaimed]) -> None:
-        """Counts jobs of a lost worker: one whose try was not charged is a suspect."""
-        for job in jobs:
-            self.reclaims.labels(status=job.state if job.charged else "suspect", reason="worker_lost").inc()
+    def reclaimed(self, job: Reclaimed) -> None:
+        """Counts a job of a lost worker: one whose try was not charged is a suspect."""
+        self.reclaims.labels(status=job.state if job.charged else "suspect", reason="worker_lost").inc()
 
     def _jobs(self, held: Iterable[HeldJob]) -> Iterator[tuple[str, str]]:
         return (self._job(one.running) for one in held)

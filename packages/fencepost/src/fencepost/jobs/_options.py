@@ -102,6 +102,15 @@ class Overrides(TypedDict, total=False):
 
 
 _PLAIN = ("tries", "retry", "run_in", "concurrency_key", "concurrency_limit")
+_DECLARED: Mapping[str, str] = {
+    "kind": "it names the handler; submit through another one.",
+    "chunk": "a chunk has jobs of many submissions. Declare it with @fp.job.",
+    "chunk_wait": "a chunk has jobs of many submissions. Declare it with @fp.job.",
+    "unknown_arguments": "each worker decides what it runs, before it reads a job. Declare it with @fp.job.",
+}
+"""The options of `@fp.job` that a submission cannot change, and why."""
+_OF_THE_CALL = ("timeout", "run_in")
+"""What belongs to the call of the function, which a chunk makes once for many jobs."""
 _REMOVABLE = ("timeout", "unique", "concurrency_key")
 """The options for which None is a value: the submission has none."""
 
@@ -152,10 +161,15 @@ class JobOptions(SubmitOptions):
     def changed(self, **changes: Unpack[Overrides]) -> JobOptions:
         """The options of one submission. A new time replaces the old one; headers are added."""
         unknown = next((name for name in changes if name not in Overrides.__annotations__), None)
+        if unknown is not None and unknown in _DECLARED:
+            why = _DECLARED[unknown]
+            raise InvalidInput(f"{unknown} cannot be changed for one submission: {why}", field=unknown)
         if unknown is not None:
             known = ", ".join(Overrides.__annotations__)
             raise InvalidInput(f"There is no option {unknown}; there are queue, {known}.", field=unknown)
         given = {name: value for name, value in changes.items() if value is not None or name in _REMOVABLE}
+        if self.chunk is not None:
+            self._check_chunk(given)
         made: dict[str, Any] = {name: given[name] for name in _PLAIN if name in given}
         if "run_at" in given or "delay" in given:
             delay: Any = given.get("delay")
@@ -172,6 +186,14 @@ class JobOptions(SubmitOptions):
         labels = {name: given.get(name, getattr(self.labels, name)) for name in ("tags", "search_by")}
         headers = {**self.headers, **self._travelling(given, made), **cast("Any", given.get("headers", {}))}
         return replace(self, **made, labels=LabelTerms(**cast("Any", labels)), headers=headers)
+
+    def _check_chunk(self, given: Mapping[str, Any]) -> None:
+        if (name := next((name for name in _OF_THE_CALL if name in given), None)) is not None:
+            raise InvalidInput(
+                f"A chunk runs many jobs in one call: a submission cannot change its {name}. Declare it "
+                "with @fp.job.",
+                field=name,
+            )
 
     def _travelling(self, given: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Json]:
         """What the worker must know of the changes. Its code has the other options itself."""
@@ -214,8 +236,8 @@ class JobOptions(SubmitOptions):
         """All jobs of a kind share its rate: one submission may count under another key of it, no more."""
         if rate.bucket != self.bucket:
             raise InvalidInput(
-                "The rate of a kind is one for all its jobs, and its workers declare it: a submission may "
-                "give it another key, not another limit.",
+                "The rate of a kind is one for all its jobs: declare it with @fp.job. A submission may give "
+                "it another key, not another limit.",
                 field="rate",
             )
         return rate

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import psycopg
 
 from fencepost.crashpoints import crash_point
 from fencepost.jobs._fetcher import Fetcher
+from fencepost.jobs._job_fields import lost_fields
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
 from fencepost.jobs.retry_policy import RECLAIM_DECISIONS
@@ -19,6 +20,7 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import CallRunner
 from fencepost.kernel.eviction import evict_job
+from fencepost.kernel.job import Reclaimed
 from fencepost.logs import get_logger
 from fencepost.redis_streams.stream import StreamEntry, Streams, is_missing_group
 from fencepost.signals import announce
@@ -28,6 +30,15 @@ BATCH = 500
 EVICTIONS = 10
 START = "0-0"
 DROPPED = frozenset({"done_or_stale", "not_found"})
+
+
+def report_lost(jobs: Iterable[Reclaimed], metrics: JobMetrics, **fields: object) -> None:
+    """Counts and logs the jobs of lost workers that were put back or ended."""
+    for job in jobs:
+        metrics.reclaimed(job)
+        log = _log.error if job.state == "dead" else _log.warning
+        log("worker_lost", **lost_fields(job), **fields)
+        announce("jobs.reclaimed")
 
 
 class Reclaimer:
@@ -74,18 +85,7 @@ class Reclaimer:
             crash_point("jobs.reclaim.before_commit")
             reclaimed = await self._database.run(kernel_job.reclaim(BATCH))
             crash_point("jobs.reclaim.after_commit")
-            self._metrics.reclaimed(reclaimed)
-            for job in reclaimed:
-                log = _log.error if job.state == "dead" else _log.warning
-                log(
-                    "worker_lost",
-                    job_id=job.job_id,
-                    attempt=job.attempt,
-                    owner=job.owner,
-                    state=job.state,
-                    charged=job.charged,
-                )
-                announce("jobs.reclaimed")
+            report_lost(reclaimed, self._metrics)
             if not all(job.charged for job in reclaimed):
                 self._on_suspects()
             if len(reclaimed) < BATCH:

@@ -26,6 +26,7 @@ from fencepost.jobs._failure_text import process_end_text
 from fencepost.jobs._fetcher import Fetcher
 from fencepost.jobs._handler import Handlers
 from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._reclaimer import report_lost
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel._job_need import Serves
@@ -196,17 +197,7 @@ class _SpareProcesses:
         except (psycopg.Error, FencepostError) as error:
             # The leases end, and any reclaimer puts the jobs back.
             _log.warning("spare_process_not_reported", owner=spare.owner, error=str(error))
-        self._metrics.reclaimed(reclaimed)
-        for job in reclaimed:
-            _log.warning(
-                "worker_lost",
-                job_id=job.job_id,
-                attempt=job.attempt,
-                owner=job.owner,
-                state=job.state,
-                charged=job.charged,
-                why=process_end_text(code),
-            )
+        report_lost(reclaimed, self._metrics, why=process_end_text(code))
         # A process that ends before it holds a job would end again.
         self._failures = self._failures + 1 if code and not reclaimed else 0
         self._again_at = time.monotonic() + RESTARTS.seconds(self._failures) if self._failures else 0.0

@@ -163,7 +163,7 @@ class Chunk(Generic[T]):
         finishes = [one for one in decisions if isinstance(one, kernel_job.Finish)]
         leaves = [one for one in decisions if isinstance(one, kernel_job.Leave)]
         return (
-            kernel_job.finish_many(finishes, self._owner) if finishes else None,
+            kernel_job.finish_many(finishes, self._owner, leaving=leaves) if finishes else None,
             kernel_job.leave_many(leaves, self._owner) if leaves else None,
         )
 

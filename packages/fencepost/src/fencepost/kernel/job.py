@@ -489,6 +489,9 @@ class Reclaimed:
     owner: str
     state: str
     charged: bool
+    queue: str
+    kind: str
+    trace_id: str | None
 
 
 def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Call[Running]:
@@ -669,19 +672,27 @@ def finish(done: Finish, owner: str) -> Call[None]:
     )
 
 
-def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
-    """Finish many with one statement and one commit; answers those that were refused. All others are done."""
+def finish_many(
+    done: Sequence[Finish], owner: str, *, leaving: Sequence[Leave] = ()
+) -> Call[list[Unfinished]]:
+    """Finish many with one statement and one commit; answers those that were refused. All others are done.
+
+    `leaving` is what `leave_many` gets in the same transaction, after this call: the batches of both are
+    locked here, in one order.
+    """
     # Most end well and leave nothing, which need not be said of each.
     is_plain = all(d.final_status == "ok" and d.result is None for d in done)
     return Call(
         "select job_id, refusal, seen::text from fencepost.job_finish_many"
-        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[]) where refusal is not null",
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[], %s::bigint[])"
+        " where refusal is not null",
         (
             [d.job_id for d in done],
             [d.attempt for d in done],
             text("owner", owner),
             None if is_plain else [text("final_status", d.final_status) for d in done],
             None if is_plain else [optional_document("result", d.result) for d in done],
+            [one.job_id for one in leaving if one.how != "release"] or None,
         ),
         each(_unfinished),
     )
@@ -735,7 +746,8 @@ def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
 def reclaim(limit: int, *, grace_seconds: float = 0) -> Call[list[Reclaimed]]:
     """Put back what has been expired for the grace."""
     return Call(
-        "select job_id, attempt, owner, state, charged from fencepost.job_reclaim(%s::integer, %s::interval)",
+        "select job_id, attempt, owner, state, charged, queue, kind, trace_id"
+        " from fencepost.job_reclaim(%s::integer, %s::interval)",
         (limit, duration("grace", grace_seconds)),
         each(Reclaimed),
     )
@@ -744,7 +756,8 @@ def reclaim(limit: int, *, grace_seconds: float = 0) -> Call[list[Reclaimed]]:
 def reclaim_owner(owner: str, why: str) -> Call[list[Reclaimed]]:
     """Put back what an owner held whose process was seen to end."""
     return Call(
-        "select job_id, attempt, owner, state, charged from fencepost.job_reclaim_owner(%s::text, %s::text)",
+        "select job_id, attempt, owner, state, charged, queue, kind, trace_id"
+        " from fencepost.job_reclaim_owner(%s::text, %s::text)",
         (text("owner", owner), text("why", why)),
         each(Reclaimed),
     )

@@ -170,11 +170,12 @@ begin
   end loop;
 end $$;
 
+drop function if exists fencepost.job_reclaim(integer, interval);
 -- Put back jobs that have been expired for p_grace, at most p_limit. A job whose old owner still has a fenced
 -- transaction open is skipped. Answers whether the try was charged: job_suspect.sql decides it. Served by
 -- job_running_by_expiry.
 create or replace function fencepost.job_reclaim(p_limit integer, p_grace interval default '0')
-returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean)
+returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean, queue text, kind text, trace_id text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
 as $$

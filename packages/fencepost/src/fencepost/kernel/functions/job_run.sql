@@ -188,16 +188,28 @@ begin
   perform fencepost._job_left(array[p_id], array_remove(array[v_gone.concurrency_key], null), v_now);
 end $$;
 
+drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);
 -- Finish many by one statement and one commit; answers for each, refusal null or the reason, with the row that was seen.
+-- p_leaving names jobs that the same transaction ends afterwards by job_leave_many: the batches of both are locked here in one
+-- order, because two such transactions may have the same batches, one in its finishes and the other in what it leaves.
 create or replace function fencepost.job_finish_many(
-  p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[] default null, p_results jsonb[] default null
+  p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[] default null, p_results jsonb[] default null,
+  p_leaving bigint[] default null
 ) returns table (job_id bigint, refusal text, seen jsonb)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_done bigint[] := fencepost._job_finish(p_ids, p_attempts, p_owner, p_statuses, p_results);
+  v_done bigint[];
 begin
+  if p_leaving <> '{}' then
+    perform fencepost._check_tokens('ids', p_ids);
+    perform fencepost._check_tokens('leaving', p_leaving);
+    perform 1 from fencepost.job_running r where r.job_id = any (p_ids || p_leaving) and r.owner = p_owner
+    order by r.job_id for update;
+    perform fencepost._batch_lock(p_ids || p_leaving, p_ids || p_leaving);
+  end if;
+  v_done := fencepost._job_finish(p_ids, p_attempts, p_owner, p_statuses, p_results);
   if cardinality(v_done) = cardinality(p_ids) then
     return query select d, null::text, null::jsonb from unnest(v_done) d;
     return;

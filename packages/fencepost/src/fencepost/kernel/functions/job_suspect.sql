@@ -148,11 +148,12 @@ begin
   end if;
 end $$;
 
+drop function if exists fencepost.job_reclaim_owner(text, text);
 -- Put the jobs of p_owner back at once: the caller has seen its process end, and p_why says how. A wrong call
 -- costs the owner its jobs and no more, because every write of an attempt is fenced. Skips a job whose
 -- transaction is still open; its lease ends it. Served by job_running_by_owner.
 create or replace function fencepost.job_reclaim_owner(p_owner text, p_why text)
-returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean)
+returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean, queue text, kind text, trace_id text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -169,8 +170,9 @@ begin
   return query select * from fencepost._job_reclaim_all(v_lost, p_why, v_now);
 end $$;
 
+drop function if exists fencepost._job_reclaim_all(fencepost.job_running[], text, timestamptz);
 create or replace function fencepost._job_reclaim_all(p_lost fencepost.job_running[], p_why text, p_now timestamptz)
-returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean)
+returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean, queue text, kind text, trace_id text)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -180,8 +182,9 @@ begin
   perform fencepost._batch_lock(array(select l.job_id from unnest(p_lost) l));
   perform fencepost._suspicion_open(p_lost, p_now);
   foreach v_running in array p_lost loop
-    return query select v_running.job_id, v_running.attempt, v_running.owner, r.state, r.charged
-                 from fencepost._job_reclaim(v_running, p_why, p_now) r;
+    return query select v_running.job_id, v_running.attempt, v_running.owner, r.state, r.charged,
+                        j.queue, j.kind, j.headers ->> 'trace_id'
+                 from fencepost._job_reclaim(v_running, p_why, p_now) r join fencepost.job j on j.job_id = v_running.job_id;
   end loop;
 end $$;
 

@@ -66,6 +66,13 @@ def installed(package: str, pattern: str, home: Path) -> Path:
     return found[0]
 
 
+def found_anvil(home: Path) -> Path | None:
+    """The program, from the PATH or from an npm package that is installed below `home` already."""
+    on_path = shutil.which("anvil")
+    kept = sorted(home.absolute().glob(f"*/{PROGRAM}"))
+    return Path(on_path) if on_path else next(iter(kept), None)
+
+
 def _install(package: str, place: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
@@ -149,8 +156,7 @@ class Anvil:
 @contextmanager
 def running_anvil(*options: str, home: Path) -> Generator[Anvil]:
     """Runs anvil while the block runs. It mines only when told to, unless `options` say otherwise."""
-    found = shutil.which("anvil")
-    program = Path(found) if found else installed(PACKAGE, PROGRAM, home)
+    program = found_anvil(home) or installed(PACKAGE, PROGRAM, home)
     when = () if "--block-time" in options else ("--no-mining",)
     command = [program, "--port", "0", *when, "--order", "fifo", "--accounts", "1", *options]
     with tempfile.TemporaryDirectory(prefix="fencepost-chain-") as directory:
