@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -55,6 +56,8 @@ LEASE_SECONDS = 30.0
 PROGRESS_CASES = 20
 PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
+REJUDGING = "rejudging"
+"""The header of a job that judges a submission again."""
 IMPORTS_AT_ONCE = 2
 INFER_SECONDS = 1800
 IMPORTS_MAX = 16
@@ -209,7 +212,8 @@ class Judging:
         headers, again = with_trace({}), dict[int, int]()
         for needed in sorted(set(languages.values())):
             alike = [one for one in submission_ids if languages[one] == needed]
-            handler = self._job.options(priority="low", headers={**headers, **needs_of(needed)})
+            more = {REJUDGING: True, **needs_of(needed)}
+            handler = self._job.options(priority="low", headers={**headers, **more})
             jobs = await handler.submit_many(tx, [{} for _ in alike])
             again |= zip(alike, (job.job_id for job in jobs), strict=True)
         return [again[one] for one in submission_ids]
@@ -416,6 +420,7 @@ class Judging:
         except JudgeFault as fault:
             if isinstance(fault, DataAway):
                 minutes = self.settings.store_wait_minutes
+                self._metrics.store_waits.inc()
                 await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
             _log.error("judge_fault", error=str(fault), **about)
             if job.tries < TRIES:
@@ -444,6 +449,9 @@ class Judging:
             return
         _log.info("judge_written", verdict=judgement.verdict, final_status=status, **about)
         self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
+        if REJUDGING not in job.headers:
+            waited = (datetime.now(UTC) - job.submitted_at).total_seconds()
+            self._metrics.verdict_seconds.observe(max(0.0, waited))
 
     def check_program(self, language: str, sources: Mapping[str, str]) -> None:
         """Raises when the program cannot be judged here."""
