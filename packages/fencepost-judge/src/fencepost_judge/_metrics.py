@@ -6,6 +6,7 @@ from fencepost.metrics import Metrics, MetricSet, counter, gauge, histogram
 
 VERDICT_SECONDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
+
 class JudgeMetrics(MetricSet):
     """Sandbox runs, and judged submissions."""
 
