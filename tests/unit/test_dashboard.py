@@ -1,4 +1,4 @@
-"""The dashboard: a row for each system, every query about metrics that are exported, none on another's place."""
+"""The dashboard: a row for each system, and every query about metrics that are exported."""
 
 import json
 import re

@@ -205,7 +205,8 @@ def _read_schedules(connection: Reader) -> tuple[ScheduleStatus, ...]:
     with connection.cursor(row_factory=class_row(ScheduleStatus)) as cursor:
         return tuple(
             cursor.execute(
-                """select name as schedule, greatest(0, extract(epoch from now - next_tick))::float8 late_seconds
+                """select name as schedule,
+                     greatest(0, extract(epoch from now - next_tick))::float8 as late_seconds
                    from fencepost.schedule_next(%s) where not paused""",
                 (SCHEDULES_MAX,),
             ).fetchall()
@@ -223,8 +224,8 @@ def _read_flows(connection: Reader) -> tuple[FlowStatus, ...]:
             cursor.execute(
                 """select f.name as flow, h.held_tasks
                    from (select name from fencepost.flows where draining_at is null order by name limit %s) f,
-                     lateral (select count(*) filter (where held and resource not like '%%/slot/%%') held_tasks
-                              from fencepost.flow_holders(f.name)) h
+                     lateral (select count(*) as held_tasks from fencepost.flow_holders(f.name)
+                              where held and resource not like '%%/slot/%%') h
                    where h.held_tasks > 0 or not coalesce(
                      (select bool_and((mark.value ->> 'ended')::boolean)
                       from fencepost.flow_frontiers(f.name) t, jsonb_each(t.frontier) mark), false)""",
