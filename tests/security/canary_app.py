@@ -133,7 +133,7 @@ class CanaryApp:
 def open_stack(
     ground: CanaryServers, valkey: ValkeyServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[CanaryApp]:
-    """As `fencepost serve` has it: settings from the environment, every service, the console, every page."""
+    """As `fencepost serve --with all` has it: settings from the environment, every service, every page."""
     logs, made = io.StringIO(), list[FastAPI]()
 
     def kept(*arguments: Any, **options: Any) -> FastAPI:
@@ -146,7 +146,7 @@ def open_stack(
     monkeypatch.setattr(web_service, "make_app", kept)
     configure_logging(level="debug", form="json", stream=logs)
     settings = Settings.load()
-    server = web_service.web_service(settings, of_this_directory(settings), Metrics())
+    server = web_service.web_service(settings, of_this_directory(settings), Metrics(), roles=["all"])
     server.start()
     try:
         yield CanaryApp(server.url, made[0], logs, ground.database, valkey, ground.redis_url, folder)

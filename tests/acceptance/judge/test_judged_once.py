@@ -17,7 +17,8 @@ from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge._api import make_router
 from fencepost_judge._judging import Judgement
 from fencepost_judge._role import OPERATOR
-from fencepost_judge._service import TRIES, Judging
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._visibility import as_json
 from fencepost_server.web._app import make_app
 from fencepost_server.web._server import WebServer
@@ -144,7 +145,7 @@ async def test_a_fault_of_the_judge_is_tried_again_and_then_said(
         got = await found("the judge has given up", look_later, lambda seen: seen["status"] == "FINISHED")
 
     assert (got["result"]["verdict"], got["final_status"]) == ("SE", "SANDBOX_ERROR")
-    assert got["attempt_id"] == TRIES
+    assert got["attempt_id"] == JudgeSettings().tries
 
 
 async def test_a_problem_that_is_imported_again_has_a_new_version_only_when_it_changed(

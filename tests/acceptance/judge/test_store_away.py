@@ -10,7 +10,8 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from fencepost_judge._role import OPERATOR
-from fencepost_judge._service import TRIES, Judging
+from fencepost_judge._service import Judging
+from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._store import Store, StoreUnavailable
 from fencepost_judge._visibility import as_json
 from tests.acceptance.judge.judge_workers import open_judging
@@ -65,7 +66,7 @@ async def test_a_bucket_that_is_away_is_waited_for(
         bucket.is_away = True
         look = looking(judging, clock, job_id, waited)
         # Far more often than a fault of another kind is tried.
-        await found("it was asked for often", look, lambda seen: bucket.asked > TRIES * 3)
+        await found("it was asked for often", look, lambda seen: bucket.asked > JudgeSettings().tries * 3)
         bucket.is_away = False
         got = await found("it is judged", look, lambda seen: seen["status"] == "FINISHED")
 

@@ -1,5 +1,5 @@
-"""Every command of compose, run with its own arguments and variables on real servers: it becomes healthy by the
-check that compose has for it, answers the chart's probes, and ends by itself when it is told to stop."""
+"""Every command of compose, run with its own arguments and variables on real servers: it becomes healthy by
+the check that compose has for it, answers the chart's probes, and ends when it is told to."""
 
 import os
 import re
@@ -43,7 +43,7 @@ ENDS_WITHIN_SECONDS = 60
 
 
 class Deployed:
-    """A process of compose on this machine: its addresses are ours, its port is free, it listens on loopback."""
+    """A process of compose on this machine: with our servers, on a free port of loopback."""
 
     def __init__(self, name: str, folder: Path, database: Database, redis_url: str) -> None:
         self._service = SERVICES[name]

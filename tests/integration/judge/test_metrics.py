@@ -28,7 +28,7 @@ async def test_how_long_a_verdict_takes_and_that_a_rejudging_does_not_count(
 ) -> None:
     async with (
         open_office(database, tmp_path, slots=2) as office,
-        office.judging._judging(),  # pyright: ignore[reportPrivateUsage]
+        office.judging.working(),
     ):
         await office.judging.submit("echo", "python", {"main.py": PROGRAM["code"]}, author="ann")
         await until_judged(office, 1)

@@ -95,6 +95,11 @@ JUDGING: dict[Any, Any] = {
     "workflow_retry_from": "(1, 's', 'carol')",
     "workflow_sleep": "(1, 1, 'w', 'n', 'd', '1 s')",
     "workflow_spawn": "(1, 1, 'w', 'n', 'd', '{}')",
+    "worker_disable": "('h', 'carol', 'why')",
+    "worker_drain": "('h', 'carol', 'why')",
+    "worker_enable": "('h', 'carol', 'why')",
+    "worker_pin": "('h', '{q}', null, null, 'carol', 'why')",
+    "worker_unpin": "('h', 'carol', 'why')",
 }
 
 # They add rows, take what nobody else can want, or judge by age alone.
@@ -147,6 +152,9 @@ ANYWHERE: dict[Any, Any] = {
     "workflow_load": "(1)",
     "workflow_start": "('orders', 'fulfil', 1, '{}')",
     "workflow_versions": "()",
+    "worker_list": "()",
+    "worker_serves": "('w@h:1:a', null)",
+    "worker_standing": "('w@h:1:a')",
 }
 
 SOURCES = """

@@ -205,6 +205,26 @@ FAULTS: dict[str, Any] = {
         ("serves", "job_claim_by_priority('q', 'w', 1, p_serves => '{\"kinds\": []}')"),
         ("serves", "job_worker_announce('r', 1, '{q}', '{}')"),
         ("queues", "job_worker_announce('r', 1, array[''], '{\"kinds\": {}}')"),
+        *(
+            (field, f"{name}({target}, {rest}{actor}, {reason})")
+            for name, rest in (
+                ("worker_drain", ""),
+                ("worker_disable", ""),
+                ("worker_enable", ""),
+                ("worker_unpin", ""),
+                ("worker_pin", "'{q}', null, null, "),
+            )
+            for field, target, actor, reason in (
+                ("target", "''", "'ann'", "'r'"),
+                ("target", "repeat('x', 257)", "'ann'", "'r'"),
+                ("actor", "'h'", "null", "'r'"),
+                ("reason", "'h'", "'ann'", "''"),
+            )
+        ),
+        ("queues", "worker_pin('h', null, null, null, 'ann', 'r')"),
+        ("queues", "worker_pin('h', array[''], null, null, 'ann', 'r')"),
+        ("kinds", "worker_pin('h', null, array[''], null, 'ann', 'r')"),
+        ("abilities", "worker_pin('h', null, null, array[''], 'ann', 'r')"),
         ("keep", "job_need_prune('-1 second', 1)"),
         ("limit", "job_need_prune('1 hour', -1)"),
         ("owner", "job_claim_next('q', 1, null, 1)"),

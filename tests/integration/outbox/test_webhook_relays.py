@@ -41,9 +41,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Monke
 
 
 def web_server(database: Database) -> WebServer:
-    """As `fencepost serve --services nonces` has it."""
+    """As `fencepost serve --services nonces --with webhooks` has it."""
     place = ServerAddresses("a test", "", database.admin_url, database.url, database.viewer_url, None)
-    server = web_service(Settings(), place, Metrics(), only=["nonces"])
+    server = web_service(Settings(), place, Metrics(), only=["nonces"], roles=["webhooks"])
     server.start()
     return server
 

@@ -175,10 +175,11 @@ NOT_HOT = {
         "clock queue_bound queue_count queue_pause queue_rate queue_resume rate_declare result_prune "
         "schedule_add schedule_change schedule_declare schedule_fire schedule_pause schedule_release "
         "schedule_remove schedule_reset schedule_resume schedule_retire schedule_revive schedule_run "
-        "sleep_on wake_up job_need_prune job_worker_announce"
+        "sleep_on wake_up job_need_prune job_worker_announce "
+        "worker_disable worker_drain worker_enable worker_pin worker_serves worker_standing worker_unpin"
     ),
     "a person asks for a page or a count, which costs what there is to see": (
-        "dead_count dead_ids job_page schedule_history schedule_list"
+        "dead_count dead_ids job_page schedule_history schedule_list worker_list"
     ),
     "it ends somebody who blocks: rare, and by one key": "job_evict lease_evict",
     "it writes one row and reads none": "stream_poison",

@@ -22,13 +22,13 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
-from fencepost_judge._custom_run_executor import CustomRunOutcome
-from fencepost_judge._judging import Judge
-from fencepost_judge._requeue import needs_of, pass_on
+from fencepost_judge._custom_run_executor import FAILED, CustomRunOutcome
+from fencepost_judge._judging import Judge, JudgeFault
+from fencepost_judge._metrics import JudgeMetrics
+from fencepost_judge._requeue import leave_to_others, needs_of, pass_on, repeat_elsewhere
 from fencepost_judge._settings import JudgeSettings
 
 TRIES = 2
-LEASE_SECONDS = 30.0
 PRUNE_LIMIT = 1000
 PRUNE_SECONDS = 30.0
 
@@ -51,12 +51,18 @@ class CustomRuns:
     """`judge` returns the judge that is open on this machine; it is called in workers only."""
 
     def __init__(
-        self, fp: Fencepost, settings: JudgeSettings, queue: str, judge: Callable[[], Judge]
+        self,
+        fp: Fencepost,
+        settings: JudgeSettings,
+        metrics: JudgeMetrics,
+        queue: str,
+        judge: Callable[[], Judge],
     ) -> None:
         self._fp = fp
-        self._keep_seconds = settings.custom_run_keep_seconds
+        self._settings = settings
+        self._metrics = metrics
         self._judge = judge
-        declare = fp.job(queue, kind="judge_custom_run", tries=TRIES, lease=LEASE_SECONDS)
+        declare = fp.job(queue, kind="judge_custom_run", tries=TRIES, lease=settings.lease_seconds)
         self._job = declare(self._run)
 
     async def submit(
@@ -74,7 +80,14 @@ class CustomRuns:
                 await tx.run(allowance)
             submitted = await self._job.options(headers=needs_of([language])).submit(tx)
             await tx.run(
-                put(submitted.job_id, author, language, sources, given, keep_seconds=self._keep_seconds)
+                put(
+                    submitted.job_id,
+                    author,
+                    language,
+                    sources,
+                    given,
+                    keep_seconds=self._settings.custom_run_keep_seconds,
+                )
             )
         return submitted.job_id
 
@@ -97,13 +110,20 @@ class CustomRuns:
         custom_run = found[0]
         if custom_run.language not in self._judge().languages:
             await pass_on(self._fp, job, custom_run.language)
-        tried = await self._judge().try_out(
-            custom_run.language,
-            {name: content.encode() for name, content in custom_run.sources.items()},
-            None if custom_run.input is None else custom_run.input.encode(),
-            job_id=str(job.id),
-            attempt_id=job.attempt,
-        )
+        await leave_to_others(self._fp, job)
+        fault: Exception = JudgeFault("sandbox: a custom run ended with SE")
+        try:
+            tried = await self._judge().try_out(
+                custom_run.language,
+                {name: content.encode() for name, content in custom_run.sources.items()},
+                None if custom_run.input is None else custom_run.input.encode(),
+                job_id=str(job.id),
+                attempt_id=job.attempt,
+            )
+        except OSError as error:
+            tried, fault = CustomRunOutcome(verdict="SE", message=FAILED), error
+        if tried.verdict == "SE":
+            await repeat_elsewhere(self._fp, job, fault, self._settings, self._metrics)
         # Input and output are not part of the job's own result, which is kept longer than a custom run.
         async with job.finish(None, final_status=tried.verdict) as tx:
             await tx.run(done(job.id, job.attempt, job.owner, tried))

@@ -1,4 +1,4 @@
-"""The judge as a service of the server: its API and its pages."""
+"""The judge as a service of the server: its API and its pages; judging is the work of the role."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def make_service(fp: Fencepost) -> HttpService:
     return HttpService(
         "judge",
         router,
-        judging.running,
+        judging.serving,
         own_auth_paths=OWN_AUTH_PATHS,
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
         access={
             **dict.fromkeys(OPEN_PAGES, OPEN),
             **{route: f"judge {access.role.word}" for route, access in {**ACCESS, **PAGES}.items()},
         },
+        working=judging.working,
     )

@@ -5,11 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import Literal, Protocol
 
-from fencepost.kernel.call import Call, Json, document, each, nothing, optional_text, parsed, scalar, text
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    document,
+    duration,
+    each,
+    nothing,
+    one,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
 from fencepost_judge._figures import Figures
-from fencepost_judge._judging import Judgement
+from fencepost_judge._judging import Cause, Judgement
 from fencepost_judge._problem import Problem
+from fencepost_judge._settings import JudgeSettings
+
+
+class Holder(Protocol):
+    """A job in the hands of its owner."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def owner(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +247,56 @@ def store_away(job_id: int, attempt: int, owner: str) -> Call[timedelta]:
     return Call(
         "select fencepost.judge_store_away(%s::bigint, %s::bigint, %s::text)",
         (job_id, attempt, owner),
+        scalar,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """What the database made of a system error."""
+
+    outcome: Literal["repeated", "exhausted"]
+    judge: str
+    blamed: bool
+    disabled_for: str | None
+    """Why the judge is out of service from now on; None when it is not."""
+    others: int
+    """How many other judges are in service."""
+
+
+def system_error(
+    job: Holder, error: str, cause: Cause, *, delay_seconds: float, settings: JudgeSettings
+) -> Call[ErrorAnswer]:
+    """Record that judging failed here, and put the job back while it has tries left. May disable this judge,
+    in the same transaction."""
+    return Call(
+        "select outcome, judge, blamed, disabled_for, others from fencepost.judge_system_error(%s::bigint,"
+        " %s::bigint, %s::text, %s::text, %s::text, %s::interval, %s::integer, %s::integer,"
+        " %s::double precision)",
+        (
+            job.id,
+            job.attempt,
+            job.owner,
+            text("error", error.replace("\0", "")[:5000] or "no message"),
+            cause,
+            duration("delay", delay_seconds),
+            settings.errors_in_a_row,
+            settings.errors_window,
+            settings.errors_share,
+        ),
+        one(ErrorAnswer),
+    )
+
+
+def leave_to_others(job: Holder) -> Call[bool]:
+    """Whether this judge has failed at the job, and another one can judge it."""
+    return Call("select fencepost.judge_leave_to_others(%s::bigint, %s::text)", (job.id, job.owner), scalar)
+
+
+def prune_system_errors(keep_seconds: float, limit: int) -> Call[int]:
+    return Call(
+        "select fencepost.judge_system_error_prune(%s::interval, %s::integer)",
+        (duration("keep", keep_seconds), limit),
         scalar,
     )
 

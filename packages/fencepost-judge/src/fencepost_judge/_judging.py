@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from fencepost.errors import InvalidInput
 from fencepost_judge._comparison import Checked, Comparison, compare
@@ -90,12 +91,32 @@ class _Asked:
     everything: bool
 
 
+Cause = Literal["judge", "data", "problem", "store"]
+"""What a system error comes from; `functions/judge_host.sql` says which of them are blamed on the judge."""
+
+
 class JudgeFault(Exception):
     """The judge's own failure: the box, the data or the validator. Worth retrying, elsewhere or later."""
+
+    cause: Cause = "judge"
+
+
+class DataFault(JudgeFault):
+    """Test data is missing or damaged: in the store, or only on this machine."""
+
+    cause = "data"
+
+
+class ProblemFault(JudgeFault):
+    """A program of the problem's own fails: no machine is to blame."""
+
+    cause = "problem"
 
 
 class DataAway(JudgeFault):
     """The store cannot be reached: the job should wait."""
+
+    cause = "store"
 
 
 async def _is_unwatched(results: Sequence[CaseResult], count: int) -> None:
@@ -160,7 +181,7 @@ class Judge:
         except StoreUnavailable as error:
             raise DataAway(f"data: {error}") from error
         except (CorruptData, FileNotFoundError) as error:
-            raise JudgeFault(f"data: {error}") from error
+            raise DataFault(f"data: {error}") from error
         compiled = await compile_sources(
             self._workspace,
             self._boxes,
@@ -194,7 +215,7 @@ class Judge:
         except StoreUnavailable as error:
             raise DataAway(f"data: {error}") from error
         except (CorruptData, FileNotFoundError) as error:
-            raise JudgeFault(f"data: {error}") from error
+            raise DataFault(f"data: {error}") from error
         finally:
             remove_folder(self._workspace.folder / compiled.program.folder)
         first = next((one for one in results.values() if one.verdict not in ("AC", SKIPPED)), None)
@@ -284,14 +305,16 @@ class Judge:
                 entry = driver_of(language.spec, sources)
                 compiled = await compile_sources(self._workspace, self._boxes, language, sources, entry=entry)
                 if compiled.program is None:
-                    raise JudgeFault(f"validator: {compiled.message}")
+                    if compiled.outcome is not None and compiled.outcome.verdict is Verdict.SE:
+                        raise JudgeFault(f"compile: {compiled.outcome.sandbox_error}")
+                    raise ProblemFault(f"validator: {compiled.message}")
                 self._programs[key] = compiled.program
         return self._programs[key]
 
     def _language_of(self, spec: ProgramSpec) -> Language:
         language = self._scripts if spec.language == SCRIPT else self.languages.get(spec.language)
         if language is None:
-            raise JudgeFault(f"validator: {spec.language} is not available here")
+            raise ProblemFault(f"validator: {spec.language} is not available here")
         return language
 
     async def _contents(self, files: Mapping[str, str]) -> dict[str, bytes]:
@@ -310,7 +333,7 @@ class Judge:
 
     async def _ask_grader(self, problem: Problem, question: Question) -> Graded:
         if problem.grader is None:
-            raise JudgeFault(f"grader: {question.group} asks for one, and the problem has none")
+            raise ProblemFault(f"grader: {question.group} asks for one, and the problem has none")
         program = await self._program(problem.grader)
         order = program.language.run_order(
             program.folder, program.entry, limits_of(problem.bounds), question.flags
@@ -356,7 +379,7 @@ class Judge:
             # Everything else in the feedback folder stays for the next pass; only this file is moved.
             given = following.rename(following.parent.with_suffix(".in"))
             remembered = following.parent
-        raise JudgeFault("validator: it asked for more passes than the problem allows")
+        raise ProblemFault("validator: it asked for more passes than the problem allows")
 
     async def _plain(
         self, run: _Run, case: TestCase, given: Path, room: _Room
@@ -380,7 +403,7 @@ class Judge:
         several = (run.validator, *run.more)
         asked = [one for one in several if case.validator in (None, one.name)]
         if not asked:
-            raise JudgeFault(f"validator: {case.name} asks for {case.validator}, which does not exist")
+            raise ProblemFault(f"validator: {case.name} asks for {case.validator}, which does not exist")
         first = await self._check(run, asked[0], case, given, output, room)
         for number, validator in enumerate(asked[1:]):
             if first.verdict != "AC":
@@ -443,7 +466,7 @@ class Judge:
     ) -> tuple[CaseResult, Path | None]:
         """Runs the program and the validator, each in a box, each reading what the other writes."""
         if run.validator is None or room.feedback is None:
-            raise JudgeFault("validator: an interactive problem needs one")
+            raise ProblemFault("validator: an interactive problem needs one")
         order = await self._validation(run, run.validator, case, given, room)
         with self._workspace.scratch_file() as errors, self._workspace.scratch_file() as said:
             talk = await converse(self._boxes, await self._order(run, case), order, errors, said)
@@ -505,21 +528,23 @@ def _judged(case: TestCase, outcome: RunOutcome, opinion: Opinion) -> CaseResult
 
 def _believed(opinion: Opinion) -> Opinion:
     if opinion.verdict == "JE":
-        raise JudgeFault(f"validator: {opinion.message}")
+        raise ProblemFault(f"validator: {opinion.message}")
     return opinion
 
 
 def _graded(question: Question, outcome: RunOutcome, said: bytes) -> Graded:
     """A grader must exit with 0 and print one line; anything else is the grader's failure."""
+    if outcome.verdict is Verdict.SE:
+        raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
     if outcome.verdict is not Verdict.OK:
-        raise JudgeFault(f"grader: it ended with {outcome.verdict} for {question.group}")
+        raise ProblemFault(f"grader: it ended with {outcome.verdict} for {question.group}")
     found = re.fullmatch(rb"\s*(AC|WA|TLE|RTE)\s+([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*", said[:1000])
     try:
         score = float(found[2]) if found else math.nan
     except ValueError:
         score = math.nan
     if found is None or not math.isfinite(score):
-        raise JudgeFault(f"grader: it said {said[:100]!r} for {question.group}, not a verdict and a score")
+        raise ProblemFault(f"grader: it said {said[:100]!r} for {question.group}, not a verdict and a score")
     return Graded(found[1].decode(), score)
 
 

@@ -35,6 +35,11 @@ class JudgeMetrics(MetricSet):
     sandbox_retries = counter(
         "fencepost_judge_sandbox_retries", "Runs repeated after an error of the sandbox."
     )
+    system_errors = counter(
+        "fencepost_judge_system_errors",
+        "Judgings that ended in a system error, blamed on this judge or charged to the submission.",
+        labels=("reason", "outcome"),
+    )
     loop_errors = counter(
         "fencepost_judge_loop_errors", "Ticks of the judge's loops that failed.", labels=("loop",)
     )

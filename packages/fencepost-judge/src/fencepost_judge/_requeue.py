@@ -13,7 +13,11 @@ from fencepost.jobs.job import Job
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
 from fencepost.logs import get_logger
+from fencepost.signals import announce
 from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge._judging import JudgeFault
+from fencepost_judge._metrics import JudgeMetrics
+from fencepost_judge._settings import JudgeSettings
 
 _log = get_logger(__name__)
 RETURNS = Backoff(0.1, 15.0, jitter=0)
@@ -43,6 +47,48 @@ async def wait_for_store(fp: Fencepost, job: Job, reason: str, *, minutes_max: f
         await tx.run(_put_back(job))
     _log.warning("judge_store_away", waited_seconds=waited.total_seconds(), error=reason, **log_fields(job))
     raise NotRunning("The test data cannot be reached.", noun="job", subject=str(job.id))
+
+
+async def repeat_elsewhere(
+    fp: Fencepost, job: Job, fault: Exception, settings: JudgeSettings, metrics: JudgeMetrics
+) -> None:
+    """Record a system error of this judge, and put the job back. Raises NotRunning, which tells the runtime
+    that the job waits; returns when the job has no tries left. The database may disable this judge for it."""
+    about = log_fields(job)
+    cause = fault.cause if isinstance(fault, JudgeFault) else "judge"
+    told = await fp.run(
+        judge_calls.system_error(
+            job,
+            str(fault) or type(fault).__name__,
+            cause,
+            delay_seconds=RETURNS.seconds(job.attempt),
+            settings=settings,
+        )
+    )
+    metrics.system_errors.labels(reason=cause, outcome="blamed" if told.blamed else "charged").inc()
+    if told.disabled_for is not None:
+        alone = "" if told.others else " No other judge is in service: submissions wait."
+        _log.error(
+            "judge_out_of_service",
+            judge=told.judge,
+            reason=told.disabled_for,
+            others_in_service=told.others,
+            remedy="Find the cause (`fencepost judge probe` and the log on that host), then"
+            f" `fencepost workers enable {told.judge}`.{alone}",
+            **about,
+        )
+        announce("judge.out_of_service")
+    if told.outcome == "repeated":
+        raise NotRunning("The judge failed; the job is judged again.", noun="job", subject=str(job.id))
+
+
+async def leave_to_others(fp: Fencepost, job: Job) -> None:
+    """Release a job that this judge has failed at, while another one can judge it. Raises NotRunning, as
+    above."""
+    if await fp.run(judge_calls.leave_to_others(job)):
+        await fp.run(_put_back(job))
+        _log.info("judge_left_to_others", **log_fields(job))
+        raise NotRunning("Another judge is to try it.", noun="job", subject=str(job.id))
 
 
 def log_fields(job: Job) -> dict[str, object]:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import as_file, files
@@ -42,7 +42,14 @@ from fencepost_judge._language import read_specs
 from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._problem import SCRIPT, Problem
 from fencepost_judge._rejudging import Filter, Opened
-from fencepost_judge._requeue import log_fields, needs_of, pass_on, wait_for_store
+from fencepost_judge._requeue import (
+    leave_to_others,
+    log_fields,
+    needs_of,
+    pass_on,
+    repeat_elsewhere,
+    wait_for_store,
+)
 from fencepost_judge._runtime import open_directory, open_judge, open_store
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._submission_watch import Streams, SubmissionWatch, no_submission
@@ -51,8 +58,9 @@ from fencepost_judge.sandbox._probing import Report, probe_machine
 
 _log = get_logger(__name__)
 QUEUE = "judge"
-TRIES = 4
-LEASE_SECONDS = 30.0
+SYSTEM_ERRORS_KEEP_SECONDS = 7 * 86_400.0
+PRUNE_LIMIT = 1000
+PRUNE_SECONDS = 60.0
 PROGRESS_CASES = 20
 PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
@@ -103,17 +111,18 @@ class Judging:
         self.imports = 0
         """Packages being imported and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
-        self.custom_runs = CustomRuns(fp, settings, QUEUE, self._sitting)
-        self._job = fp.job(QUEUE, kind="judge_submission", tries=TRIES, lease=LEASE_SECONDS)(self._run)
+        self._is_serving = False
+        self.custom_runs = CustomRuns(fp, settings, self._metrics, QUEUE, self._sitting)
+        declare = fp.job(QUEUE, kind="judge_submission", tries=settings.tries, lease=settings.lease_seconds)
+        self._job = declare(self._run)
 
     @property
     def languages(self) -> list[str]:
-        """The languages of this machine and of the workers last seen. While no judge is open here, all
-        known languages."""
+        """The languages of this machine and of the workers last seen; all known ones while no judge is there,
+        since any may come."""
         known = [spec.name for spec in read_specs()]
-        if self._judge is None:
-            return known
-        return [name for name in known if name in self._judge.languages or name in self._elsewhere]
+        here = self._judge.languages if self._judge is not None else ()
+        return [name for name in known if name in here or name in self._elsewhere] or known
 
     async def submit(
         self,
@@ -254,6 +263,13 @@ class Judging:
         if self._judge is not None:
             yield self._judge
             return
+        if self._is_serving:
+            raise InvalidInput(
+                "The package gives no time limit, and this process does not run the jury's solutions: it has"
+                " no role `judge`. Import it with `fencepost judge import` on a judge's host."
+                f" {time_limit.ASK}",
+                field="time_limit",
+            )
         report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
         if not report.ready:
             raise InvalidInput(
@@ -298,26 +314,57 @@ class Judging:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Judge while this is open. Without a sandbox, submissions wait for a worker that has one."""
+        """Serve and judge while this is open."""
+        async with self.serving(), self.working():
+            yield
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """What the API and the pages need. Runs no program."""
         for name in ("accounts", "judge"):
             await asyncio.to_thread(require, self.fp.database_url, name)
         # An embedded database starts with sample problems; a database of the user's own gets nothing unasked.
         if self.fp.settings.database_url is None:
             await self.import_samples()
-        async with self._forgetting(), self._judging():
-            yield
-
-    @asynccontextmanager
-    async def _forgetting(self) -> AsyncGenerator[None]:
-        loop = Loop("judge-custom-runs", self.custom_runs.prune, self._metrics.loop_errors)
-        loop.start()
+        self._is_serving = True
         try:
-            yield
+            async with self._looping():
+                yield
         finally:
-            await loop.stop()
+            self._is_serving = False
 
     @asynccontextmanager
-    async def _judging(self) -> AsyncGenerator[None]:
+    async def _looping(self) -> AsyncGenerator[None]:
+        """The loops of every process: they delete what is old, and read which languages are offered."""
+        async with AsyncExitStack() as closing:
+            directory = await closing.enter_async_context(open_directory(self.settings, self.fp))
+
+            async def see_languages() -> float:
+                alive = [one for one in await directory.workers() if one.state == "alive"]
+                self._elsewhere = frozenset(name for one in alive for name in one.languages)
+                return self.settings.discovery_lease_seconds / 3
+
+            async def prune_errors() -> float:
+                removed = await self.fp.run(
+                    judge_calls.prune_system_errors(SYSTEM_ERRORS_KEEP_SECONDS, PRUNE_LIMIT)
+                )
+                return 0.0 if removed >= PRUNE_LIMIT else PRUNE_SECONDS
+
+            for name, tick in (
+                ("judge-custom-runs", self.custom_runs.prune),
+                ("judge-languages", see_languages),
+                ("judge-errors", prune_errors),
+            ):
+                loop = Loop(name, tick, self._metrics.loop_errors)
+                loop.start()
+                closing.push_async_callback(loop.stop)
+            yield
+        self._elsewhere = frozenset()
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        """The work of the role `judge`, inside `serving`. Without a sandbox, submissions wait for a worker
+        that has one."""
         report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
         for weakness in report.degraded:
             _log.warning("judge_degraded", why=weakness)
@@ -341,7 +388,7 @@ class Judging:
         # only wait.
         fitting = self.job_settings.model_copy(update={"concurrency": self.settings.slots})
         offers = needs_of(judge.languages)["needs"]
-        worker = self.fp.jobs.worker(fitting, queues=[QUEUE], offers=offers)
+        worker = self.fp.jobs.worker(fitting, queues=[QUEUE], offers=offers, name="judge")
         async with self._listed(worker.owner, judge, report):
             working = asyncio.create_task(worker.run(), name="fencepost-judge")
             try:
@@ -372,19 +419,12 @@ class Judging:
                 lease_seconds=self.settings.discovery_lease_seconds,
             )
 
-            async def tick() -> float:
-                wait_seconds = await presence.tick()
-                alive = [one for one in await directory.workers() if one.state == "alive"]
-                self._elsewhere = frozenset(name for one in alive for name in one.languages)
-                return wait_seconds
-
-            loop = Loop("judge-presence", tick, self._metrics.loop_errors)
+            loop = Loop("judge-presence", presence.tick, self._metrics.loop_errors)
             loop.start()
             try:
                 yield
             finally:
                 await loop.stop()
-                self._elsewhere = frozenset()
                 await presence.leave()
 
     def _sitting(self) -> Judge:
@@ -392,8 +432,8 @@ class Judging:
         return self._judge
 
     async def _run(self, job: Job) -> None:
-        """Judge one submission. A fault of the judge is retried; when the last try fails, the verdict is
-        SE."""
+        """Judge one submission. A fault of the judge is repeated, elsewhere if another judge is there; when
+        the last try fails, the verdict is SE."""
         judge = self._sitting()
         found = await self.fp.run(judge_calls.get_task(job.id))
         if not found:
@@ -406,6 +446,7 @@ class Judging:
         for language in (task.language, *(one.language for one in task.problem.programs)):
             if language != SCRIPT and language not in judge.languages:
                 await pass_on(self.fp, job, language)
+        await leave_to_others(self.fp, job)
         crash_point("judge.before_run")
         began = time.monotonic()
         try:
@@ -417,14 +458,14 @@ class Judging:
                 attempt_id=job.attempt,
                 progress=_reporting(job),
             )
-        except JudgeFault as fault:
+        except (JudgeFault, OSError) as fault:
             if isinstance(fault, DataAway):
                 minutes = self.settings.store_wait_minutes
                 self._metrics.store_waits.inc()
                 await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
             _log.error("judge_fault", error=str(fault), **about)
-            if job.tries < TRIES:
-                raise
+            crash_point("judge.before_system_error")
+            await repeat_elsewhere(self.fp, job, fault, self.settings, self._metrics)
             judgement = Judgement(verdict="SE", message=FAILED)
         crash_point("judge.after_run")
         _log.info(

@@ -49,6 +49,20 @@ class JudgeSettings(LayeredSettings):
         Field(ge=10, le=2_592_000),
         From("JUDGE_CUSTOM_RUN_KEEP_SECONDS", "judge.custom_run_keep_seconds"),
     ] = 900
+    lease_seconds: Annotated[float, Field(ge=1, le=86_400), From("JUDGE_LEASE_SEC", "judge.lease_sec")] = 30.0
+    """How long a judge that has died keeps a submission."""
+    tries: Annotated[int, Field(ge=1, le=100), From("JUDGE_TRIES", "judge.tries")] = 4
+    """Tries of a submission that are charged before its verdict is SE."""
+    errors_in_a_row: Annotated[
+        int, Field(ge=0, le=1000), From("JUDGE_ERRORS_IN_A_ROW", "judge.errors_in_a_row")
+    ] = 3
+    """System errors in a row after which a judge is disabled; 0: never."""
+    errors_window: Annotated[
+        int, Field(ge=1, le=1000), From("JUDGE_ERRORS_WINDOW", "judge.errors_window")
+    ] = 20
+    errors_share: Annotated[float, Field(ge=0, le=1), From("JUDGE_ERRORS_SHARE", "judge.errors_share")] = 0.5
+    """The share of system errors among its last `errors_window` judgings at which a judge is disabled; 0:
+    none."""
     cache_max_bytes: Annotated[
         int, Field(ge=1 << 20), From("JUDGE_CACHE_MAX_BYTES", "judge.cache_max_bytes")
     ] = 1 << 30

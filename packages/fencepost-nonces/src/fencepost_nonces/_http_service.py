@@ -1,4 +1,4 @@
-"""The nonces as a service of the app: their routes, and the node, the sender and the maintenance loop."""
+"""The nonces as a service of the app: their routes and the node; the sender is the work of the role."""
 
 from __future__ import annotations
 
@@ -71,6 +71,17 @@ def make_service(
         if late.missing:
             late.use(await keys_of(settings))
         await node.start()
+        try:
+            yield
+        finally:
+            await node.stop()
+            await chains.close()
+            await late.close()
+            if forwarder is not None:
+                await forwarder.close()
+
+    @asynccontextmanager
+    async def working() -> AsyncGenerator[None]:
         sender.start()
         maintenance.start()
         try:
@@ -78,13 +89,8 @@ def make_service(
         finally:
             await maintenance.stop()
             await sender.stop()
-            await node.stop()
-            await chains.close()
-            await late.close()
-            if forwarder is not None:
-                await forwarder.close()
 
-    return HttpService("nonces", router, running, access=access)
+    return HttpService("nonces", router, running, access=access, working=working)
 
 
 def first_nonce_of(fp: Fencepost, chains: Chains) -> FirstNonce:

@@ -13,8 +13,8 @@ from fencepost_server.web.http_service import HttpService
 
 
 def make_service(fp: Fencepost) -> HttpService:
-    """Routes below /orders, and the relays that send."""
+    """Routes below /orders; the relays that send are the work of the role."""
     settings = OrdersSettings.load()
     names = NAMES.settings if fp.settings.compatible_names else ()
     orders = Orders(fp, make_brokers(settings.brokers), settings, OutboxSettings.load(also=names))
-    return HttpService("orders", make_router(orders), orders.running, access=ACCESS)
+    return HttpService("orders", make_router(orders), orders.serving, access=ACCESS, working=orders.working)

@@ -147,10 +147,25 @@ class Orders:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Send orders and query unknown ones, until the block ends; raises when the schema does not fit."""
+        async with self.serving(), self.working():
+            yield
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """What accepting orders needs; sends nothing."""
         await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
             call = operator_calls.declare_broker(name, broker.limits, can_ask=_can_ask(broker))
             await self._fp.run(call)
+        try:
+            yield
+        finally:
+            for broker in self._brokers.values():
+                await broker.adapter.close()
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        """The work of the role `orders`: send, ask, follow, and end what has expired. Inside `serving`."""
         # Before anything is taken: after an outage, orders that have expired meanwhile end here, and are
         # counted.
         await self._end_what_expired()
@@ -172,8 +187,6 @@ class Orders:
             listening.cancel()
             with suppress(asyncio.CancelledError):
                 await listening
-            for broker in self._brokers.values():
-                await broker.adapter.close()
 
     def _relays(self) -> list[OrderRelay | FollowRelay]:
         pace = self._outbox_settings.pace()

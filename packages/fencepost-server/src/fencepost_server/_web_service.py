@@ -15,6 +15,7 @@ from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
 from fencepost_server._callers import Callers
 from fencepost_server.console._http_service import make_service as make_console
+from fencepost_server.roles import with_work
 from fencepost_server.web import _background as background
 from fencepost_server.web._app import make_app
 from fencepost_server.web._server import WebServer
@@ -27,9 +28,14 @@ RESERVED_DESCRIPTORS = 256
 
 
 def web_service(
-    settings: Settings, addresses: ServerAddresses, metrics: Metrics, *, only: Collection[str] = ()
+    settings: Settings,
+    addresses: ServerAddresses,
+    metrics: Metrics,
+    *,
+    only: Collection[str] = (),
+    roles: Collection[str] = (),
 ) -> WebServer:
-    """All services, or only those named."""
+    """All services, or only those named. It executes the work of these roles, and no other."""
     web_settings = WebSettings.load()
     fp = Fencepost(
         addresses.service_url,
@@ -39,7 +45,7 @@ def web_service(
         metrics=metrics,
     )
     pages = HealthPages(addresses, metrics, connect_seconds=settings.connect_seconds)
-    services = [background.make_service(fp), *_services(fp, only)]
+    services = with_work([background.make_service(fp), *_services(fp, only)], roles)
     with_console = not only or CONSOLE in only
     if with_console:
         services.append(make_console(fp, addresses.viewer_url, loopback=web_settings.is_loopback))

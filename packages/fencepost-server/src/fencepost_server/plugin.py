@@ -17,6 +17,7 @@ PLUGIN = Plugin(
     ),
     commands={
         "serve": "fencepost_server._commands:serve",
+        "run": "fencepost_server._commands:run",
         "console": "fencepost_server.console._commands:app",
         "tokens": "fencepost_server._token_commands:app",
     },

@@ -35,6 +35,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "psql": "fencepost.cli._servers:psql",
     "grant": "fencepost.cli._servers:grant",
     "worker": "fencepost.cli._worker:worker",
+    "workers": "fencepost.cli._workers:app",
     "jobs": "fencepost.cli._jobs:app",
     "schedules": "fencepost.cli._schedules:app",
     "flows": "fencepost.cli._flows:app",

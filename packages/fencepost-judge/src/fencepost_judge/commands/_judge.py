@@ -109,6 +109,30 @@ def languages(json_output: JsonOption = False) -> None:
         answer(f"{row['title']:12} {row['version'] or f'not offered: install {missing[name]}'}")
 
 
+@app.command("work")
+def work(json_output: JsonOption = False) -> None:
+    """Judge submissions on this machine, until Ctrl-C. Serves no pages: `fencepost serve` does.
+
+    \b
+    Ctrl-C or SIGTERM drains: what is being judged is finished (JOBS_DRAIN_SEC). Any number of judges may run,
+    on any number of machines; each claims only the languages that it compiles. Its health and metrics are at
+    METRICS_PORT. A judge that produces system errors is taken out of service: see `fencepost workers list`.
+
+    \b
+    Settings: JUDGE_SLOTS, JUDGE_LANGUAGES, JUDGE_STORE, JUDGE_LEASE_SEC; all in docs/reference/judge.md.
+    Exits with 1 when the sandbox cannot run here.
+    """
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
+    from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
+    from fencepost_judge.sandbox._probing import probe_machine  # noqa: PLC0415
+    from fencepost_server.roles import run_roles  # noqa: PLC0415
+
+    report = probe_machine(cgroup=JudgeSettings.load().cgroup == "auto")
+    if not report.ready:
+        raise UserError(f"The sandbox cannot run: {report.error} {report.remedy}")
+    run_roles(["judge"], as_json=json_output)
+
+
 @app.command("probe")
 def probe(json_output: JsonOption = False) -> None:
     """Show what the sandbox supports on this machine: namespaces, cgroups, and what is degraded."""

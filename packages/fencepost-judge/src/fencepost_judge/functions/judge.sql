@@ -185,6 +185,7 @@ begin
   perform fencepost._check_json('cases', p_cases, 8388608);
   perform fencepost._check_json('points', p_points, 1048576);
   delete from fencepost.judge_store_wait w where w.job_id = p_job_id;
+  perform fencepost._judge_did_well(p_owner) where p_verdict <> 'SE';
   if exists (select 1 from fencepost.judge_rejudged d where d.job_id = p_job_id) then
     return fencepost._judge_rejudged_put(p_job_id, p_attempt, p_owner, p_verdict, p_score, p_time_ms, p_mem_kb, p_message,
                                          p_cases, p_points);

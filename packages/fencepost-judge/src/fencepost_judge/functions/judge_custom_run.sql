@@ -44,6 +44,7 @@ as $$
 begin
   perform fencepost.job_fence(p_job_id, p_attempt, p_owner);
   perform fencepost._check_json('outcome', p_outcome, 1048576);
+  perform fencepost._judge_did_well(p_owner) where p_outcome ->> 'verdict' <> 'SE';
   update fencepost.judge_custom_run t set outcome = p_outcome, expires_at = fencepost.clock() + t.keep where t.job_id = p_job_id;
 end $$;
 

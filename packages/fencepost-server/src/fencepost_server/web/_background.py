@@ -1,9 +1,6 @@
-"""The background work of every server beside its services: webhook delivery and retention."""
+"""What every server has beside its services: retention, and with the role `webhooks` their delivery."""
 
 from __future__ import annotations
-
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 from fastapi import APIRouter
 
@@ -12,6 +9,8 @@ from fencepost.metrics import MetricSet, counter
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.outbox.webhook_relays import delivering
 from fencepost_server.web.http_service import HttpService
+
+WEBHOOKS = "webhooks"
 
 
 class WebhookMetrics(MetricSet):
@@ -25,9 +24,4 @@ def make_service(fp: Fencepost) -> HttpService:
     settings = OutboxSettings.load()
     errors = WebhookMetrics.on(fp.metrics).loop_errors
 
-    @asynccontextmanager
-    async def running() -> AsyncGenerator[None]:
-        async with fp.retention(), delivering(fp, settings, errors):
-            yield
-
-    return HttpService("background", APIRouter(), running)
+    return HttpService(WEBHOOKS, APIRouter(), fp.retention, working=lambda: delivering(fp, settings, errors))

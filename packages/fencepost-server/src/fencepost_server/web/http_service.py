@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,11 +17,12 @@ Rank = TypeVar("Rank")
 
 @dataclass(frozen=True, slots=True)
 class HttpService:
-    """A service: its routes, and its background work, which runs from before the first request until after
-    the last.
+    """A service: its routes, what they need, and the work that it executes by itself.
 
-    All of it runs in one event loop. `running` raises when the service cannot start: then the server does not
-    start.
+    `running` is open from before the first request until after the last, in every process that serves it. It
+    answers, deletes what is old and keeps figures, and executes nothing. It raises when the service cannot
+    start: then the server does not start. `working` is the work of the role that has the service's name; it
+    is open inside `running`, in processes with that role only. All of it runs in one event loop.
     """
 
     name: str
@@ -35,6 +36,14 @@ class HttpService:
     access: Mapping[tuple[str, str], Right | str] = field(default_factory=dict[tuple[str, str], Any])
     """What each method and path needs: a right, which the server checks; or the word of a role, which the
     service checks itself below its `own_auth_paths`. A route that is missing here needs HTTP_TOKEN."""
+    working: Callable[[], AbstractAsyncContextManager[object]] | None = None
+    """The work of its role; None for a service that only answers."""
+
+    @asynccontextmanager
+    async def running_and_working(self) -> AsyncGenerator[None]:
+        """What a process with the role opens."""
+        async with self.running(), (self.working or nullcontext)():
+            yield
 
 
 def access_of(router: APIRouter, changes: Right) -> dict[tuple[str, str], Right | str]:

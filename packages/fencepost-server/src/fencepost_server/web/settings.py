@@ -29,6 +29,7 @@ def _networks(value: str) -> str:
 
 
 ProxyList = Annotated[str, BeforeValidator(_joined), AfterValidator(_networks)]
+RoleList = Annotated[str, BeforeValidator(_joined), Field(pattern=r"^[a-z0-9_, -]*$")]
 DeadlineSeconds = Annotated[float, Field(ge=0.1, le=3600)]
 Token = Annotated[str, Field(min_length=16, max_length=500, pattern=r"^[!-~]+$")]
 
@@ -43,6 +44,8 @@ class WebSettings(LayeredSettings):
         int, Field(ge=1024, le=1 << 30), From("HTTP_BODY_MAX_BYTES", "http.body_max_bytes")
     ] = 1 << 20
     proxies: Annotated[ProxyList, From("HTTP_PROXIES", "http.proxies")] = ""
+    roles: Annotated[RoleList, From("HTTP_ROLES", "http.roles")] = ""
+    """The roles whose work `fencepost serve` executes beside the requests; see `roles.py`."""
     connections_max: Annotated[
         int, Field(ge=1, le=1_000_000), From("HTTP_CONNECTIONS_MAX", "http.connections_max")
     ] = 4096

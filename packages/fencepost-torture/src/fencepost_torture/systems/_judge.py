@@ -23,7 +23,6 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.kernel.migrate import component
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
-from fencepost_judge import _custom_runs as custom_runs
 from fencepost_judge import _service as service
 from fencepost_judge._language import find_languages, read_specs
 from fencepost_judge._rejudging import Filter
@@ -109,9 +108,6 @@ class JudgeSystem:
 
     def serve(self, task: ProcessTask) -> None:
         configure_logging(level="error", form="json")
-        # Of custom runs too: unclaimed entries of a dead worker are taken over after the longest lease.
-        service.LEASE_SECONDS = custom_runs.LEASE_SECONDS = task.lease_seconds
-        service.TRIES = TRIES
         tempfile.tempdir = str(Path(task.more["folder"]) / "tmp")
         asyncio.run(_serve(task))
 
@@ -172,6 +168,11 @@ async def _serve(task: ProcessTask) -> None:
             store=folder / "store",
             workspace=folder / "workspace",
             discovery_lease_seconds=LISTED_SECONDS,
+            lease_seconds=task.lease_seconds,
+            tries=TRIES,
+            # All judges of a run are one host, and no person would enable it again.
+            errors_in_a_row=0,
+            errors_share=0,
         ),
     )
     async with fp:

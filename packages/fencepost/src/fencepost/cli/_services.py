@@ -36,11 +36,11 @@ class Service(Protocol):
 
 
 def _web(context: ServiceContext) -> Service | None:
-    """The services over HTTP, or None when the distribution fencepost-server is not installed."""
+    """The services over HTTP, with the work of every role; None when fencepost-server is not installed."""
     if find_spec("fencepost_server") is None:
         return None
     service: Service = load("fencepost_server._web_service:web_service")(
-        context.settings, context.server_addresses, context.metrics
+        context.settings, context.server_addresses, context.metrics, roles=("all",)
     )
     return service
 

@@ -61,6 +61,11 @@ def up(
       DATABASE_URL=postgresql://app@db/shop MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost up
 
     \b
+    One process does the work of every role: it serves, sends orders, transactions and webhooks, and judges.
+    In production these are processes of their own: `fencepost serve`, `fencepost run`, `fencepost judge
+    work`.
+
+    \b
     The printed address serves the console at /, the judge's pages at /judge, and /metrics, /healthz and
     /readyz. The link beside it signs you in to the console once, within an hour.
     Exits with 7 when another process uses the directory.
@@ -111,6 +116,8 @@ def _announce(stack: Stack, *, json_output: bool) -> None:
         answer(f"{label}: {url}")
     if addresses.endpoint_url is None:
         remark("Without the services over HTTP: install fencepost-server for the console.")
+    else:
+        remark("This process serves, and executes the work of every role.")
     remark(
         f"Servers: {addresses.origin}. For an overview run `fencepost status` in another terminal. "
         "Ctrl-C stops everything."

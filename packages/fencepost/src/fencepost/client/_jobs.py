@@ -214,12 +214,14 @@ class Jobs(JobOperations[Awaited]):
         queues: Sequence[str] | None = None,
         offers: Sequence[str] = (),
         suspects: OnlySuspects | SpareCommand | None = None,
+        name: str = "worker",
     ) -> Worker:
         """A worker for every declared handler; `run` it while the client is open.
 
         `offers` are its abilities: a job whose header `needs` lists abilities runs only on a worker that
         offers all of them. `suspects` is for `fencepost worker`, which runs suspects in processes that it
-        starts.
+        starts. `name` tells workers on one host apart (`fencepost workers disable NAME@HOST`); JOBS_WORKER_ID
+        has precedence.
         """
         # A process that only submits need not load Redis and the code that reads its streams.
         from fencepost.jobs._worker import Worker  # noqa: PLC0415
@@ -237,6 +239,7 @@ class Jobs(JobOperations[Awaited]):
             beside=self._beside,
             offers=offers,
             suspects=suspects,
+            name=name,
         )
 
     @cached_property

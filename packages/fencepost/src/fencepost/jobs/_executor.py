@@ -162,6 +162,7 @@ class HeldJobs:
         self._metrics = metrics
         self._reserved = 0
         self._may_claim = True
+        self._in_service = True
         self._is_apart = False
         self._emptied = asyncio.Event()
         self._jobs: dict[HeldJob, None] = {}
@@ -181,7 +182,7 @@ class HeldJobs:
     @property
     def free(self) -> int:
         """A thread that was left behind keeps its place until its function returns."""
-        if not self._may_claim or self._is_apart:
+        if not self._may_claim or not self._in_service or self._is_apart:
             return 0
         places = self._places - len(self._jobs) - self._threads.left_behind
         return int(max(0, min(places, self._left) - self._reserved))
@@ -195,6 +196,12 @@ class HeldJobs:
         """Whether places are given at all: not while leases cannot be renewed."""
         self._may_claim = allowed
         self.room.set()
+
+    def serve(self, in_service: bool) -> None:
+        """Whether places are given at all: not while the worker is drained or disabled."""
+        if in_service != self._in_service:
+            self._in_service = in_service
+            self.room.set()
 
     @contextmanager
     def apart(self) -> Generator[None]:

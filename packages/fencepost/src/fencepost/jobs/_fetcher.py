@@ -109,6 +109,7 @@ class Fetcher:
         self._block_ms = round(min(BLOCK_MS, redis.reply_seconds * 500))
         self._much = settings.batch // 2
         self._on_drawn: list[Callable[[], None]] = []
+        self._on_withheld: Callable[[], None] = lambda: None
         self._drew = False
         """Whether we have drawn: stays set until `_fetch` has seen that we no longer draw."""
         self._draws_until = 0.0
@@ -172,6 +173,10 @@ class Fetcher:
     def on_drawn(self, callback: Callable[[], None]) -> None:
         """Called when this worker has stopped drawing, so that the streams are filled again."""
         self._on_drawn.append(callback)
+
+    def on_withheld(self, callback: Callable[[], None]) -> None:
+        """Called when a claim was withheld: this worker is out of service."""
+        self._on_withheld = callback
 
     def on_room_for_aside(self, queue: str, callback: Callable[[], None]) -> None:
         """Called when there is a free place again for jobs of the queue that were set aside: this worker may
@@ -439,6 +444,7 @@ class Fetcher:
             self._metrics.claim_failed("poison", reason)
         done = [entry for entry in entries if entry.job_id is None]
         claimed: list[tuple[kernel_job.Running, StreamEntry | None]] = []
+        withheld: list[StreamEntry] = []
         refusals: list[str] = []
         answers = await self._ask(sorted(by_id))
         for answer in answers:
@@ -448,9 +454,17 @@ class Fetcher:
                 claimed.append((answer.running, first))
             elif answer.outcome in ("deferred", "set_aside") or answer.refusal in ACKNOWLEDGED:
                 done.append(first)
+            elif answer.outcome == "withheld":
+                withheld.append(first)
             if answer.refusal is not None:
                 refusals.append(answer.refusal)
         self._metrics.claimed(answers)
+        if withheld:
+            # For workers that are in service; this one reads nothing until it is.
+            self._held.serve(False)
+            self._on_withheld()
+            await self._give_back(withheld)
+            done += withheld
         return Fetched(claimed, done, refusals, asked_at)
 
     async def _ask(self, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:

@@ -88,7 +88,7 @@ class SuspectRunner:
         self._owner = owner
         self._database = database
         self._settings = settings
-        self._spares = None if spares is None else _SpareProcesses(spares, database, metrics)
+        self._spares = None if spares is None else _SpareProcesses(spares, owner, database, metrics)
 
     async def tick(self) -> float:
         if self._spares is None:
@@ -138,8 +138,9 @@ class SuspectRunner:
 class _SpareProcesses:
     """Starts spare processes and reports how each ended: the jobs of one that crashed come back at once."""
 
-    def __init__(self, command: SpareCommand, database: CallRunner, metrics: JobMetrics) -> None:
+    def __init__(self, command: SpareCommand, owner: str, database: CallRunner, metrics: JobMetrics) -> None:
         self._command = command
+        self._owner = owner
         self._database = database
         self._metrics = metrics
         self._alive: dict[_Spare, asyncio.Task[None]] = {}
@@ -156,7 +157,8 @@ class _SpareProcesses:
         return now >= self._again_at and len(self._alive) < SPARES_MAX and now - youngest >= RESERVE_SECONDS
 
     async def start(self) -> None:
-        owner = owner_name("suspects")
+        # By the worker's own name, so that what holds the worker holds its spare too.
+        owner = owner_name(self._owner.rpartition("@")[0])
         process = await asyncio.create_subprocess_exec(
             *self._command.line(owner),
             env=dict(self._command.environment),

@@ -2,7 +2,8 @@
 
 The way of a job is `dispatcher`, `fetcher`, `executor`, `completer`; it does not lead through this module.
 The loops beside it renew leases (`heartbeat`), recover what was lost (`reclaimer`, `stream_reconciler`),
-fire schedules (`scheduler`) and delete what is old (`pruner`).
+fire schedules (`scheduler`), delete what is old (`pruner`) and ask whether the worker is in service
+(`standing`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fencepost.jobs._pruner import Pruner
 from fencepost.jobs._reclaimer import Reclaimer
 from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs._scheduler import Scheduler, Schedules, declare
+from fencepost.jobs._standing import Standing
 from fencepost.jobs._stream_reconciler import StreamReconciler
 from fencepost.jobs._suspects import OnlySuspects, SpareCommand, SuspectRunner
 from fencepost.jobs._worker_registry import WorkerRegistry
@@ -56,17 +58,16 @@ class Worker:
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
         offers: Sequence[str] = (),
         suspects: OnlySuspects | SpareCommand | None = None,
+        name: str = "worker",
     ) -> None:
         """`sync_database` is for handlers in threads. `beside` is a context that stays open while the worker
         runs. `offers` are the abilities for jobs whose header `needs` lists some. `suspects` says in which
-        process they run: see `_suspects.py`."""
+        process they run: see `_suspects.py`. `name` begins its owner's name, unless JOBS_WORKER_ID does."""
         if not handlers.queues:
             raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
         self._only_suspects = isinstance(suspects, OnlySuspects)
         self.owner = (
-            suspects.owner
-            if isinstance(suspects, OnlySuspects)
-            else owner_name(settings.worker_id or "worker")
+            suspects.owner if isinstance(suspects, OnlySuspects) else owner_name(settings.worker_id or name)
         )
         self._client = client
         self._handlers = handlers
@@ -168,12 +169,14 @@ class Worker:
             on_suspects=suspect_loop.wake,
         )
         self._scheduler = Scheduler(client, client.owner)
+        standing = Standing(self.owner, held, client, poll_seconds=settings.poll_seconds)
         reconciler = StreamReconciler(handlers.queues, client, self._redis, metrics, settings)
         ticks = {
             "drive": self._redis.probe,
             "leases": self._lease_watch.tick,
             "reclaim": reclaimer.tick,
             "sweep": reconciler.tick,
+            "standing": standing.tick,
             "schedule": self._scheduler.tick,
             "prune": Pruner(client, settings).tick,
         }
@@ -188,6 +191,7 @@ class Worker:
 
         # What wakes them.
         self._redis.on_change(self._fetcher.wake)
+        self._fetcher.on_withheld(loops["standing"].wake)
         self._listener.on("schedule", loops["schedule"].wake)
         for queue, loop in dispatch_loops.items():
             self._listener.on(f"job:{queue}", loop.wake)

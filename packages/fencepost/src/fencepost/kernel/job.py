@@ -425,10 +425,10 @@ class Running(NamedTuple):
 
 class ClaimAnswer(NamedTuple):
     """The answer for one of many: claimed (`running` is set), deferred, set aside for a worker that serves
-    it, or refused with a reason."""
+    it, withheld because this worker is out of service, or refused with a reason."""
 
     job_id: int
-    outcome: Literal["claimed", "deferred", "set_aside", "refused"]
+    outcome: Literal["claimed", "deferred", "set_aside", "withheld", "refused"]
     refusal: str | None
     running: Running | None
 

@@ -2,7 +2,8 @@
 --
 -- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, its rate no token,
 -- or its queue is paused: the job waits and its entry is no longer needed), set_aside (the caller does not serve
--- it: it waits for a worker that does, job_need.sql), or refused with a reason.
+-- it, or is pinned to other work: it waits for a worker that takes it, job_need.sql), withheld (the caller is out of
+-- service, job_worker.sql: nothing has changed), or refused with a reason.
 
 -- The only place where a job becomes running: one statement deletes waiting rows and inserts running rows.
 -- The index scan over the ids locks them in order of id; the function-level plan settings pin this, and also
@@ -17,7 +18,8 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 as $$
 #variable_conflict use_column
 declare
-  v_kinds  jsonb := p_serves -> 'kinds';
+  v_queues jsonb := p_serves -> 'queues';
+  v_kinds  jsonb := nullif(p_serves -> 'kinds', 'null');
   v_offers text[] := fencepost._job_offers(p_serves);
 begin
   return query
@@ -29,7 +31,8 @@ begin
     select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.priority, j.kind, j.payload, j.headers,
            coalesce(p_lease, j.lease) as lease, p_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at,
            g.run_at, g.dispatches, g.last_error,
-           v_kinds is null or fencepost._job_serves(v_kinds, v_offers, j.kind, j.payload, j.headers) as served
+           p_serves is null or ((v_queues is null or v_queues ? g.queue)
+                                and fencepost._job_serves(v_kinds, v_offers, j.kind, j.payload, j.headers)) as served
     from gone g join fencepost.job j on j.job_id = g.job_id and j.job_id = any (p_ids)
   ), started as (
     insert into fencepost.job_running (job_id, attempt, tries, queue, priority, owner, lease, claimed_at, renewed_at, expires_at)
@@ -61,9 +64,15 @@ declare
   v_special bigint[];
   v_limited bigint[] := '{}';
   v_claimed bigint[] := '{}';
+  v_serves  jsonb := fencepost.worker_serves(p_owner, p_serves);
 begin
   perform fencepost._job_check_claim(p_owner, p_lease, p_serves);
   perform fencepost._check_tokens('ids', p_ids);
+  if fencepost._worker_is_held(p_owner) then
+    return query select distinct i, 'withheld', null::text, null::bigint, null::integer, null::text, null::smallint, null::text,
+      null::jsonb, null::jsonb, null::interval, null::timestamptz, null::timestamptz from unnest(p_ids) i;
+    return;
+  end if;
   -- A job never changes its key or its queue, so this read needs no lock.
   v_special := array(select w.job_id from fencepost.job_waiting w
     where w.job_id = any (p_ids) and (w.concurrency_key is not null or w.queue in (
@@ -79,7 +88,7 @@ begin
   end if;
 
   for job_id, outcome, refusal, attempt, tries, queue, priority, kind, payload, headers, lease, expires_at, submitted_at in
-  select * from fencepost._job_start(p_ids, v_special, p_owner, p_lease, v_now, p_serves) loop
+  select * from fencepost._job_start(p_ids, v_special, p_owner, p_lease, v_now, v_serves) loop
     v_claimed := v_claimed || job_id;
     return next;
   end loop;
@@ -95,7 +104,7 @@ begin
       select a.job_id from (select distinct i as job_id from unnest(p_ids) i where i <> all (v_claimed)) a
       left join fencepost.job j on j.job_id = a.job_id
       order by hashtextextended(j.concurrency_key, 9203), a.job_id
-    ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease, p_serves) c loop
+    ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease, v_serves) c loop
       if p_note and refusal is not null then
         perform fencepost._refusal_note(refusal, 'job', job_id::text, p_owner, jsonb_build_object('owner', p_owner),
                                         fencepost._job_seen(job_id));
@@ -122,8 +131,10 @@ declare
   v_served  boolean;
 begin
   select * into v_job from fencepost.job j where j.job_id = p_id;
-  v_served := p_serves is null or fencepost._job_serves(p_serves -> 'kinds', fencepost._job_offers(p_serves),
-                                                        v_job.kind, v_job.payload, v_job.headers);
+  v_served := p_serves is null
+    or (coalesce(p_serves -> 'queues' ? v_job.queue, true)
+        and fencepost._job_serves(nullif(p_serves -> 'kinds', 'null'), fencepost._job_offers(p_serves),
+                                  v_job.kind, v_job.payload, v_job.headers));
   select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id for update;
   v_now := fencepost.clock();
 
@@ -228,7 +239,7 @@ begin
 end $$;
 
 -- Claim one job. Raises the reason when it cannot be claimed; in_flight also stands for a busy concurrency
--- key and a paused queue.
+-- key, a paused queue and a worker that is out of service.
 create or replace function fencepost.job_claim(p_id bigint, p_owner text, p_lease interval default null)
 returns table (job_id bigint, attempt bigint, tries integer, queue text, priority smallint, kind text, payload jsonb, headers jsonb,
                lease interval, expires_at timestamptz, submitted_at timestamptz)
@@ -241,7 +252,8 @@ begin
   select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease, false, null);
   if v.outcome <> 'claimed' then
     perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
-                              fencepost._job_seen(p_id));
+                              fencepost._job_seen(p_id) || case when v.outcome = 'withheld' then jsonb_build_object(
+                                'out_of_service', (select to_jsonb(s) from fencepost.worker_standing(p_owner) s)) else '{}' end);
   end if;
   return query select v.job_id, v.attempt, v.tries, v.queue, v.priority, v.kind, v.payload, v.headers, v.lease, v.expires_at,
                       v.submitted_at;
@@ -267,12 +279,18 @@ begin
   perform fencepost._check_serves(p_serves) where p_serves is not null;
 end $$;
 
--- How many of p_limit may be claimed: none of a paused queue, and no more than its rate has room for.
-create or replace function fencepost._job_claim_room(p_queue text, p_limit integer, p_now timestamptz) returns integer
+-- How many of p_limit may be claimed: none of a paused queue, none by a worker that is out of service or pinned to
+-- other queues (p_serves is what its pins leave), and no more than its rate has room for.
+create or replace function fencepost._job_claim_room(
+  p_queue text, p_limit integer, p_now timestamptz, p_owner text, p_serves jsonb
+) returns integer
 language plpgsql volatile
 as $$
 begin
   perform fencepost._check_limit(p_limit);
+  if fencepost._worker_is_held(p_owner) or not coalesce(p_serves -> 'queues' ? p_queue, true) then
+    return 0;
+  end if;
   if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
     return 0;
   end if;
@@ -318,13 +336,14 @@ create or replace function fencepost.job_claim_next(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_now   timestamptz := fencepost.clock();
-  v_limit integer := fencepost._job_claim_room(p_queue, p_limit, v_now);
-  v_aside bigint[];
+  v_now    timestamptz := fencepost.clock();
+  v_serves jsonb := fencepost.worker_serves(p_owner, p_serves);
+  v_limit  integer := fencepost._job_claim_room(p_queue, p_limit, v_now, p_owner, v_serves);
+  v_aside  bigint[];
 begin
   perform fencepost._job_check_claim(p_owner, p_lease, p_serves);
   if v_limit > 0 then
-    v_aside := fencepost._job_due_aside(p_queue, p_priority, v_limit, v_now, fencepost._job_needs_served(p_queue, p_serves));
+    v_aside := fencepost._job_due_aside(p_queue, p_priority, v_limit, v_now, fencepost._job_needs_served(p_queue, v_serves));
     return query select c.* from
       fencepost._job_due(p_queue, p_priority, v_limit - cardinality(v_aside), p_dispatched, v_now, null) d
       cross join lateral fencepost._job_claim(v_aside || d.ids, p_owner, p_lease, true, p_serves) c;
@@ -348,21 +367,22 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-  v_now   timestamptz := fencepost.clock();
-  v_limit integer := fencepost._job_claim_room(p_queue, p_limit, v_now);
-  v_due   integer[];
-  v_parts integer[];
-  v_ids   bigint[] := '{}';
-  v_keyed boolean := false;
-  v_needs integer[];
-  v_aside bigint[] := '{}';
-  v       record;
+  v_now    timestamptz := fencepost.clock();
+  v_serves jsonb := fencepost.worker_serves(p_owner, p_serves);
+  v_limit  integer := fencepost._job_claim_room(p_queue, p_limit, v_now, p_owner, v_serves);
+  v_due    integer[];
+  v_parts  integer[];
+  v_ids    bigint[] := '{}';
+  v_keyed  boolean := false;
+  v_needs  integer[];
+  v_aside  bigint[] := '{}';
+  v        record;
 begin
   perform fencepost._job_check_claim(p_owner, p_lease, p_serves);
   if v_limit = 0 then
     return;
   end if;
-  v_needs := fencepost._job_needs_served(p_queue, p_serves);
+  v_needs := fencepost._job_needs_served(p_queue, v_serves);
   -- Most queues use one priority. Whether one has jobs is a cheap check; how many matters only where several
   -- share places.
   v_due := fencepost._priorities_due(p_queue, 1, p_dispatched, v_now, p_since, v_needs);
@@ -391,6 +411,6 @@ begin
   if v_keyed or exists (select 1 from fencepost.job_rate) then
     return query select * from fencepost._job_claim(v_ids, p_owner, p_lease, true, p_serves);
   else
-    return query select * from fencepost._job_start(v_ids, '{}', p_owner, p_lease, fencepost.clock(), p_serves);
+    return query select * from fencepost._job_start(v_ids, '{}', p_owner, p_lease, fencepost.clock(), v_serves);
   end if;
 end $$;

@@ -10,7 +10,7 @@
 -- at most once until it is claimed.
 --
 -- Workers announce the same document in job_worker, under the lease of their place. That decides nothing: it
--- tells which work has no worker (unserved_work).
+-- tells which work has no worker (unserved_work). Pins narrow what a worker serves (job_worker.sql).
 --
 -- Locks: a need is locked FOR KEY SHARE by each transaction that sets a job aside, so that none is pruned
 -- meanwhile; waiting rows before needs.
@@ -25,20 +25,23 @@ begin
   end if;
 end $$;
 
+-- The abilities that are offered; null for all, which only a pinned worker that does not say what it serves has.
 create or replace function fencepost._job_offers(p_serves jsonb) returns text[]
 language sql immutable parallel safe
-as $$ select string_to_array(coalesce(p_serves ->> 'offers', ''), ' ') $$;
+as $$
+  select case when p_serves -> 'offers' = 'null' then null else string_to_array(coalesce(p_serves ->> 'offers', ''), ' ') end
+$$;
 
--- Whether a worker with these kinds and abilities serves a job. One expression, because a claim asks it of every
--- job and a function that is not inlined would cost more than the answer. A payload that is no object, and
--- needs that are no array, are left to the handler, which refuses them.
+-- Whether a worker with these kinds and abilities serves a job; null stands for all. One expression, because a claim
+-- asks it of every job and a function that is not inlined would cost more than the answer. A payload that is no
+-- object, and needs that are no array, are left to the handler, which refuses them.
 create or replace function fencepost._job_serves(p_kinds jsonb, p_offers text[], p_kind text, p_payload jsonb, p_headers jsonb)
 returns boolean
 language sql immutable parallel safe
 as $$
   select case when not p_kinds ? p_kind then false
               when jsonb_typeof(p_headers -> 'needs') = 'array' and (p_headers -> 'needs') - p_offers <> '[]' then false
-              when p_payload = '{}' or jsonb_typeof(p_payload) <> 'object' or p_kinds ->> p_kind = '*' then true
+              when p_kinds is null or p_payload = '{}' or jsonb_typeof(p_payload) <> 'object' or p_kinds ->> p_kind = '*' then true
               else p_payload - string_to_array(p_kinds ->> p_kind, ' ') = '{}' end
 $$;
 
@@ -77,9 +80,11 @@ $$;
 create or replace function fencepost._need_is_served(p_need fencepost.job_need, p_serves jsonb) returns boolean
 language sql immutable parallel safe
 as $$
-  select p_serves -> 'kinds' ? p_need.kind and p_need.abilities <@ fencepost._job_offers(p_serves)
-    and (p_serves -> 'kinds' ->> p_need.kind = '*'
-         or p_need.arguments <@ string_to_array(p_serves -> 'kinds' ->> p_need.kind, ' '))
+  select coalesce(p_need.abilities <@ fencepost._job_offers(p_serves), true)
+    and (p_serves -> 'kinds' = 'null'
+         or (p_serves -> 'kinds' ? p_need.kind
+             and (p_serves -> 'kinds' ->> p_need.kind = '*'
+                  or p_need.arguments <@ string_to_array(p_serves -> 'kinds' ->> p_need.kind, ' '))))
 $$;
 
 -- The due jobs of one priority that were set aside with one of p_needs, locked: those that are among the first
@@ -165,4 +170,5 @@ begin
   perform fencepost.lease_fence(p_resource, p_token);
   insert into fencepost.job_worker (resource, token, queues, serves) values (p_resource, p_token, p_queues, p_serves)
   on conflict (resource) do update set token = excluded.token, queues = excluded.queues, serves = excluded.serves;
+  perform fencepost._worker_forget_drains(fencepost.clock());
 end $$;

@@ -194,7 +194,7 @@ as $$
   from fencepost.job_suspect s
   join fencepost.job_waiting w on w.job_id = s.job_id and w.run_at = fencepost._batch_never()
   join fencepost.job j on j.job_id = s.job_id
-  where w.queue = any (p_queues)
+  where w.queue = any (p_queues) and coalesce(p_serves -> 'queues' ? w.queue, true)
     and fencepost._job_serves(p_serves -> 'kinds', fencepost._job_offers(p_serves), j.kind, j.payload, j.headers)
     and not exists (select 1 from fencepost.job_queue q where q.queue = w.queue and q.paused_at is not null)
 $$;
@@ -216,7 +216,9 @@ begin
   update fencepost.job_suspicion g set reserved_by = p_owner, reserved_until = v_now + p_ttl
   where g.suspicion_id = (
     select f.suspicion_id from fencepost.job_suspicion f
-    where f.suspicion_id = any (array(select w.suspicion_id from fencepost._suspects_waiting(p_queues, p_serves) w))
+    where f.suspicion_id = any (array(select w.suspicion_id from fencepost._suspects_waiting(
+        p_queues, fencepost.worker_serves(p_owner, p_serves)) w))
+      and not fencepost._worker_is_held(p_owner)
       and (f.reserved_by is null or f.reserved_by = p_owner or f.reserved_until <= v_now)
     order by f.suspicion_id limit 1 for update skip locked);
   return found;
@@ -233,19 +235,21 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 #variable_conflict use_column
 declare
-  v_group record;
-  v_ids   bigint[];
+  v_group  record;
+  v_ids    bigint[];
+  v_serves jsonb := fencepost.worker_serves(p_owner, p_serves);
 begin
   perform fencepost._job_check_claim(p_owner, p_lease);
   perform fencepost._check_texts('queue', p_queues, 128);
   perform fencepost._check_serves(p_serves);
   perform fencepost._check_limit(p_limit);
-  for v_group in select w.suspicion_id, count(*) as size from fencepost._suspects_waiting(p_queues, p_serves) w
+  for v_group in select w.suspicion_id, count(*) as size from fencepost._suspects_waiting(p_queues, v_serves) w
                  group by w.suspicion_id order by w.suspicion_id loop
+    exit when fencepost._worker_is_held(p_owner);
     exit when exists (select 1 from fencepost.job_running r where hashtext(r.owner) = hashtext(p_owner) and r.owner = p_owner);
     v_ids := array(
       select w.job_id from fencepost.job_waiting w
-      where w.job_id = any (array(select s.job_id from fencepost._suspects_waiting(p_queues, p_serves) s
+      where w.job_id = any (array(select s.job_id from fencepost._suspects_waiting(p_queues, v_serves) s
                                   where s.suspicion_id = v_group.suspicion_id))
         and w.run_at = fencepost._batch_never()
       order by w.job_id limit greatest(1, least(p_limit, v_group.size / 2)) for update skip locked);

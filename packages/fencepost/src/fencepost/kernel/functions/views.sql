@@ -93,7 +93,8 @@ create or replace view fencepost.job_workers as
   from fencepost.job_worker w join fencepost.lease l on l.resource = w.resource and l.token = w.token
   where l.owner is not null and l.expires_at > fencepost.clock();
 
--- Due work that no live worker takes, one row for each queue, kind of need, or schedule, with a sentence for people:
+-- Due work that no live worker takes, one row for each queue, kind of need, or schedule, with a sentence for people.
+-- A worker that is out of service takes none, a pinned one what its pin leaves (job_worker.sql):
 --
 --   no_worker          no live worker serves the queue
 --   unknown_kind       workers serve the queue, none has a handler for the kind
@@ -101,7 +102,14 @@ create or replace view fencepost.job_workers as
 --   unmet_needs        the same for the abilities that the job needs
 --   schedule           a schedule fires a kind that no worker of its queue has
 create or replace view fencepost.unserved_work as
-  with workers as materialized (select w.queues, w.serves from fencepost.job_workers w),
+  with every_worker as materialized (
+    select w.queues, fencepost.worker_serves(w.owner, w.serves) as serves,
+           exists (select 1 from fencepost.worker_standing(w.owner)) as is_held
+    from fencepost.job_workers w
+  ), workers as materialized (
+    select array(select q from unnest(w.queues) q where w.serves -> 'queues' is null or w.serves -> 'queues' ? q) as queues, w.serves
+    from every_worker w where not w.is_held
+  ),
   waiting as (
     select w.queue, w.need_id, count(*) as waiting, min(w.run_at) as oldest from fencepost.job_waiting w
     where w.run_at <= fencepost.clock() group by w.queue, w.need_id
@@ -130,7 +138,9 @@ create or replace view fencepost.unserved_work as
       and not exists (select 1 from workers k where s.queue = any (k.queues) and k.serves -> 'kinds' ? s.kind)
   ), told as (
     select f.*, case f.reason
-        when 'no_worker' then 'no worker serves it'
+        when 'no_worker' then 'no worker serves it' || coalesce((
+          select format('; %s out of service', count(*)) from every_worker k where k.is_held and f.queue = any (k.queues)
+          having count(*) > 0), '')
         when 'unknown_kind' then format('no worker has a handler for kind %s', f.kind)
         when 'unknown_arguments' then
           format('kind %s waits for workers that know argument %s', f.kind, array_to_string(f.missing, ', '))
