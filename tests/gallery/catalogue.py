@@ -16,8 +16,10 @@ from tests.gallery.gallery import GALLERY
 from tests.integration.job_features import test_schedule_releases as schedule_releases
 from tests.integration.job_features import test_schedules as schedules
 from tests.integration.judge import test_rejudging as rejudging
+from tests.integration.judge import test_system_errors as system_errors
 from tests.integration.judge import test_teeth as judge_teeth
 from tests.integration.kernel import test_job_suspect as suspects
+from tests.integration.kernel import test_job_worker as workers
 from tests.integration.nonces import test_lost_nonces as lost_nonces
 from tests.integration.nonces import test_recovering as recovering
 from tests.integration.nonces import test_wrong_forms as wrong_forms
@@ -50,6 +52,7 @@ BY_FILE = {
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
     "tests/integration/kernel/test_job_suspect.py": "jobs of a lost worker",
+    "tests/integration/kernel/test_job_worker.py": "workers that are out of service",
     "tests/integration/job_features/test_schedules.py": "schedules",
     "tests/integration/job_features/test_schedule_releases.py": "releases of schedules",
     "tests/integration/job_features/test_batches.py": "batches",
@@ -60,6 +63,7 @@ BY_FILE = {
     "tests/integration/workflows/test_crash_everywhere.py": "crashes at every point of a workflow",
     "tests/integration/judge/test_teeth.py": "the sandbox",
     "tests/integration/judge/test_rejudging.py": "rejudging",
+    "tests/integration/judge/test_system_errors.py": "judges that produce system errors",
 }
 
 
@@ -146,6 +150,14 @@ def _of_stories() -> Iterator[Entry]:
             "one poison among many dies and no other is charged",
             f"test_a_planted_bug_is_seen_by_that[{name}]",
         )
+    for name, (function, _, _) in workers.BUGS.items():
+        yield Entry(
+            "tests/integration/kernel/test_job_worker.py",
+            name,
+            function,
+            "out of service means every claim",
+            f"test_a_planted_bug_is_seen_by_that[{name}]",
+        )
     for name, _ in schedules.BROKEN:
         yield Entry(
             "tests/integration/job_features/test_schedules.py",
@@ -165,6 +177,14 @@ def _of_stories() -> Iterator[Entry]:
 
 
 def _of_services() -> Iterator[Entry]:
+    for name, (function, _, _) in system_errors.BUGS.items():
+        yield Entry(
+            "tests/integration/judge/test_system_errors.py",
+            name,
+            function,
+            "a sick judge is taken out and no other",
+            f"test_a_planted_bug_is_seen_by_that[{name}]",
+        )
     for name, (file, _, _, case) in judge_teeth.MUTANTS.items():
         yield Entry(
             "tests/integration/judge/test_teeth.py",

@@ -101,7 +101,7 @@ async def test_a_judge_alone_keeps_submissions_waiting_until_a_person_enables_it
             await signals.wait("worker.out_of_service", within=60)
             unserved = rows(database, "select message from fencepost.unserved_work")
             results = rows(database, "select * from fencepost.judge_result")
-            (held,) = rows(database, "select target from fencepost.workers_disabled")
+            (held,) = rows(database, "select target from fencepost.worker_holds")
             await judging.fp.run(kernel_worker.enable(held[0], "ann", "a new kernel"))
             got = [await judged(judging, job_id) for job_id in jobs]
 

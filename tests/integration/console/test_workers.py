@@ -114,3 +114,59 @@ def test_being_seen_costs_one_row_of_one_statement_a_beat(database: Database) ->
             worker.keep(connection)
         assert fetched(database, "select event_id from fencepost.events") == events
         assert fetched(database, "select count(*) from fencepost.lease") == [(1,)]
+
+
+DECISION = {"target": "node7", "reason": "a new disk"}
+
+
+def test_an_operator_takes_a_host_out_of_service_without_scripts_and_puts_it_back(env: ConsoleEnv) -> None:
+    Watchers(env.database)
+    with env.visitor(Role.OPERATOR) as client:
+        assert client.post("/console/workers/disable", data=DECISION).status_code == 303
+        shown = client.get("/console/workers").text
+        assert "node7" in shown
+        assert "a new disk" in shown
+        assert 'action="/console/workers/enable"' in shown
+        (need,) = [one for one in needs(env) if "node7" in one["what"]]
+        assert need["what"] == "node7 is disabled by operator@console: a new disk"
+        assert need["where"] == "/console/workers"
+        claim: LiteralString = "select * from fencepost.job_claim_next('mail', 1, 'worker@node7:41:0a', 9)"
+        assert fetched(env.database, claim) == []
+        assert client.post("/console/workers/enable", data=DECISION).status_code == 303
+        assert client.post("/console/workers/enable", data=DECISION).status_code == 404
+    with env.visitor(Role.ADMIN) as client:
+        entries = client.get("/api/audit", params={"actor": "operator"}).json()["entries"]
+    assert [(one["action"], one["outcome"]) for one in entries] == [
+        ("worker.enable", "refused: not_found"),
+        ("worker.enable", "done"),
+        ("worker.disable", "done"),
+    ]
+
+
+def needs(env: ConsoleEnv) -> list[dict[str, Any]]:
+    env.context.live_snapshot.forget()
+    with env.program(Role.VIEWER) as client:
+        found: list[dict[str, Any]] = client.get("/api/overview").json()["needs"]
+    return found
+
+
+def test_pins_are_set_by_words_and_removed(env: ConsoleEnv) -> None:
+    with env.visitor(Role.OPERATOR) as client:
+        words = {**DECISION, "queues": "mail, reports", "kinds": "", "offers": "language:cpp"}
+        assert client.post("/console/workers/pin", data=words).status_code == 303
+        (row,) = client.get("/api/workers").json()["workers"]
+        assert row["pinned_to"] == {"kinds": None, "queues": ["mail", "reports"], "offers": "language:cpp"}
+        assert (
+            "mail, reports language:cpp by operator@console: a new disk"
+            in client.get("/console/workers").text
+        )
+        assert client.post("/console/workers/pin", data={**DECISION, "queues": " "}).status_code == 422
+        assert client.post("/console/workers/unpin", data=DECISION).status_code == 303
+        assert client.get("/api/workers").json()["workers"] == []
+
+
+def test_a_viewer_sees_and_does_not_decide(env: ConsoleEnv) -> None:
+    with env.visitor(Role.VIEWER) as client:
+        assert "<form" not in client.get("/console/workers").text.partition("<main")[2].partition("</main")[0]
+        for word in ("drain", "disable", "enable", "pin", "unpin"):
+            assert client.post(f"/console/workers/{word}", data=DECISION).status_code == 403

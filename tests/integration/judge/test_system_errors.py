@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.test_job_worker import plant
 
 SICK, SICK_TWIN, WELL = "judge@sick:7:0a", "judge@sick:8:0b", "judge@well:7:0c"
 
@@ -284,3 +286,54 @@ def test_old_errors_are_deleted(app: Caller, clock: Clock) -> None:
     fail(app, submitted(app))
     assert app.value("select fencepost.judge_system_error_prune('50 seconds', 10)") == 1
     assert app.value("select count(*) from fencepost.judge_system_errors") == 1
+
+
+BUGS = {
+    "a judge's error is charged to the submission": (
+        "judge_system_error",
+        "perform fencepost.job_release(p_job_id, p_attempt, p_owner, p_delay)",
+        "perform fencepost.job_retry(p_job_id, p_attempt, p_owner, p_error, p_delay)",
+    ),
+    "one submission counts against a judge each time": (
+        "judge_system_error",
+        "where e.job_id = p_job_id and e.judge = v_judge)",
+        "where false)",
+    ),
+    "errors in a row are counted and nothing follows": (
+        "judge_system_error",
+        "if v_why is not null then",
+        "if false then",
+    ),
+    "a verdict does not end a row of errors": (
+        "_judge_did_well",
+        "recent = (r.recent || false)",
+        "recent = (r.recent || '{}'::boolean[])",
+    ),
+}
+
+
+def taken_out(app: Caller, admin: Caller) -> None:
+    """One submission fails again and again, a verdict comes, then three fail in a row."""
+    poison = submitted(app, tries=9)
+    for _ in range(4):
+        fail(app, poison, share=0)
+    assert held(admin) == []
+    fail(app, submitted(app), share=0)
+    succeed(app, SICK)
+    jobs = [submitted(app) for _ in range(3)]
+    for job_id in jobs:
+        assert held(admin) == []
+        fail(app, job_id, share=0)
+    assert held(admin) == [("judge@sick", "disabled", "judge")]
+    assert [app.value("select tries from fencepost.jobs where job_id = %s", one) for one in jobs] == [0] * 3
+
+
+def test_a_sick_judge_is_taken_out_and_no_other(app: Caller, admin: Caller) -> None:
+    taken_out(app, admin)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_seen_by_that(app: Caller, admin: Caller, bug: str) -> None:
+    plant(admin, *BUGS[bug])
+    with pytest.raises((AssertionError, psycopg.DatabaseError)):
+        taken_out(app, admin)

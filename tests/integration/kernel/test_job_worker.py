@@ -347,3 +347,63 @@ def test_a_hold_that_is_not_committed_blocks_no_claim(app: Caller, database: Dat
         open_one.execute("select fencepost.worker_disable(%s, 'ann', 'perhaps')", (HOST,))
         assert claim(app, WORKER) == {job_id: "claimed"}
         open_one.rollback()
+
+
+BUGS = {
+    "a claim by id does not ask whether its worker is held": (
+        "_job_claim",
+        "if fencepost._worker_is_held(p_owner) then",
+        "if false then",
+    ),
+    "a claim of a queue does not ask whether its worker is held": (
+        "_job_claim_room",
+        "fencepost._worker_is_held(p_owner)",
+        "false",
+    ),
+    "a disabled host holds only the processes that were there": (
+        "worker_disable",
+        "perform fencepost._worker_hold(p_target,",
+        "perform fencepost._worker_hold((fencepost._worker_owners(p_target))[1],",
+    ),
+    "a pin counts for claims of a queue and not for claims by id": (
+        "_job_claim",
+        "v_serves  jsonb := fencepost.worker_serves(p_owner, p_serves)",
+        "v_serves  jsonb := p_serves",
+    ),
+}
+
+
+def out_of_service(app: Caller) -> None:
+    """A host is disabled, its worker is started again, and each way to claim is tried; then it is pinned."""
+    restarted = f"worker@{HOST}:99:ffff00"
+    job_id = submit(app)
+    register(app, WORKER)
+    decide(app, "disable", HOST)
+    for owner in (WORKER, restarted):
+        (answer,) = app.rows(ENDINGS["job_claim_many"], job_id, owner, SERVES)
+        assert answer["outcome"] == "withheld"
+        assert app.rows(ENDINGS["job_claim_next"], owner, SERVES) == []
+        assert claim(app, owner) == {}
+    decide(app, "enable", HOST)
+    pin(app, HOST, kinds=["part"])
+    (answer,) = app.rows(ENDINGS["job_claim_many"], job_id, WORKER, SERVES)
+    assert answer["outcome"] == "set_aside"
+
+
+def test_out_of_service_means_every_claim(app: Caller) -> None:
+    out_of_service(app)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_seen_by_that(app: Caller, admin: Caller, bug: str) -> None:
+    plant(admin, *BUGS[bug])
+    with pytest.raises(AssertionError):
+        out_of_service(app)
+
+
+def plant(admin: Caller, name: str, right: str, wrong: str) -> None:
+    definition: str = admin.value(
+        "select pg_get_functiondef(p.oid) from pg_proc p where p.proname = %s", name
+    )
+    assert right in definition
+    admin.connection.execute(definition.replace(right, wrong).encode())

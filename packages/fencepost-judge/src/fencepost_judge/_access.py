@@ -112,6 +112,7 @@ PAGES: Mapping[tuple[str, str], Access] = {
     ("POST", f"{PAGES_ROOT}/rejudgings/{{generation}}/apply"): JURY,
     ("POST", f"{PAGES_ROOT}/rejudgings/{{generation}}/drop"): JURY,
     ("GET", f"{PAGES_ROOT}/workers"): JURY,
+    ("POST", f"{PAGES_ROOT}/workers/{{decision}}"): ADMIN,
     ("GET", f"{PAGES_ROOT}/users"): ADMIN,
     ("POST", f"{PAGES_ROOT}/users"): ADMIN,
     ("GET", f"{PAGES_ROOT}/users/{{name}}"): ADMIN,

@@ -27,7 +27,7 @@ app = typer.Typer(
       fencepost tx vouch 7                  after `fencepost recover`: it was not sent, send it
       fencepost tx close 7 --tx-hash 0x...  after `fencepost recover`: it was mined as this
 
-    A transaction is only taken in here; the nodes of `fencepost serve` and `fencepost up` send it.
+    A transaction is only taken in here; processes with the role `nonces` send it.
     """,
 )
 app.command("vouch")(recovery.vouch)

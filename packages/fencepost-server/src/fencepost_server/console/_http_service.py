@@ -42,6 +42,9 @@ from fencepost_server.console import (
 from fencepost_server.console import (
     _users as users,
 )
+from fencepost_server.console import (
+    _workers as workers,
+)
 from fencepost_server.console._auth import ConsoleAuth
 from fencepost_server.console._live_snapshot import LiveSnapshot
 from fencepost_server.console._minutes import roll
@@ -110,10 +113,11 @@ def make_router(context: ConsoleContext) -> APIRouter:
         flows,
         reports,
         users,
+        workers,
         login,
     ):
         module.add_pages(context)
-    for module in (jobs, schedules, flows, users):
+    for module in (jobs, schedules, flows, users, workers):
         module.add_actions(context)
     for pages in plugin_pages().values():
         pages.add(context)

@@ -52,6 +52,8 @@ class Snapshot:
     decisions: Sequence[Need]
     """What needs an operator's decision in flows and in the plugins."""
     unserved: Sequence[Row]
+    disabled: Sequence[Row]
+    """Workers and hosts that are out of service until they are enabled."""
     leases_held: int
     workers: int
 
@@ -88,6 +90,10 @@ class Snapshot:
         found += self.decisions
         found += [_without_worker(work) for work in self.unserved]
         found += [
+            Need(f"{one['target']} is disabled by {one['actor']}: {one['reason']}", 1, "/console/workers")
+            for one in self.disabled
+        ]
+        found += [
             Need(f"{queue['queue']} is paused", queue["pending"] + queue["dispatched"], "/console/queues")
             for queue in self.queues
             if queue["paused"]
@@ -110,6 +116,11 @@ async def look(reading: ReadPool) -> Snapshot:
         " order by waiting desc, queue, schedule, problem limit %s",
         UNSERVED_MAX,
     )
+    disabled = await reading.rows(
+        "select target, actor, reason from fencepost.worker_holds where state = 'disabled'"
+        " order by held_at desc, target limit %s",
+        UNSERVED_MAX,
+    )
     counts = await reading.row(
         "select (select count(*) from fencepost.lease_status where held) as leases,"
         " (select count(distinct owner) from fencepost.console_workers()) as workers"
@@ -124,6 +135,7 @@ async def look(reading: ReadPool) -> Snapshot:
         refusals,
         decisions,
         unserved,
+        disabled,
         counts["leases"],
         counts["workers"],
     )

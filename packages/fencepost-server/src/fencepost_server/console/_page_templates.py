@@ -19,6 +19,7 @@ JUDGE = "/judge"
 NAVIGATION: tuple[tuple[str, str, Role], ...] = (
     ("/console", "Overview", Role.VIEWER),
     ("/console/queues", "Queues", Role.VIEWER),
+    ("/console/workers", "Workers", Role.VIEWER),
     ("/console/jobs", "Jobs", Role.VIEWER),
     ("/console/dead", "Dead letters", Role.VIEWER),
     ("/console/schedules", "Schedules", Role.VIEWER),

@@ -32,6 +32,7 @@ class StatusCollector(Collector):
             _suspects(board),
             _workers(board),
             _unserved(board),
+            _out_of_service(board),
             *_outbox(board),
             _leases(board),
             _refusals(board),
@@ -82,6 +83,23 @@ def _unserved(board: StatusSnapshot) -> Family:
         labels = (one.reason, one.queue, one.kind or "", one.schedule or "", ", ".join(one.missing))
         unserved.add_metric(labels, one.waiting if one.schedule is None else 1)
     return unserved
+
+
+def _out_of_service(board: StatusSnapshot) -> Family:
+    """How many are held, by state, and whether a person decided it or the judge's system errors did."""
+    held = GaugeMetricFamily(
+        "fencepost_workers_out_of_service",
+        "Workers and hosts that are drained or disabled.",
+        labels=("state", "reason"),
+    )
+    for state in ("draining", "disabled"):
+        for reason in ("operator", "system_errors"):
+            matching = (
+                one.state == state and (one.actor == "judge") == (reason == "system_errors")
+                for one in board.out_of_service
+            )
+            held.add_metric((state, reason), sum(matching))
+    return held
 
 
 def _outbox(board: StatusSnapshot) -> Iterator[Family]:

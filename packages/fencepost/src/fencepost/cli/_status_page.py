@@ -8,12 +8,14 @@ from typing import Any
 
 from fencepost.cli._status_screen import (
     LEASES,
+    OUT_OF_SERVICE,
     OUTBOX,
     QUEUES,
     REFUSALS,
     UNSERVED,
     WORKERS,
     lease_rows,
+    out_of_service_rows,
     outbox_rows,
     queue_rows,
     refusal_rows,
@@ -36,6 +38,7 @@ def board_page(board: StatusSnapshot) -> str:
         _section("Queues", QUEUES, queue_rows(board), "No jobs in any queue."),
         _section("Workers", WORKERS, worker_rows(board), "No workers are registered."),
         _section("Work without a worker", UNSERVED, unserved_rows(board), "None."),
+        _section("Out of service", OUT_OF_SERVICE, out_of_service_rows(board), "None."),
         _section("Leases", LEASES, lease_rows(board), "No leases yet."),
         _section("Outbox", OUTBOX, outbox_rows(board), "Nothing waits."),
         _section("Refusals", REFUSALS, refusal_rows(board), "None."),

@@ -18,6 +18,7 @@ def board_screen(board: StatusSnapshot) -> RenderableType:
         _table("Queues", QUEUES, queue_rows(board), empty="no jobs in any queue"),
         _table("Workers", WORKERS, worker_rows(board), empty="no workers are registered"),
         _table("Work without a worker", UNSERVED, unserved_rows(board), empty="none"),
+        _table("Out of service", OUT_OF_SERVICE, out_of_service_rows(board), empty="none"),
         _table("Leases", LEASES, lease_rows(board), empty="none yet"),
         *_more_leases(board),
         _table("Outbox", OUTBOX, outbox_rows(board), empty="nothing waits"),
@@ -30,6 +31,7 @@ def board_screen(board: StatusSnapshot) -> RenderableType:
 QUEUES = ("queue", "pending", "dispatched", "running", "dead", "oldest waits", "")
 WORKERS = ("workers", "driven by")
 UNSERVED = ("what", "oldest waits")
+OUT_OF_SERVICE = ("worker or host", "state", "for", "by", "why")
 LEASES = ("resource", "owner", "token", "held for", "expires in")
 OUTBOX = ("channel", "queued", "sending", "failed", "unknown", "parked", "lag")
 REFUSALS = ("reason", "refused", "meaning")
@@ -52,6 +54,12 @@ def worker_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:
 def unserved_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:
     for one in board.unserved:
         yield one.message, span(one.oldest_seconds)
+
+
+def out_of_service_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:
+    for one in board.out_of_service:
+        held = span((board.at - one.held_at).total_seconds())
+        yield one.target, one.state, held, one.actor, one.reason
 
 
 def lease_rows(board: StatusSnapshot) -> Iterable[Sequence[Any]]:

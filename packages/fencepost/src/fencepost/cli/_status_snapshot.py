@@ -53,6 +53,17 @@ class UnservedWork:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfService:
+    """A worker, the workers of a name on a host, or a host, that claims nothing; and why."""
+
+    target: str
+    state: str
+    actor: str
+    reason: str
+    held_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseStatus:
     resource: str
     owner: str | None
@@ -127,6 +138,7 @@ class StatusSnapshot:
     flows: tuple[FlowStatus, ...] = ()
     dead_undos: int = 0
     """Jobs that should have undone a step of a workflow, and died."""
+    out_of_service: tuple[OutOfService, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -175,6 +187,12 @@ def read_board(connection: Reader) -> StatusSnapshot:
         suspects = cursor.execute(
             "select queue, count(*) as suspects from fencepost.suspects group by queue order by queue"
         ).fetchall()
+    with connection.cursor(row_factory=class_row(OutOfService)) as cursor:
+        out_of_service = cursor.execute(
+            """select target, state, actor, reason, held_at
+               from fencepost.worker_holds order by state, held_at desc, target limit %s""",
+            (UNSERVED_MAX,),
+        ).fetchall()
     return StatusSnapshot(
         at=datetime.now(UTC),
         queues=tuple(queues),
@@ -187,6 +205,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
         schedules=_read_schedules(connection),
         flows=_read_flows(connection),
         dead_undos=_count_dead_undos(connection),
+        out_of_service=tuple(out_of_service),
         refusals=read_reasons(connection),
     )
 

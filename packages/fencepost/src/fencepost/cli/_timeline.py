@@ -25,6 +25,7 @@ KINDS = {
     "order": "order:KEY, or order:ID",
     "queue": "queue:NAME",
     "checkpoint": "checkpoint:RESOURCE",
+    "worker": "worker:HOST, or worker:NAME@HOST",
 }
 _NUMBERED = {"job", "outbox"}
 

@@ -258,6 +258,6 @@ as $$
   order by t.host, e.target
 $$;
 
--- Targets that are disabled, for people and metrics.
-create or replace view fencepost.workers_disabled as
-  select h.target, h.reason, h.actor, h.held_at from fencepost.worker_hold h where h.state = 'disabled';
+-- What is out of service, for people and metrics.
+create or replace view fencepost.worker_holds as
+  select h.target, h.state, h.reason, h.actor, h.held_at from fencepost.worker_hold h;

@@ -1,0 +1,103 @@
+"""Workers: which there are, which are out of service and why, and the decisions about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Request
+from pydantic import BaseModel, BeforeValidator, Field
+
+from fencepost.errors import InvalidInput
+from fencepost.kernel import worker
+from fencepost.kernel.call import Call
+from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
+
+PAGE = "/console/workers"
+
+
+def _words(value: object) -> object:
+    """With commas or blanks between them, as a form sends them; an empty field restricts nothing."""
+    if isinstance(value, str):
+        return value.replace(",", " ").split() or None
+    return value
+
+
+Target = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
+Reason = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+Word = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+Words = Annotated[list[Word] | None, BeforeValidator(_words)]
+
+
+class Decision(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    target: Target
+    """A host, NAME@HOST, or the whole name of one process."""
+    reason: Reason
+
+
+class Pin(Decision):
+    queues: Words = None
+    kinds: Words = None
+    offers: Words = None
+    """Abilities, such as language:cpp."""
+
+
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/workers", "workers.html", "Workers")
+    async def workers(request: Request) -> PageData:
+        """The workers that are there, and the targets that are held or pinned."""
+        rows = await context.reading.rows(
+            "select target, owner, name, host, since, queues, kinds, offers, running, state, held_by, reason,"
+            " actor, held_at, pinned_to, pin_reason, pin_actor from fencepost.worker_list()"
+        )
+        return PageData({"workers": rows}, "workers")
+
+
+def add_actions(context: ConsoleContext) -> None:
+    async def decide(
+        request: Request, body: Decision, call: Callable[[str, str, str], Call[list[str]]], told: str
+    ) -> ActionDone:
+        owners = await context.fp.run(call(body.target, visitor_of(request).actor, body.reason))
+        return ActionDone(f"{body.target} {told}.", PAGE, {"workers": owners})
+
+    @context.router.action("/workers/drain", "worker.drain")
+    async def drain(request: Request, body: Decision) -> ActionDone:
+        """Let the processes that are there finish what they hold; they claim nothing more."""
+        return await decide(request, body, worker.drain, "is draining: it claims nothing more")
+
+    @context.router.action("/workers/disable", "worker.disable")
+    async def disable(request: Request, body: Decision) -> ActionDone:
+        """Let workers claim nothing until they are enabled, also after a restart."""
+        return await decide(request, body, worker.disable, "is disabled, until it is enabled")
+
+    @context.router.action("/workers/enable", "worker.enable")
+    async def enable(request: Request, body: Decision) -> ActionDone:
+        """Put drained and disabled workers back into service."""
+        done = await decide(request, body, worker.enable, "is in service again")
+        still = await context.fp.run(worker.standing(body.target))
+        if still is None:
+            return done
+        return ActionDone(f"{body.target} is enabled, but {still.target} is still {still.state}.", PAGE)
+
+    @context.router.action("/workers/pin", "worker.pin")
+    async def pin(request: Request, body: Pin) -> ActionDone:
+        """Restrict workers to some queues, kinds and abilities."""
+        if body.queues is body.kinds is body.offers is None:
+            raise InvalidInput("Say what to pin it to: queues, kinds or abilities.", field="queues")
+
+        def call(target: str, actor: str, reason: str) -> Call[list[str]]:
+            return worker.pin(
+                target, actor, reason, queues=body.queues, kinds=body.kinds, abilities=body.offers
+            )
+
+        return await decide(request, body, call, "is pinned")
+
+    @context.router.action("/workers/unpin", "worker.unpin")
+    async def unpin(request: Request, body: Decision) -> ActionDone:
+        """Let workers claim all that they serve again."""
+        await context.fp.run(worker.unpin(body.target, visitor_of(request).actor, body.reason))
+        return ActionDone(f"{body.target} is not pinned any more.", PAGE)
