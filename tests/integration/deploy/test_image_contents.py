@@ -40,13 +40,13 @@ def test_an_image_has_what_its_role_needs(role: str, wheels: Path, tmp_path: Pat
     environment = EmptyEnvironment(tmp_path / "env")
     asked = [f"{name}[{','.join(sorted(extras))}]" for name, extras in TARGETS[role].installed.items()]
     environment.install(asked, "--find-links", wheels, "--constraint", pinned(tmp_path))
-    commands = [
-        [environment.python, "-c", NEEDS[role]],
-        [environment.home / "bin" / "fencepost", "--version"],
-    ]
-    command = TARGETS[role].command
+    command, program = TARGETS[role].command, str(environment.home / "bin" / "fencepost")
     known = command[: 2 if command[0] in ("judge", "flows") else 1]
-    commands.append([environment.home / "bin" / "fencepost", *known, "--help"])
+    commands = (
+        [str(environment.python), "-c", NEEDS[role]],
+        [program, "--version"],
+        [program, *known, "--help"],
+    )
     for words in commands:
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
