@@ -14,7 +14,7 @@ from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Child, Clock
 from fencepost_judge._discovery import ListedWorker
 from fencepost_judge._rejudging import Filter
-from fencepost_judge._service import TRIES, Judging
+from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
 from tests.acceptance.judge.judge_workers import BRISK, judge, judging_of, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
@@ -152,7 +152,9 @@ async def test_a_worker_passes_a_job_on_whose_problem_has_changed(
                 assert seen.result is None, seen.result
                 return int(seen.job.get("attempt") or 0)
 
-            await found("it was put back again and again", claims, lambda count: count > TRIES)
+            await found(
+                "it was put back again and again", claims, lambda count: count > JudgeSettings().tries
+            )
 
 
 async def test_without_its_directory_a_judge_judges_on(

@@ -136,7 +136,7 @@ def test_an_operator_takes_a_host_out_of_service_without_scripts_and_puts_it_bac
         assert client.post("/console/workers/enable", data=DECISION).status_code == 404
     with env.visitor(Role.ADMIN) as client:
         entries = client.get("/api/audit", params={"actor": "operator"}).json()["entries"]
-    assert [(one["action"], one["outcome"]) for one in entries] == [
+    assert [(one["action"], one["outcome"]) for one in entries if "worker" in one["action"]] == [
         ("worker.enable", "refused: not_found"),
         ("worker.enable", "done"),
         ("worker.disable", "done"),
@@ -160,7 +160,7 @@ def test_pins_are_set_by_words_and_removed(env: ConsoleEnv) -> None:
             "mail, reports language:cpp by operator@console: a new disk"
             in client.get("/console/workers").text
         )
-        assert client.post("/console/workers/pin", data={**DECISION, "queues": " "}).status_code == 422
+        assert client.post("/console/workers/pin", data={**DECISION, "queues": " "}).status_code == 400
         assert client.post("/console/workers/unpin", data=DECISION).status_code == 303
         assert client.get("/api/workers").json()["workers"] == []
 

@@ -43,7 +43,7 @@ async def test_claim_execution_verdict_and_write_back_are_in_the_log(
     monkeypatch.setattr(SandboxPool, "_counted", noisy)
     async with (
         open_office(database, tmp_path, slots=2) as office,
-        office.judging._judging(),  # pyright: ignore[reportPrivateUsage]
+        office.judging.working(),
     ):
         sources = {"main.py": PROGRAM["code"]}
         job_id = await office.judging.submit("echo", "python", sources, author="ann")

@@ -13,6 +13,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import NotFound
+from fencepost.kernel import worker as kernel_worker
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
@@ -324,6 +325,31 @@ async def test_a_package_is_imported_from_a_zip_and_a_hostile_one_is_refused_by_
     assert (evil.status_code, noise.status_code, without.status_code) == (400, 400, 400)
     assert "../../evil" in evil.text
     assert (forged.status_code, unchanged.status_code) == (403, 404)
+
+
+async def test_an_admin_takes_judges_out_of_service_and_no_other_worker(
+    database: Database, tmp_path: Path
+) -> None:
+    with database.connect_admin() as admin:
+        admin.execute(
+            "select fencepost.judge_worker_enter('judge@node7:41:0a', 'node7', '1', '{}', 2, 2, 'box', '[]',"
+            " '1 hour')"
+        )
+    async with open_office(database, tmp_path, app_token=None) as office, office.browser() as ada:
+        why = {"reason": "a new disk"}
+        place_of(await ada.send("/judge/workers/disable", target="judge@node7", **why))
+        shown = (await ada.get("/judge/workers")).text
+        foreign = await ada.send("/judge/workers/disable", target="worker@node7", **why)
+        without = await ada.send("/judge/workers/drain", target="judge@node7", reason="")
+        held = await office.judging.fp.run(kernel_worker.standing("judge@node7:41:0a"))
+        place_of(await ada.send("/judge/workers/enable", target="judge@node7", **why))
+        after = await office.judging.fp.run(kernel_worker.standing("judge@node7:41:0a"))
+
+    assert "operator@judge: a new disk" in shown
+    assert 'action="/judge/workers/enable"' in shown
+    assert (foreign.status_code, without.status_code) == (404, 400)
+    assert held is not None
+    assert (held.state, held.actor, after) == ("disabled", "operator@judge", None)
 
 
 async def test_the_operator_is_asked_nothing_until_there_is_a_user(

@@ -179,5 +179,9 @@ async def test_judge_work_judges_and_nothing_else(database: Database, tmp_path: 
     with process(tmp_path, "judge", "work", **settings) as told:
         assert told["roles"] == ["judge"]
         async with Fencepost(database.url) as fp:
-            (worker,) = await found("it is registered", lambda: fp.run(listing()), bool)
+            (worker,) = await found(
+                "it says what it serves",
+                lambda: fp.run(listing()),
+                lambda seen: any(one.queues for one in seen),
+            )
     assert (worker.name, worker.queues, worker.offers) == ("judge", ["judge"], ["language:c"])

@@ -43,12 +43,14 @@ def add(router: PageRouter) -> None:
             "complaint": None,
             "dead": await router.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
             "queue": QUEUE,
-            "holds": {one.target: one for one in await router.fp.run(kernel_worker.listing()) if one.held_by},
+            "holds": {},
             "may_decide": who.may(JudgeRole.ADMIN),
             "judge_of": judge_of,
         }
         try:
             facts["workers"] = await router.judging.workers()
+            for one in facts["workers"]:
+                facts["holds"][one.owner] = await router.fp.run(kernel_worker.standing(one.owner))
         except FencepostError as error:
             # If the directory is unavailable, only the list is missing.
             facts["complaint"] = str(error)
