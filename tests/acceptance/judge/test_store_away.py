@@ -71,6 +71,7 @@ async def test_a_bucket_that_is_away_is_waited_for(
         got = await found("it is judged", look, lambda seen: seen["status"] == "FINISHED")
 
     assert sum(waited) > 60
+    assert judging.fp.metrics.value("fencepost_judge_store_waits_total") == bucket.asked
     assert (got["result"]["verdict"], got["final_status"]) == ("AC", "AC")
 
 

@@ -1,9 +1,13 @@
 """What a worker counts, in a run in which it happens."""
 
+import asyncio
 import time
 from typing import Any
 
-from fencepost.flows import Flow, IterableSource
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_snapshot import read_board
+from fencepost.flows import DeadLetters, Flow, IterableSource
+from fencepost.flows import _flow_store as flow_store
 from fencepost.flows._metrics import FlowMetrics
 from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows
@@ -110,3 +114,60 @@ async def test_a_channel_that_is_lost_and_sent_again(harness: FlowHarness) -> No
             await harness.until(lambda: len(harness.rows("select value from line")) == 1)
 
     assert counting.of("rewinds_total") == 1
+
+
+async def test_dead_letters_by_what_made_them(harness: FlowHarness) -> None:
+    words = Flow("words").source(IterableSource([b"1", b"two", b"-3"])).map(int).dead_letters("unread")
+    with harness.database.connect_admin() as connection:
+        connection.execute("alter table line add check (value > 0)")
+    refused = DeadLetters("refused")
+    counting = Counting(harness, words.sink(PostgresRows("line", ["value"], on_reject=refused)))
+
+    await counting.worker.run(until_done=True)
+
+    assert counting.of("dead_letters_total", reason="step_failed") == 1
+    assert counting.of("dead_letters_total", reason="sink_rejected") == 1
+    assert len(harness.rows("select value from line")) == 1
+
+
+async def test_how_long_a_record_waits_for_a_commit_that_does_not_end(harness: FlowHarness) -> None:
+    client: Any = harness.redis
+    client.xadd("slow", {"data": "1"})
+    counting = Counting(harness, into_lines(Flow("hung").source(RedisStreams("slow")).json()))
+    with harness.database.connect_admin() as blocker:
+        async with harness.running(counting.worker):
+            with blocker.transaction():
+                blocker.execute("lock table line")
+                await harness.until(lambda: counting.of("uncommitted_seconds") > 0)
+                assert counting.of("commits_total") == 0
+            await harness.until(lambda: counting.of("commits_total") > 0)
+            await harness.until(lambda: counting.of("uncommitted_seconds") == 0)
+
+
+def held(harness: FlowHarness) -> dict[str, float]:
+    """What a scrape says of the flows in the database, by flow."""
+    with harness.database.connect() as connection:
+        families = {one.name: one for one in StatusCollector(lambda: read_board(connection)).collect()}
+    samples = families["fencepost_flow_held_tasks"].samples
+    return {sample.labels["flow"]: sample.value for sample in samples}
+
+
+async def test_a_flow_without_a_worker_is_told_until_it_is_drained(harness: FlowHarness) -> None:
+    client: Any = harness.redis
+    client.xadd("lonely", {"data": "1"})
+    counting = Counting(harness, into_lines(Flow("lonely").source(RedisStreams("lonely")).json()))
+    assert held(harness) == {}
+
+    async with harness.running(counting.worker):
+        await harness.until(lambda: counting.of("commits_total") > 0)
+        assert await asyncio.to_thread(held, harness) == {"lonely": 1}
+    assert held(harness) == {"lonely": 0}, "its worker has left, and its source goes on"
+
+    await harness.fp.run(flow_store.drain("lonely", draining=True))
+    assert held(harness) == {}
+
+
+async def test_a_flow_at_the_end_of_its_sources_needs_no_worker(harness: FlowHarness) -> None:
+    await harness.run(into_lines(Flow("bounded").source(IterableSource([1, 2]))))
+
+    assert held(harness) == {}

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from fencepost import Fencepost, Job, NotFound
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_snapshot import read_board
 from fencepost.embedded import Database
 from fencepost.jobs._scheduler import Scheduler, declare
 from fencepost.kernel import queue
@@ -286,3 +288,29 @@ async def test_a_planted_bug_fires_twice(
     for _ in range(2):
         await fp.run(kernel_schedule.fire("report", tick, [tick], after))
     assert probes.value("select count(*) from fencepost.job") == 2
+
+
+def late(database: Database) -> dict[str, float]:
+    """What a scrape says, by schedule."""
+    with database.connect() as connection:
+        families = {one.name: one for one in StatusCollector(lambda: read_board(connection)).collect()}
+    samples = families["fencepost_schedule_late_seconds"].samples
+    return {sample.labels["schedule"]: sample.value for sample in samples}
+
+
+async def test_a_scrape_says_how_late_a_schedule_is_that_no_worker_fires(
+    fp: Fencepost, clock: Clock, database: Database
+) -> None:
+    reporting(fp)
+    scheduler = await declared(fp)
+    assert late(database) == {"report": 0}, "its next tick lies ahead"
+
+    clock.advance(300 + 90)
+    assert late(database) == {"report": 90}
+
+    await scheduler.tick()
+    assert late(database) == {"report": 0}, "it has fired"
+
+    clock.advance(600)
+    await fp.run(kernel_schedule.pause("report", "carol"))
+    assert late(database) == {}, "a paused one is not late"

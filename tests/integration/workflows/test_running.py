@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from fencepost import Job, Mismatch, Transaction
+from fencepost.cli._status_metrics import StatusCollector
+from fencepost.cli._status_snapshot import read_board
 from fencepost.jobs.retry_policy import Retry, Verdict
 from fencepost.testing import Clock
 from fencepost.workflows._child_job import ChildJob
@@ -415,6 +417,29 @@ async def test_a_cancelled_workflow_is_undone_and_its_next_step_refused(harness:
 
     assert undone == ["b", "a"]
     assert notes(harness) == ["a", "b"]
+
+
+async def test_a_scrape_counts_undos_that_died(harness: JobHarness) -> None:
+    @harness.fp.job("undo", tries=1)
+    async def unreserve(job: Job, what: str) -> None:
+        raise RuntimeError("the warehouse is closed")
+
+    @harness.fp.workflow("orders", tries=1)
+    async def reserve(wf: Workflow) -> None:
+        await wf.options(undo=unreserve.submission(what="a")).transaction(write, "a")
+        raise RuntimeError("out of stock")
+
+    def dead_undos() -> float:
+        with harness.database.connect() as connection:
+            families = {one.name: one for one in StatusCollector(lambda: read_board(connection)).collect()}
+        [sample] = families["fencepost_workflow_dead_undos"].samples
+        return sample.value
+
+    assert dead_undos() == 0
+    async with harness.working():
+        await harness.until_state(await start(harness, reserve), "dead")
+        await harness.until("the undo is dead", lambda: dead_undos() == 1)
+    assert len(harness.rows("select from fencepost.dead_letters")) == 2, "the workflow itself is no undo"
 
 
 async def test_a_sync_workflow_does_the_same_in_a_thread(harness: JobHarness, clock: Clock) -> None:

@@ -1,10 +1,12 @@
-"""What stands in deploy/: it can be read, it names what exists, and its rules fire when they should."""
+"""What stands in deploy/: it names what exists, and gives each role what it needs and no more."""
 
-import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,110 +14,256 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
-DEPLOY = ROOT / "deploy"
-METRIC = re.compile(r"\bfencepost_[a-z_]+")
-SUFFIXES = ("_total", "_bucket", "_count", "_sum")
-ENVIRONMENT = re.compile(r"\b(?:DATABASE|CONSOLE|HTTP|REDIS|METRICS|LOG|MIGRATION)_[A-Z_]+\b")
-
-
-def declared() -> str:
-    return "\n".join(path.read_text() for path in (ROOT / "packages").rglob("*.py"))
-
-
-def without_suffix(name: str) -> str:
-    return next((name.removesuffix(one) for one in SUFFIXES if name.endswith(one)), name)
-
-
-@pytest.mark.parametrize("file", ["prometheus/fencepost.yml", "grafana/fencepost.json"])
-def test_every_metric_that_is_watched_exists(file: str) -> None:
-    text, source = (DEPLOY / file).read_text(), declared()
-    names = {without_suffix(name) for name in METRIC.findall(text)}
-    assert len(names) >= 5
-    assert {name for name in names if f'"{name}"' not in source} == set()
-
-
-def test_the_dashboard_has_a_query_on_every_panel_and_no_two_on_one_place() -> None:
-    panels: list[dict[str, Any]] = json.loads((DEPLOY / "grafana/fencepost.json").read_text())["panels"]
-    assert all(target["expr"] for panel in panels for target in panel["targets"])
-    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
-
-
-@pytest.mark.parametrize(
-    "file", ["compose/compose.yaml", "chart/templates/api.yaml", "chart/templates/worker.yaml"]
+from fencepost.flows._settings import FlowSettings
+from fencepost.jobs.settings import JobSettings
+from fencepost.layered_settings import From, readers
+from fencepost_judge.sandbox._doctor_probe import PROGRAMS
+from tests.command_line import check_options, parse
+from tests.deployment import (
+    COMPOSE,
+    DEPLOY,
+    GIVEN,
+    ROOT,
+    WHOLE_CHART,
+    by_name,
+    compose_services,
+    containers,
+    find_helm,
+    image_targets,
+    ours,
+    rendered,
 )
-def test_every_variable_that_is_set_is_read(file: str) -> None:
-    names = set(ENVIRONMENT.findall((DEPLOY / file).read_text()))
-    assert {name for name in names if f'"{name}"' not in declared()} == set()
+from tests.unit.test_metric_names import declarations
+
+PACKAGES = ROOT / "packages"
+TARGETS = image_targets()
+ROLES = ("serve", "worker", "judge", "flows")
+SERVICES = compose_services()
+OURS = ours(SERVICES)
+OTLP = ("environment[0].name=OTEL_EXPORTER_OTLP_ENDPOINT", "environment[0].value=http://c:4318")
+NOT_ROOT = 10001
+RULES = DEPLOY / "prometheus"
 
 
-def test_the_compose_file_waits_for_what_it_needs_and_gives_the_owners_login_to_the_migration_alone() -> None:
-    services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())["services"]
-    for service in services.values():
-        assert set(service.get("depends_on", {})) <= set(services)
-    assert [n for n, s in services.items() if "MIGRATION_DATABASE_URL" in s.get("environment", {})] == [
-        "migrate"
-    ]
-    assert services["api"]["ports"] == ["127.0.0.1:8080:8080"]
-    # Reached by whoever watches in that network, and by nobody outside of it.
-    assert services["worker"]["environment"]["METRICS_ADDRESS"] == "0.0.0.0"  # noqa: S104 - Compared.
-    assert "ports" not in services["worker"]
-    for name in ("api", "worker"):
-        assert "/readyz" in services[name]["healthcheck"]["test"][-1], name
+def known_variables() -> set[str]:
+    """Every variable that a class of settings reads."""
+    found: set[str] = set()
+    for reference in readers():
+        module, _, name = reference.partition(":")
+        for one in getattr(import_module(module), name).model_fields.values():
+            found |= {source.env for source in one.metadata if isinstance(source, From)}
+    return found
 
 
-def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
+def environment_of(container: Mapping[str, Any]) -> dict[str, str | None]:
+    return {one["name"]: one.get("value") for one in container["env"]}
+
+
+# The images.
+
+
+def test_each_role_has_an_image_that_runs_it_and_not_as_root() -> None:
+    assert list(TARGETS)[-1] == "serve", "what a build without a target makes"
+    for role in ROLES:
+        target = TARGETS[role]
+        assert target.all("ENTRYPOINT") == ['["fencepost"]']
+        assert target.all("USER")[-1] == str(NOT_ROOT)
+        parse(target.command)
+    assert {role: TARGETS[role].command[0] for role in ROLES} == {
+        "serve": "serve",
+        "worker": "worker",
+        "judge": "judge",
+        "flows": "flows",
+    }
+
+
+def test_each_image_has_the_packages_of_its_role_and_all_of_them_are_built() -> None:
+    everything = {path.name for path in PACKAGES.iterdir()} - {"fencepost-torture"}
+    built = TARGETS["build"].installed
+    assert set(built) == everything
+    basic = {"binary", "cli", "metrics", "redis", "traces"}
+    assert TARGETS["worker"].installed == {"fencepost": basic}
+    assert TARGETS["flows"].installed == {"fencepost": {*basic, "kafka", "parquet"}}
+    assert TARGETS["judge"].installed == {"fencepost": basic, "fencepost-judge": set()}
+    assert set(TARGETS["serve"].installed) == everything
+    for target in TARGETS.values():
+        for name, extras in target.installed.items():
+            project = tomllib.loads((PACKAGES / name / "pyproject.toml").read_text())["project"]
+            assert extras <= set(project.get("optional-dependencies", {})), name
+            assert extras <= built[name], "a wheel that was not built cannot be installed"
+
+
+def test_the_judges_image_has_the_compiler_of_every_language() -> None:
+    wanted = {
+        one.install.removeprefix("Debian: ")
+        for one in PROGRAMS
+        if one.area == "compilers" and one.name != "python"
+    }
+    assert TARGETS["judge"].debian_packages == wanted
+    assert TARGETS["build"].parent is None, (
+        "the whole image of Python, which has a C compiler for the sandbox"
+    )
+
+
+@pytest.mark.full
+def test_debian_has_every_package_of_the_images() -> None:
+    if shutil.which("apt-cache") is None:
+        pytest.skip("apt-cache is not here: not a Debian")
+    inline = yaml.safe_load(COMPOSE.read_text())["services"]["etcd"]["build"]["dockerfile_inline"]
+    assert "install --yes --no-install-recommends etcd-server &&" in inline
+    for package in {*TARGETS["judge"].debian_packages, "etcd-server"}:
+        done = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
+        assert done.returncode == 0, package
+
+
+# Compose.
+
+
+def test_the_compose_file_is_one() -> None:
+    """By the schema of the compose specification, as check-jsonschema brings it: Docker need not be here."""
+    checker = Path(sys.executable).with_name("check-jsonschema")
+    done = subprocess.run(
+        [checker, "--builtin-schema", "vendor.compose-spec", str(COMPOSE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_variable_of_the_compose_file_is_in_the_example() -> None:
+    wanted = {name for name, _ in GIVEN.findall(COMPOSE.read_text())}
+    given = set(re.findall(r"^(\w+)=", (DEPLOY / "compose" / "env.example").read_text(), re.MULTILINE))
+    assert wanted == given
+
+
+def test_compose_has_every_role_with_its_image() -> None:
+    assert {name: (one["build"]["target"], one["command"][0]) for name, one in OURS.items()} == {
+        "migrate": ("serve", "migrate"),
+        "api": ("serve", "serve"),
+        "sender": ("serve", "run"),
+        "worker": ("worker", "worker"),
+        "flows": ("flows", "flows"),
+        "judge": ("judge", "judge"),
+    }
+    assert set(SERVICES) - set(OURS) == {"postgres", "valkey", "store", "etcd", "logins", "prometheus"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_command_of_compose_exists_and_every_variable_is_a_setting(name: str) -> None:
+    parse(OURS[name]["command"])
+    assert set(OURS[name]["environment"]) <= known_variables()
+
+
+def test_compose_waits_for_what_it_needs_and_gives_the_owners_login_to_the_migration_alone() -> None:
+    for service in SERVICES.values():
+        assert set(service.get("depends_on", {})) <= set(SERVICES)
+    with_owner = {name for name, service in SERVICES.items() if "the-owner-password" in str(service)}
+    assert with_owner == {"postgres", "migrate", "logins"}
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {"api": ["127.0.0.1:8080:8080"], "prometheus": ["127.0.0.1:9090:9090"]}
+    for name in set(OURS) - {"migrate"}:
+        assert "/readyz" in OURS[name]["healthcheck"]["test"][-1], name
+
+
+def test_compose_confines_every_process_and_the_judge_reaches_no_other_network() -> None:
+    document = yaml.safe_load(COMPOSE.read_text())
+    assert document["networks"]["inner"] == {"internal": True}
+    assert SERVICES["judge"]["networks"] == ["inner"]
+    for name, service in OURS.items():
+        assert (service["cap_drop"], service["read_only"]) == (["ALL"], True), name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert "privileged" not in service
+        assert ("seccomp=unconfined" in service["security_opt"]) == (name == "judge")
+        assert not any(place.startswith("/app") for place in service["tmpfs"]), (
+            "it would hide the application"
+        )
+    scratch = [place for place in SERVICES["judge"]["tmpfs"] if "/tmp:" in place]  # noqa: S108 - Compared.
+    assert "exec" in scratch[0].partition(":")[2].split(","), "programs run from it"
+
+
+def test_the_grace_of_a_stop_is_above_the_drain() -> None:
+    seconds = {"30s": 30, "1m": 60}
+    assert seconds[SERVICES["worker"]["stop_grace_period"]] > JobSettings().drain_seconds
+    assert seconds[SERVICES["flows"]["stop_grace_period"]] > FlowSettings().drain_seconds
+    values = yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())
+    assert values["worker"]["terminationGracePeriodSeconds"] > JobSettings().drain_seconds
+    assert values["flows"]["terminationGracePeriodSeconds"] > FlowSettings().drain_seconds
+
+
+@pytest.mark.parametrize(("service", "program"), [("store", "weed mini -h"), ("etcd", "etcd --help")])
+def test_a_server_beside_us_knows_its_options(service: str, program: str) -> None:
+    """By the same program from its wheel; the whole servers run in the judge's tests."""
+    words = program.split()
+    words[0] = str(Path(sys.executable).with_name(words[0]))
+    if not Path(words[0]).exists():
+        pytest.skip(f"{words[0]} is not installed: its wheel is for Linux only")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    options = [word for word in SERVICES[service]["command"] if word.startswith("-")]
+    assert len(options) >= 3
+    for option in options:
+        name = re.escape(option.partition("=")[0].lstrip("-"))
+        assert re.search(rf"^\s+-{{1,2}}{name}\b", done.stdout + done.stderr, re.MULTILINE), option
+
+
+# Prometheus.
+
+
+def test_prometheus_reads_every_process_and_evaluates_every_alert() -> None:
+    config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
+    rules = {path.name for path in RULES.glob("*.yml") if not path.stem.endswith("_test")}
+    assert {Path(one).name for one in config["rule_files"]} == rules
+    assert "../prometheus:/etc/prometheus/rules:ro" in SERVICES["prometheus"]["volumes"]
+    read = {
+        (name, one["port"])
+        for job in config["scrape_configs"]
+        for one in job["dns_sd_configs"]
+        for name in one["names"]
+    }
+    wanted = {
+        (name, int(one["environment"].get("METRICS_PORT") or one["environment"]["HTTP_PORT"]))
+        for name, one in OURS.items()
+        if name != "migrate"
+    }
+    assert read == wanted
+    for name in {name for name, _ in read}:
+        shared = set(SERVICES[name]["networks"]) & set(SERVICES["prometheus"]["networks"])
+        assert shared, name
+
+
+def test_promtool_accepts_the_configuration(tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    for command in (["check", "rules", "fencepost.yml"], ["test", "rules", "fencepost_test.yml"]):
-        done = subprocess.run(
-            [promtool, *command], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "rules").symlink_to(RULES)
+    (tmp_path / "token").write_text("x")
+    text = (DEPLOY / "compose" / "prometheus.yml").read_text()
+    (tmp_path / "prometheus.yml").write_text(text.replace("/run/secrets/http-token", str(tmp_path / "token")))
+    done = subprocess.run(
+        [promtool, "check", "config", tmp_path / "prometheus.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_case_in_which_it_fires() -> None:
-    """promtool tests what it is given, and says nothing of an alert without a case."""
-    silent: set[str] = set()
-    for rules in sorted((DEPLOY / "prometheus").glob("*.yml")):
-        if rules.stem.endswith("_test"):
-            continue
-        groups = yaml.safe_load(rules.read_text())["groups"]
-        cases = yaml.safe_load(rules.with_stem(f"{rules.stem}_test").read_text())["tests"]
-        fires = {one["alertname"] for case in cases for one in case["alert_rule_test"] if one["exp_alerts"]}
-        silent |= {rule["alert"] for group in groups for rule in group["rules"]} - fires
-    assert silent == set()
-
-
-OTLP = ("environment[0].name=OTEL_EXPORTER_OTLP_ENDPOINT", "environment[0].value=http://c:4318")
-
-
-def named(environment: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
-    return [(one["name"], one.get("value")) for one in environment]
+# The chart.
 
 
 @pytest.fixture(scope="module")
 def helm() -> str:
-    beside = Path(sys.executable).with_name("helm")
-    found = str(beside) if beside.exists() else shutil.which("helm")
+    found = find_helm()
     if found is None:
         pytest.skip("helm is not installed, and its wheel is for Linux on x86-64 only")
     return found
 
 
-def templated(helm: str, *settings: str) -> list[dict[str, Any]]:
+@pytest.mark.parametrize("settings", [(), WHOLE_CHART, (*WHOLE_CHART, "judge.privileged=true")])
+def test_helm_finds_nothing_to_say_about_the_chart(helm: str, settings: tuple[str, ...]) -> None:
     options = [option for setting in settings for option in ("--set", setting)]
     done = subprocess.run(
-        [helm, "template", "x", str(DEPLOY / "chart"), *options], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
-
-
-def test_helm_finds_nothing_to_say_about_the_chart(helm: str) -> None:
-    done = subprocess.run(
-        [helm, "lint", "--strict", str(DEPLOY / "chart"), "--set", "worker.application=shop"],
+        [helm, "lint", "--strict", str(DEPLOY / "chart"), *options],
         capture_output=True,
         text=True,
         check=False,
@@ -125,69 +273,140 @@ def test_helm_finds_nothing_to_say_about_the_chart(helm: str) -> None:
     assert "[WARNING]" not in done.stdout
 
 
-@pytest.mark.parametrize("version", ["1.27", "1.34"])
-def test_kubernetes_knows_every_field_of_the_chart(helm: str, version: str) -> None:
+@pytest.mark.parametrize("privileged", ["true", "false"])
+@pytest.mark.parametrize("version", ["1.27", "1.30", "1.34"])
+def test_kubernetes_knows_every_field_of_the_chart(helm: str, version: str, privileged: str) -> None:
     """By the schemas of Kubernetes itself, the oldest that the chart promises and a new one; what they do not
     know is an error."""
-    made = templated(helm, "worker.application=shop", *OTLP)
-    kinds = [document["kind"] for document in made]
-    assert kinds == [
-        "PodDisruptionBudget",
-        "Service",
-        "Deployment",
-        "Deployment",
-        "HorizontalPodAutoscaler",
-        "Job",
-    ]
-    containers = [
-        one["spec"]["template"]["spec"]["containers"][0] for one in made if "template" in one["spec"]
-    ]
-    assert all(("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318") in named(one["env"]) for one in containers)
+    settings = (*WHOLE_CHART, *OTLP, f"judge.privileged={privileged}")
+    made = rendered(helm, *settings, version=f"{version}.0")
+    for one in containers(made).values():
+        assert ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318") in environment_of(one).items()
     for document in made:
         kubernetes_validate.validate(document, version, strict=True)
-    made[0]["spec"]["maxUnavailabel"] = 1
+    broken = by_name(made)["PodDisruptionBudget", "x-api"]
+    broken["spec"]["maxUnavailabel"] = 1
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(made[0], version, strict=True)
+        kubernetes_validate.validate(broken, version, strict=True)
 
 
-def test_workers_follow_the_backlog_and_are_watched_where_the_operator_is(helm: str) -> None:
-    made = {
-        (document["kind"], document["metadata"]["name"]): document
-        for document in templated(helm, "worker.application=shop", "podMonitor.enabled=true")
+def test_the_chart_has_every_role_each_with_its_image_and_its_budget(helm: str) -> None:
+    made = rendered(helm, *WHOLE_CHART)
+    assert {name: (one["image"], one["args"]) for name, one in containers(made).items()} == {
+        "x-api": ("fencepost-serve:0.1.0", ["serve"]),
+        "x-sender": ("fencepost-serve:0.1.0", ["run", "orders", "nonces", "webhooks"]),
+        "x-worker": ("fencepost-worker:0.1.0", ["worker", "shop.tasks"]),
+        "x-judge": ("fencepost-judge:0.1.0", ["judge", "work"]),
+        "x-flow-totals": ("fencepost-flows:0.1.0", ["flows", "run", "shop.streams:totals"]),
+        "x-migrate": ("fencepost-serve:0.1.0", ["migrate"]),
     }
-    scaling = made["HorizontalPodAutoscaler", "x-worker"]["spec"]
-    assert scaling["scaleTargetRef"]["name"] == "x-worker"
-    assert scaling["metrics"][0]["external"]["metric"]["name"] == "fencepost_jobs_waiting"
-    assert "replicas" not in made["Deployment", "x-worker"]["spec"], "or each upgrade would undo the scaling"
-    assert ("PodMonitor", "x-worker") in made
-    [watched] = made["PodMonitor", "x-api"]["spec"]["podMetricsEndpoints"]
-    assert watched["authorization"]["credentials"] == {"name": "fencepost", "key": "http-token"}
-    for name in ("x-api", "x-worker"):
-        [container] = made["Deployment", name]["spec"]["template"]["spec"]["containers"]
-        probes = [container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
-        assert probes == ["/healthz", "/readyz"], name
-        monitored = made["PodMonitor", name]["spec"]["podMetricsEndpoints"][0]["port"]
-        assert monitored in {port["name"] for port in container["ports"]}
-    fixed = templated(helm, "worker.application=shop", "worker.autoscaling.enabled=false")
-    assert [one["spec"].get("replicas") for one in fixed if one["kind"] == "Deployment"] == [2, 1]
-    assert {one["metadata"]["name"] for one in templated(helm)} == {"x-api", "x-migrate"}, (
-        "no workers of nothing"
-    )
+    found = by_name(made)
+    deployed = {name for kind, name in found if kind == "Deployment"}
+    assert deployed == {name for kind, name in found if kind == "PodDisruptionBudget"}
+    assert deployed == {name for kind, name in found if kind == "NetworkPolicy"}
+    for name in deployed:
+        labels = found["Deployment", name]["spec"]["template"]["metadata"]["labels"]
+        for kind, place in (("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")):
+            chosen = found[kind, name]["spec"][place]["matchLabels"]
+            assert chosen.items() <= labels.items(), (kind, name)
+            assert chosen["app.kubernetes.io/component"] == name.removeprefix("x-")
+    bare = {name for kind, name in by_name(rendered(helm, "sender.roles=null")) if kind == "Deployment"}
+    assert bare == {"x-api"}, "no workers of nothing"
 
 
-def test_the_compose_file_is_one() -> None:
-    """By the schema of the compose specification, as check-jsonschema brings it: Docker need not be here."""
-    checker = Path(sys.executable).with_name("check-jsonschema")
-    done = subprocess.run(
-        [checker, "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose" / "compose.yaml")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_every_command_of_the_chart_exists_and_every_variable_is_a_setting(helm: str) -> None:
+    settings = (*WHOLE_CHART, "worker.queues={mail,reports}", "judge.s3Endpoint=http://store:8333")
+    made = containers(rendered(helm, *settings))
+    for name, container in made.items():
+        parse(container["args"])
+        assert set(environment_of(container)) <= known_variables(), name
+    assert made["x-worker"]["args"] == ["worker", "shop.tasks", "--queues", "mail,reports"]
 
 
-def test_every_variable_of_the_compose_file_is_in_the_example() -> None:
-    wanted = set(re.findall(r"\$\{(\w+)", (DEPLOY / "compose" / "compose.yaml").read_text()))
-    given = set(re.findall(r"^(\w+)=", (DEPLOY / "compose" / "env.example").read_text(), re.MULTILINE))
-    assert wanted == given
+def test_every_command_that_the_pages_print_exists() -> None:
+    for page in (DEPLOY / "chart" / "README.md", ROOT / "docs" / "how-to" / "deploy.md"):
+        text = page.read_text()
+        for words in re.findall(r"^\$ .*(?:-- fencepost|run --rm \w+) (.+)$", text, re.MULTILINE):
+            parse(words.split())
+        named = [words.split() for words in re.findall(r"`fencepost ([^`]+)`", text)]
+        assert len(named) >= 5
+        for command in named:
+            check_options(command)
+
+
+def test_probes_ask_where_the_process_answers_and_metrics_are_read_there(helm: str) -> None:
+    made = rendered(helm, *WHOLE_CHART, "podMonitor.enabled=true")
+    found, watched = by_name(made), {one["metadata"]["name"] for one in made if one["kind"] == "PodMonitor"}
+    for name, container in containers(made).items():
+        if name == "x-migrate":
+            continue
+        probes = {
+            probe: container[probe]["httpGet"]
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+        }
+        assert [one["path"] for one in probes.values()] == ["/healthz", "/healthz", "/readyz"], name
+        [port] = container["ports"]
+        assert {one["port"] for one in probes.values()} == {port["name"]}
+        environment = environment_of(container)
+        assert str(port["containerPort"]) in (environment.get("METRICS_PORT"), environment.get("HTTP_PORT"))
+        [endpoint] = found["PodMonitor", name]["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] == port["name"]
+        watched.discard(name)
+    assert not watched
+    [api] = found["PodMonitor", "x-api"]["spec"]["podMetricsEndpoints"]
+    assert api["authorization"]["credentials"] == {"name": "fencepost", "key": "http-token"}
+
+
+def test_workers_and_judges_follow_the_metric_that_they_export(helm: str) -> None:
+    found = by_name(rendered(helm, *WHOLE_CHART))
+    asked = {
+        name: one["spec"]["metrics"][0]["external"]["metric"]
+        for (kind, name), one in found.items()
+        if kind == "HorizontalPodAutoscaler"
+    }
+    assert set(asked) == {"x-worker", "x-judge"}
+    readme = (DEPLOY / "chart" / "README.md").read_text()
+    for name, metric in asked.items():
+        assert declarations()[metric["name"]].labels == ("queue",)
+        assert metric["name"] in readme, "the rule of prometheus-adapter serves it"
+        assert "replicas" not in found["Deployment", name]["spec"], "or each upgrade would undo the scaling"
+    assert asked["x-judge"]["selector"]["matchExpressions"] == [
+        {"key": "queue", "operator": "In", "values": ["judge"]}
+    ]
+    assert asked["x-worker"]["selector"]["matchExpressions"] == [
+        {"key": "queue", "operator": "NotIn", "values": ["judge"]}
+    ]
+    chosen = by_name(rendered(helm, *WHOLE_CHART, "worker.queues={mail,reports}"))
+    metric = chosen["HorizontalPodAutoscaler", "x-worker"]["spec"]["metrics"][0]["external"]["metric"]
+    assert metric["selector"]["matchExpressions"][0]["values"] == ["mail", "reports"]
+    fixed = by_name(rendered(helm, *WHOLE_CHART, "worker.autoscaling.enabled=false"))
+    assert fixed["Deployment", "x-worker"]["spec"]["replicas"] == 1
+
+
+def test_the_chart_confines_every_process_and_the_judge_as_far_as_it_can(helm: str) -> None:
+    made = rendered(helm, *WHOLE_CHART)
+    for name, container in containers(made).items():
+        security = container["securityContext"]
+        assert security["runAsUser"] == NOT_ROOT, name
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert (security["allowPrivilegeEscalation"], security["readOnlyRootFilesystem"]) == (False, True)
+        kind = security["seccompProfile"]["type"]
+        assert kind == ("Unconfined" if name == "x-judge" else "RuntimeDefault"), name
+    found = by_name(made)
+    for (kind, name), one in found.items():
+        if kind in ("Deployment", "Job"):
+            assert one["spec"]["template"]["spec"]["automountServiceAccountToken"] is False, name
+    judge = found["Deployment", "x-judge"]["spec"]["template"]["spec"]
+    assert (judge["hostUsers"], judge["containers"][0]["securityContext"]["procMount"]) == (False, "Unmasked")
+    egress = found["NetworkPolicy", "x-judge"]["spec"]["egress"]
+    assert {port["port"] for one in egress for port in one["ports"]} == {53, 5432, 6379, 443, 8333, 2379}
+    old = by_name(rendered(helm, *WHOLE_CHART, version="1.27.0"))["Deployment", "x-judge"]["spec"]["template"]
+    assert "unconfined" in old["metadata"]["annotations"].values()
+    privileged = containers(rendered(helm, *WHOLE_CHART, "judge.privileged=true"))["x-judge"]
+    assert privileged["securityContext"]["privileged"] is True
+
+
+def test_only_the_migration_has_the_owners_login(helm: str) -> None:
+    made = containers(rendered(helm, *WHOLE_CHART))
+    with_owner = [name for name, one in made.items() if "migration-database-url" in str(one["env"])]
+    assert with_owner == ["x-migrate"]

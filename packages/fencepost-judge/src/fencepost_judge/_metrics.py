@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.metrics import MetricSet, counter, gauge, histogram
+from fencepost.metrics import Metrics, MetricSet, counter, gauge, histogram
+
+VERDICT_SECONDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 
 class JudgeMetrics(MetricSet):
@@ -41,4 +43,18 @@ class JudgeMetrics(MetricSet):
     loop_errors = counter(
         "fencepost_judge_loop_errors", "Ticks of the judge's loops that failed.", labels=("loop",)
     )
+    store_waits = counter(
+        "fencepost_judge_store_waits",
+        "Tries of submissions that found the store of test data out of reach.",
+    )
+    verdict_seconds = histogram(
+        "fencepost_judge_verdict_seconds",
+        "From the submission to its verdict; rejudgings, which wait behind everything, are not counted.",
+        buckets=VERDICT_SECONDS,
+    )
     listed = gauge("fencepost_judge_worker_listed", "1 while this worker is registered.")
+
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__(metrics)
+        # From the start, so that the first one is an increase: Prometheus sees none from nothing to 1.
+        self.verdicts.labels(verdict="SE")

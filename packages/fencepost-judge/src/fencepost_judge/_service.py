@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -63,6 +64,8 @@ PRUNE_SECONDS = 60.0
 PROGRESS_CASES = 20
 PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
+REJUDGING = "rejudging"
+"""The header of a job that judges a submission again."""
 IMPORTS_AT_ONCE = 2
 INFER_SECONDS = 1800
 IMPORTS_MAX = 16
@@ -218,7 +221,8 @@ class Judging:
         headers, again = with_trace({}), dict[int, int]()
         for needed in sorted(set(languages.values())):
             alike = [one for one in submission_ids if languages[one] == needed]
-            handler = self._job.options(priority="low", headers={**headers, **needs_of(needed)})
+            more = {REJUDGING: True, **needs_of(needed)}
+            handler = self._job.options(priority="low", headers={**headers, **more})
             jobs = await handler.submit_many(tx, [{} for _ in alike])
             again |= zip(alike, (job.job_id for job in jobs), strict=True)
         return [again[one] for one in submission_ids]
@@ -457,6 +461,7 @@ class Judging:
         except (JudgeFault, OSError) as fault:
             if isinstance(fault, DataAway):
                 minutes = self.settings.store_wait_minutes
+                self._metrics.store_waits.inc()
                 await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
             _log.error("judge_fault", error=str(fault), **about)
             crash_point("judge.before_system_error")
@@ -485,6 +490,9 @@ class Judging:
             return
         _log.info("judge_written", verdict=judgement.verdict, final_status=status, **about)
         self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
+        if REJUDGING not in job.headers:
+            waited = (datetime.now(UTC) - job.submitted_at).total_seconds()
+            self._metrics.verdict_seconds.observe(max(0.0, waited))
 
     def check_program(self, language: str, sources: Mapping[str, str]) -> None:
         """Raises when the program cannot be judged here."""

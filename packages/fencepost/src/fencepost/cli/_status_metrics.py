@@ -36,6 +36,9 @@ class StatusCollector(Collector):
             *_outbox(board),
             _leases(board),
             _refusals(board),
+            _schedules(board),
+            _flows(board),
+            _undos(board),
         )
 
 
@@ -125,3 +128,31 @@ def _refusals(board: StatusSnapshot) -> Family:
     for reason in board.refusals:
         refused.add_metric((reason.reason,), reason.refused)
     return refused
+
+
+def _schedules(board: StatusSnapshot) -> Family:
+    late = GaugeMetricFamily(
+        "fencepost_schedule_late_seconds",
+        "Time since the next tick of a schedule should have fired.",
+        labels=("schedule",),
+    )
+    for one in board.schedules:
+        late.add_metric((one.schedule,), one.late_seconds)
+    return late
+
+
+def _flows(board: StatusSnapshot) -> Family:
+    held = GaugeMetricFamily(
+        "fencepost_flow_held_tasks",
+        "Tasks that live workers hold, of each flow that is neither drained nor at its end.",
+        labels=("flow",),
+    )
+    for one in board.flows:
+        held.add_metric((one.flow,), one.held_tasks)
+    return held
+
+
+def _undos(board: StatusSnapshot) -> Family:
+    undos = GaugeMetricFamily("fencepost_workflow_dead_undos", "Dead jobs that should have undone a step.")
+    undos.add_metric((), board.dead_undos)
+    return undos

@@ -14,6 +14,9 @@ from fencepost.cli.database_reader import Reader
 # Keeps the output to one screen, however many leases exist: held ones come first.
 LEASES_MAX = 20
 UNSERVED_MAX = 100
+SCHEDULES_MAX = 100
+FLOWS_MAX = 100
+DEAD_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,22 @@ class Suspects:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleStatus:
+    """A schedule that is neither paused nor retired, and how long ago its next tick should have fired."""
+
+    schedule: str
+    late_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    """A flow that is neither drained nor at the end of its sources, and how many tasks live workers hold."""
+
+    flow: str
+    held_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusSnapshot:
     """What `fencepost status` shows, in a terminal, as JSON and on a page."""
 
@@ -114,6 +133,11 @@ class StatusSnapshot:
     """Services that use names of earlier systems, by the settings of the process that looked."""
     unserved: tuple[UnservedWork, ...] = ()
     suspects: tuple[Suspects, ...] = ()
+    schedules: tuple[ScheduleStatus, ...] = ()
+    """Those with the earliest ticks."""
+    flows: tuple[FlowStatus, ...] = ()
+    dead_undos: int = 0
+    """Jobs that should have undone a step of a workflow, and died."""
     out_of_service: tuple[OutOfService, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -178,6 +202,9 @@ def read_board(connection: Reader) -> StatusSnapshot:
         leases_held=int(held[0]) if held else 0,
         outbox=tuple(outbox),
         suspects=tuple(suspects),
+        schedules=_read_schedules(connection),
+        flows=_read_flows(connection),
+        dead_undos=_count_dead_undos(connection),
         out_of_service=tuple(out_of_service),
         refusals=read_reasons(connection),
     )
@@ -191,3 +218,45 @@ def read_reasons(connection: Reader) -> tuple[Reason, ...]:
                    from fencepost.refusal_status order by sqlstate"""
             ).fetchall()
         )
+
+
+def _read_schedules(connection: Reader) -> tuple[ScheduleStatus, ...]:
+    with connection.cursor(row_factory=class_row(ScheduleStatus)) as cursor:
+        return tuple(
+            cursor.execute(
+                """select name as schedule,
+                     greatest(0, extract(epoch from now - next_tick))::float8 as late_seconds
+                   from fencepost.schedule_next(%s) where not paused""",
+                (SCHEDULES_MAX,),
+            ).fetchall()
+        )
+
+
+def _read_flows(connection: Reader) -> tuple[FlowStatus, ...]:
+    """A database with the kernel alone has no flows. Whether a flow has ended is read only when no task is
+    held."""
+    found = connection.execute("select to_regclass('fencepost.flows') is not null").fetchone()
+    if found is None or not found[0]:
+        return ()
+    with connection.cursor(row_factory=class_row(FlowStatus)) as cursor:
+        return tuple(
+            cursor.execute(
+                """select f.name as flow, h.held_tasks
+                   from (select name from fencepost.flows where draining_at is null order by name limit %s) f,
+                     lateral (select count(*) as held_tasks from fencepost.flow_holders(f.name)
+                              where held and resource not like '%%/slot/%%') h
+                   where h.held_tasks > 0 or not coalesce(
+                     (select bool_and((mark.value ->> 'ended')::boolean)
+                      from fencepost.flow_frontiers(f.name) t, jsonb_each(t.frontier) mark), false)""",
+                (FLOWS_MAX,),
+            ).fetchall()
+        )
+
+
+def _count_dead_undos(connection: Reader) -> int:
+    found = connection.execute(
+        """select count(*) from (select headers from fencepost.dead_letters order by job_id desc limit %s) d
+           where headers ? 'undo_of'""",
+        (DEAD_MAX,),
+    ).fetchone()
+    return int(found[0]) if found else 0

@@ -28,6 +28,8 @@ class EdgeStats:
     """Seconds in which it could not send what it had; None for a unit that sends nothing."""
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
     """Records read so far, by partition of a source, as the source counts them."""
+    uncommitted_seconds: float = 0.0
+    """Seconds since it took in the oldest record that is not committed; 0 when there is none."""
 
 
 class UnitClock:

@@ -43,6 +43,17 @@ class FlowMetrics(MetricSet):
         labels=("flow",),
     )
 
+    dead_letters = counter(
+        "fencepost_flow_dead_letters",
+        "Records and values that were committed as dead letters.",
+        labels=("flow", "reason"),
+    )
+    uncommitted_seconds = gauge(
+        "fencepost_flow_uncommitted_seconds",
+        "Time since the oldest record that a task of this worker has taken in and not committed.",
+        labels=("flow",),
+    )
+
     def saw(self, flow: str, records: int, watermark: float | None) -> None:
         self.records.labels(flow=flow).inc(records)
         if watermark is not None and -END < watermark < END:
@@ -55,3 +66,7 @@ class FlowMetrics(MetricSet):
         self.written.labels(flow=flow).inc(values)
         self.commit_seconds.labels(flow=flow).observe(seconds)
         self.state_bytes.labels(flow=flow).observe(size)
+
+    def buried(self, flow: str, *, by_steps: int, by_sinks: int) -> None:
+        for reason, count in (("step_failed", by_steps), ("sink_rejected", by_sinks)):
+            self.dead_letters.labels(flow=flow, reason=reason).inc(count)

@@ -68,11 +68,12 @@ class Reporter:
     async def tick(self) -> None:
         before, self._before = self._before, {}
         told: list[tuple[str, int, object]] = []
-        lag, lag_seconds = 0, 0.0
+        lag, lag_seconds, uncommitted_seconds = 0, 0.0, 0.0
         waiting, self._waiting = self._waiting, {}
         for seen in self._look():
             now, edge_stats = time.monotonic(), await seen.work.edge_stats()
             self._before[seen.work] = (now, edge_stats)
+            uncommitted_seconds = max(uncommitted_seconds, edge_stats.uncommitted_seconds)
             reads = [] if seen.unit.kind == "group" else [s.source_name for s in seen.unit.senders]
             for sender, taken in edge_stats.taken.items():
                 behind = edge_stats.lags.get(sender) or 0
@@ -84,6 +85,7 @@ class Reporter:
                 told.append((seen.lease.resource, seen.lease.token, {**news, **seen.story}))
         self._metrics.lag.labels(flow=self._flow).set(lag)
         self._metrics.lag_seconds.labels(flow=self._flow).set(lag_seconds)
+        self._metrics.uncommitted_seconds.labels(flow=self._flow).set(uncommitted_seconds)
         if told:
             await self._fp.run(flow_store.report(told))
             announce("flows.reported")

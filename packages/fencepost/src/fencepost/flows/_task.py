@@ -8,11 +8,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from fencepost.crashpoints import crash_point
 from fencepost.flows._commit_trace import CommitTrace, Traces
 from fencepost.flows._committer import Committer
+from fencepost.flows._dead_letters import DeadLetterSink
 from fencepost.flows._edge_stats import EdgeStats, UnitClock, counted
 from fencepost.flows._failing import blame, reading
 from fencepost.flows._frontier import Frontier, Mark
@@ -190,7 +191,10 @@ class Task:
         self._uncommitted = 0
         self._commit_trace = CommitTrace(self._flow, committer.resource)
         self._late_log = LateLog(self._flow, committer.resource)
-        self._moved = False
+        self._moved_at: float | None = None
+        """When it took in the oldest record, or end, that is not committed."""
+        self._rejected = 0
+        """Values that sinks rejected and that are counted."""
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
         self._clock = UnitClock()
@@ -202,7 +206,14 @@ class Task:
             for edge, count in counted(self._program, head.steps).items():
                 edges[edge] = edges.get(edge, 0) + count
         taken = self._input.taken()
-        return EdgeStats(edges, await self._input.lags(), self._clock.idle_seconds, taken=taken)
+        waits = 0.0 if self._moved_at is None else time.monotonic() - self._moved_at
+        return EdgeStats(
+            edges,
+            await self._input.lags(),
+            self._clock.idle_seconds,
+            taken=taken,
+            uncommitted_seconds=waits,
+        )
 
     def ask_to_commit(self) -> None:
         """Commit now, whether a commit is due or not."""
@@ -237,7 +248,7 @@ class Task:
                     await self._work(arrivals)
                 if self._is_due():
                     await self._commit()
-            if self._moved:
+            if self._moved_at is not None:
                 await self._commit()
         finally:
             asked.cancel()
@@ -261,7 +272,7 @@ class Task:
 
     def _patience(self) -> float:
         """How long to wait for records before a commit is due."""
-        if not self._moved:
+        if self._moved_at is None:
             return self._settings.interval_seconds
         return max(0.0, self._last_commit + self._settings.interval_seconds - time.monotonic())
 
@@ -274,14 +285,14 @@ class Task:
             self._watermarks[arrival.sender] = arrival.watermark
             self._uncommitted += arrival.count
             self._commit_trace.saw(arrival.traces)
-            self._moved = True
+            self._moved_at = self._moved_at or time.monotonic()
         if arrivals:
             watermark = least(list(self._watermarks.values()))
             await self._body.advance(watermark)
             self._metrics.saw(self._flow, sum(arrival.count for arrival in arrivals), watermark)
 
     def _is_due(self) -> bool:
-        if self._asked.is_set() or not self._moved:
+        if self._asked.is_set() or self._moved_at is None:
             return self._asked.is_set()
         return (
             self._uncommitted >= self._settings.records_max
@@ -310,8 +321,9 @@ class Task:
         self._reached = self._frontier.reached
         self.progressed = True
         self._metrics.late.labels(flow=self._flow).inc(len(late))
+        self._count_dead(outputs)
         self._late_log.saw(late)
-        records, self._uncommitted, self._moved = self._uncommitted, 0, False
+        records, self._uncommitted, self._moved_at = self._uncommitted, 0, None
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")
         await self._input.acknowledge(self._frontier)
@@ -319,3 +331,12 @@ class Task:
         seconds = self._last_commit - began
         self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)
         announce("flows.committed")
+
+    def _count_dead(self, outputs: Sequence[Sequence[Any]]) -> None:
+        by_steps = sum(
+            len(values)
+            for sink, values in zip(self._program.sinks, outputs, strict=True)
+            if isinstance(sink, DeadLetterSink)
+        )
+        rejected, self._rejected = self._committer.rejected - self._rejected, self._committer.rejected
+        self._metrics.buried(self._flow, by_steps=by_steps, by_sinks=rejected)
