@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost_server.web._proxies import is_forwarded, is_local
-from fencepost_server.web.authorization import ACCOUNT_TOKENS, AccessTable, Authenticate, Rule, nobody
+from fencepost_server.web.authorization import ACCOUNT_TOKENS, AccessTable, Authenticate, Rule, no_accounts
 from fencepost_server.web.errors import failure
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -118,7 +118,7 @@ class SecurityMiddleware:
         rules: SecurityRules,
         accounts: Accounts | None = None,
         access: AccessTable | None = None,
-        authenticate: Authenticate = nobody,
+        authenticate: Authenticate = no_accounts,
     ) -> None:
         self._app = app
         self._rules = rules
