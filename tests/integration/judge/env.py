@@ -52,8 +52,8 @@ class Ran:
 
 
 class JudgingEnv:
-    """A workspace below a test's folder. No other has its name: a process that has it mounted is in its box, and
-    so are the processes that this one has started."""
+    """A workspace below a test's folder. No other has its name: a process that has it mounted is in its box,
+    and so are the processes that this one has started."""
 
     def __init__(
         self, folder: Path, *, cgroup: bool = True, roots: Sequence[str] = LIBRARIES, mark: str | None = None
