@@ -40,7 +40,7 @@ WEB = WebSettings(token=TOKEN, proxies="127.0.0.1")
 
 @contextmanager
 def https(folder: Path, target: str) -> Generator[httpx.Client]:
-    """A client of an nginx that terminates TLS with a certificate of its own making, which the client trusts."""
+    """A client of an nginx that terminates TLS with a certificate of its own, which the client trusts."""
     certificate = folder / "fencepost.pem"
     words = (
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"

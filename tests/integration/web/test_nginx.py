@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 def documented(port: int, target: str, certificate: Path | None = None) -> str:
-    """The page's own block with our addresses: without TLS, or with a certificate that has its key beside it."""
+    """The page's own block with our addresses: without TLS, or with a certificate and the key beside it."""
     found = re.search(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     block = found[1]

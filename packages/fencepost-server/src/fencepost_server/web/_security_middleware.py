@@ -222,9 +222,9 @@ def _is_of_this_site(headers: Mapping[str, str], scheme: str) -> bool:
         return True
     with suppress(ValueError):
         parts = urlsplit(origin)
-        # A page that came by plain HTTP may be anybody's on the way. An origin without a host never matches,
-        # even where the request does not state its host either.
-        return (scheme != "https" or parts.scheme == "https") and (parts.netloc or None) == headers.get(
-            "host"
-        )
+        # A page that came by plain HTTP may have been changed on the way.
+        if scheme == "https" and parts.scheme != "https":
+            return False
+        # An origin without a host never matches, even where the request does not state its host either.
+        return (parts.netloc or None) == headers.get("host")
     return False
