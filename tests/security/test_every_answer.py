@@ -85,6 +85,20 @@ def test_of_every_service(site: WholeApp, caller: str, shape: str) -> None:
                 check(client.request(method, place, content=given.encode()), given)
 
 
+DEEP = [b"[" * 100_000, b'{"a":' * 20_000, b'{"name":' + b"[" * 50_000 + b"]" * 50_000 + b"}"]
+
+
+@pytest.mark.parametrize("body", DEEP)
+def test_of_every_service_to_a_deep_document(site: WholeApp, body: bytes) -> None:
+    headers = {"authorization": f"Bearer {SERVER_TOKEN}", "content-type": "application/json"}
+    with httpx.Client(base_url=site.url, headers=headers, timeout=30) as client:
+        for method, path in sorted(site.routes):
+            if method in {"POST", "PUT", "PATCH"}:
+                check(
+                    client.request(method, re.sub(r"\{[^}]+\}", "999999", path), content=body), body.decode()
+                )
+
+
 def said(site: WholeApp, sent: bytes) -> tuple[int, dict[str, str], str]:
     """The answer to bytes that no client library would send."""
     address = httpx.URL(site.url)
