@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.backoff import Backoff
 from fencepost_judge import _bucket as bucket
 from fencepost_judge._store import CorruptData, Keys, Store, StoreUnavailable
 from tests.security.hostile_server import REDIRECTS, HostileServer, dripping, hostile_server, reply
@@ -53,7 +54,7 @@ def test_a_bomb_is_not_unpacked(server: HostileServer) -> None:
 def test_a_cut_body_is_asked_for_again_and_then_refused(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket, "_DELAYS", bucket.Backoff(0, 0))
+    monkeypatch.setattr(bucket, "_DELAYS", Backoff(0, 0))
     server.answer = reply("200 OK", CONTENT[:2], content_length="4")
     with pytest.raises(StoreUnavailable, match="it ended after 2 of 4 bytes"):
         store_at(server).get(DIGEST)

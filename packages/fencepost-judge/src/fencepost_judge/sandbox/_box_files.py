@@ -59,7 +59,7 @@ def open_folder(folder: Path, box: Path | None) -> int:
     if box is not None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
-            command = [box, "folder", f"client={theirs.fileno()}", f"workspace={folder}"]
+            command = [str(box), "folder", f"client={theirs.fileno()}", f"workspace={folder}"]
             done = subprocess.run(
                 command, pass_fds=[theirs.fileno()], timeout=FOLDER_SECONDS, check=False, env={}
             )

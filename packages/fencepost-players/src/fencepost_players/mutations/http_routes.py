@@ -104,14 +104,12 @@ class TwirpRoute(MutationRoute):
     is_twirp = True
 
 
-def failure(error: MutationError, request: Request, *, is_twirp: bool) -> JSONResponse:
+def failure(error: MutationError, request: Request | None = None, *, is_twirp: bool) -> JSONResponse:
     headers: dict[str, str] = {}
     if error.is_retryable:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds or 0)))
     status = error.status if is_twirp else error.rest_status
-    meta = {name: brief(value, request) for name, value in error.meta.items()}
-    body = {"code": error.code, "msg": brief(str(error), request), "meta": meta}
-    return JSONResponse(body, status, headers=headers)
+    return JSONResponse(error.body(lambda text: brief(text, request)), status, headers=headers)
 
 
 def add_mutation(
