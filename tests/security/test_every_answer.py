@@ -28,6 +28,7 @@ LONG = {
     "quotes": "qz'qz\"" * 500,
     "lines": "qz\nqz" * 600,
 }
+FIELDS: list[str] = ["id", "name", "queue", "key", "cursor", "before", "next"]
 EXPECTED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -77,7 +78,7 @@ def test_of_every_service(site: WholeApp, caller: str, shape: str) -> None:
             if path in KEPT_BY_ITS_OWN or path.endswith("/events"):
                 continue
             place = re.sub(r"\{[^}]+\}", quote(given[:1200], safe=""), path)
-            fields = dict.fromkeys(("id", "name", "queue", "key", "cursor", "before", "next"), given[:300])
+            fields = dict.fromkeys(FIELDS, given[:300])
             has_body = method in {"POST", "PUT", "PATCH"}
             body = {"name": given, given[:400]: given} if has_body else None
             check(client.request(method, place, params=fields, json=body), given)

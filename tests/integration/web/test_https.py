@@ -45,7 +45,7 @@ def https(folder: Path, target: str) -> Generator[httpx.Client]:
     words = (
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
     )
-    command = ["openssl", *words.split(), "-keyout", folder / "fencepost.key", "-out", certificate]
+    command = ["openssl", *words.split(), "-keyout", str(folder / "fencepost.key"), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     port = free_port()
     trusted = ssl.create_default_context(cafile=str(certificate))

@@ -129,7 +129,7 @@ def _texts_in(document: Any) -> Iterator[str]:
                 yield name
                 yield from _texts_in(value)
         case list():
-            for value in document:
+            for value in cast("Sequence[Any]", document):
                 yield from _texts_in(value)
         case _:
             pass
