@@ -14,8 +14,10 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.logs import configure_logging
 from fencepost_judge import _contests as contests
+from fencepost_judge import _discovery_kernel as discovery_kernel
 from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge._access import OPEN_PAGES, PAGES, PAGES_ROOT
+from fencepost_judge._discovery import WorkerInfo
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import Judgement
 from fencepost_judge._rejudging import Filter
@@ -27,7 +29,18 @@ ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}
 """Who is at the browser, and how much he may."""
 NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre></textarea>"
+SHOWN = [path for method, path in PAGES if method == "GET" and not path.endswith("/events")]
 OWNER = "judge/boot-1"
+WORKER = WorkerInfo(
+    owner=EVIL,
+    host=EVIL,
+    version=EVIL[:64],
+    languages={EVIL: EVIL},
+    slots=1,
+    processors=1,
+    sandbox=EVIL[:64],
+    degraded=[EVIL],
+)
 PASSWORD = "correct horse battery"
 
 
@@ -181,9 +194,9 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
     statement = f"# {EVIL}\n\n{EVIL}\n\n$\\text{{{EVIL}}}$ $\\href{{javascript:alert(1)}}{{x}}$\n\n"
     statement += f"```{EVIL}\n{EVIL}\n```\n\n[a](javascript:alert(3)) ![b](http://evil.example/x.png)\n\n"
     statement += f'<http://x.example/"onclick=alert(4)>\n\n| {EVIL} |\n|---|\n| `{EVIL}` |\n'
-    await office.fp.run(
-        judge_calls.put_problem(found.model_copy(update={"title": EVIL, "statement": statement}))
-    )
+    attached = {"evil.html": office.judging.store.put(EVIL.encode())}
+    changes = {"title": EVIL, "statement": statement, "attachments": attached}
+    await office.fp.run(judge_calls.put_problem(found.model_copy(update=changes)))
     yield "/judge"
     yield "/judge/problems/evil"
     cases = [CaseResult(name=EVIL, verdict="WA", message=EVIL)]
@@ -223,6 +236,9 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
         "contest?contest=evil",
     ):
         yield f"/judge/{path}"
+    await office.fp.run(discovery_kernel.enter(WORKER, 3600))
+    for path in ("workers", "import", "account", "users/con", "problems/evil/attachments/evil.html"):
+        yield f"/judge/{path}"
     yield f"/judge/rejudge?author={'%3Cscript%3Ealert(1)'}&reason=%3Cscript%3Ealert(1)%3C/script%3E"
     yield "/judge/problems/%3Cscript%3Ealert(1)"
     yield "/judge/submissions?before=%3Cscript%3Ealert(1)"
@@ -231,11 +247,17 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
 async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
         await accounts_of(office)
-        seen = 0
+        seen, visited = 0, set[str]()
         async with office.browser("ada") as ada:
             async for path in evil_server(office, database):
                 page = await ada.get(path)
                 assert page.status_code < 500, path
+                if page.status_code == 200:
+                    visited |= {one for one in SHOWN if form_of(one).fullmatch(path.partition("?")[0])}
+                if "/attachments/" in path:
+                    assert page.headers["content-disposition"].startswith("attachment"), page.headers
+                    assert page.headers["content-type"] == "application/octet-stream"
+                    continue
                 keeps_to_itself(path, page.headers, page.text)
                 seen += "&lt;script&gt;alert(1)" in page.text
             await ada.send("/judge/users/con/tokens", label=EVIL[:100])
@@ -243,6 +265,11 @@ async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_
             keeps_to_itself("a token", labelled.headers, labelled.text)
 
     assert seen > 10, "the text was on the pages, escaped"
+    assert visited == set(SHOWN), "every page of the table was looked at"
+
+
+def form_of(route: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", route))
 
 
 class Markup(HTMLParser):

@@ -6,13 +6,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fencepost.metrics import Metrics
 from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._protocol import RunOutcome
-from fencepost_judge.sandbox._box_files import BoxFiles
+from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._box_files import BoxFiles, open_folder
 from fencepost_judge.sandbox._run_spec import Limits, RunSpec, Site
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
@@ -50,7 +52,8 @@ class Ran:
 
 
 class JudgingEnv:
-    """A workspace below a test's folder. Its name is nobody else's: who has it mounted is in its box."""
+    """A workspace below a test's folder. No other has its name: a process that has it mounted is in its box,
+    and so are the processes that this one has started."""
 
     def __init__(
         self, folder: Path, *, cgroup: bool = True, roots: Sequence[str] = LIBRARIES, mark: str | None = None
@@ -63,6 +66,7 @@ class JudgingEnv:
         self.metrics = Metrics()
         self._judge_metrics = JudgeMetrics.on(self.metrics)
         self._outs = 0
+        self._apart = cache(lambda: open_folder(folder, box_binary.compiled()))
 
     def boxes(self, **options: Any) -> SandboxPool:
         return SandboxPool(self.site, self._judge_metrics, **options)
@@ -112,14 +116,14 @@ class JudgingEnv:
         it may be left when the boxes are closed."""
         # Without privileges a program is ourselves to the machine outside.
         uid = os.geteuid() or self.site.outer_uid
-        everybody = (path for path in Path("/proc").iterdir() if path.name.isdigit())
-        return [path.name for path in everybody if _is_in_a_box(path, uid, self.mark, ours=ours)]
+        found = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+        return [path.name for path in found if _is_in_a_box(path, uid, self.mark, ours=ours)]
 
     def counted(self, name: str, labels: Mapping[str, str] | None = None) -> float:
         return self.metrics.registry.get_sample_value(name, dict(labels or {})) or 0.0
 
     def _scratch(self, closing: ExitStack) -> int:
-        descriptor = os.open(self.folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+        descriptor = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600, dir_fd=self._apart())
         closing.callback(os.close, descriptor)
         return descriptor
 
@@ -135,7 +139,7 @@ def mounts() -> set[str]:
 
 def _is_in_a_box(process: Path, uid: int, mark: str, *, ours: bool) -> bool:
     try:
-        if process.stat().st_uid != uid or mark not in (process / "mountinfo").read_text():
+        if process.stat().st_uid != uid or not _is_below_a_mount(process, mark):
             return False
         return ours or _is_a_stranger(process)
     except (FileNotFoundError, ProcessLookupError):
@@ -145,6 +149,15 @@ def _is_in_a_box(process: Path, uid: int, mark: str, *, ours: bool) -> bool:
         if error.errno == errno.EINVAL:
             return False
         raise
+
+
+def _is_below_a_mount(process: Path, mark: str) -> bool:
+    """Whether it or a process above it has the mark mounted: a program's own mounts are not listed."""
+    while process.name != "0":
+        if mark in (process / "mountinfo").read_text():
+            return True
+        process = process.parent / (process / "stat").read_text().rpartition(")")[2].split()[1]
+    return False
 
 
 def _is_a_stranger(process: Path) -> bool:

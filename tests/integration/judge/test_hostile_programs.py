@@ -46,7 +46,7 @@ SINGLE = [
     *("who_am_i", "fork_until_refused", "memory_malloc", "memory_memfd", "output_stdout", "dies_abort"),
     *("daemon_that_ignores", "link_in_output", "unreadable_in_output", "many_outputs", "store_is_empty"),
     *("no_descriptor_leaks", "socket_vsock", "call_unshare_user", "call_limit_init", "read_init_environ"),
-    *("disk_inodes", "time_sleep"),
+    *("disk_inodes", "time_sleep", "proc_shows_no_host_path", "proc_of_others_shows_no_host_path"),
 ]
 """What a box for one run is shown without --full: it is built otherwise, and holds by the same means."""
 

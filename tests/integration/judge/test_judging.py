@@ -272,3 +272,22 @@ async def test_nothing_is_left_in_the_workspace(tmp_path: Path) -> None:
 
     assert apps == []
     assert list((tmp_path / "workspace").iterdir()) == []
+
+
+LOOKS_FOR_THE_HOST = """
+import os
+shown = [os.readlink(f"/proc/self/fd/{number}") for number in range(3)]
+for name in ("mountinfo", "mounts", "cgroup", "maps", "cmdline", "environ"):
+    shown.append(open(f"/proc/self/{name}").read())
+text = "\\n".join(shown)
+print("HOST" if "judge-" in text or HERE in text or "fencepost" in text else sum(map(int, input().split())))
+"""
+
+
+async def test_a_submission_learns_no_path_of_the_host_from_proc(tmp_path: Path) -> None:
+    """Its input is a file of the judge's folder, and so is its output."""
+    source = LOOKS_FOR_THE_HOST.replace("HERE", repr(str(tmp_path)))
+    async with open_judge_site(tmp_path) as judge_site:
+        judged = await judge_site.sentence(judge_site.problem(SUM), "python", source)
+
+    assert judged.verdict == "AC", judged

@@ -1,5 +1,6 @@
 """What a contestant is not shown: secret data, what tells of it, and of a conversation even the sample."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ async def test_how_a_program_ended_on_a_secret_test_is_for_juries(
             page = (await browser.get(f"/judge/submissions/{job_id}")).text
 
     entrant, jury = told
-    assert str(LETTER) not in str(entrant["result"]).replace("20107", "")
+    # As a number of its own: an instant may contain its digits.
+    assert not re.search(rf"(?<!\d){LETTER}(?!\d)", str(entrant["result"]))
     assert f"signal {LETTER}" not in page
     assert f"code {LETTER}" not in page
     assert entrant["result"]["verdict"] == "RE"

@@ -26,8 +26,8 @@ GROUPLESS = {
     ),
     "the addresses are bounded, for lack of a better bound": (
         "guard.c",
-        "  if (!grouped) refuse_files_in_memory(start->complaint);\n",
-        "  if (!grouped) limit(start->complaint, RLIMIT_AS, 1ul << 32, 1ul << 32);\n",
+        "  if (!grouped) refuse_files_in_memory(start->error_message);\n",
+        "  if (!grouped) limit(start->error_message, RLIMIT_AS, 1ul << 32, 1ul << 32);\n",
         "memory_reserved_only",
     ),
 }
@@ -46,6 +46,24 @@ MUTANTS = {
         "call_limit_init",
     ),
     "the store is not hidden": ("init.c", "  hide_store(files->socket);\n", "", "store_is_empty"),
+    "mounts are listed with their places outside": (
+        "init.c",
+        ".hide_mounts = outside >= 0",
+        ".hide_mounts = false",
+        "proc_shows_no_host_path",
+    ),
+    "process 1 is shown": (
+        "init.c",
+        "subset=pid,hidepid=2",
+        "subset=pid",
+        "proc_of_others_shows_no_host_path",
+    ),
+    "cgroups are named from outside": (
+        "guard.c",
+        "  if (fd_count > 3 && order->proc) hide_cgroups(start->error_message);\n",
+        "",
+        "proc_shows_no_host_path",
+    ),
     "links are followed out of the box": (
         "copyout.c",
         "O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC",
@@ -67,7 +85,12 @@ MUTANTS = {
     ),
     **GROUPLESS,
 }
-QUICK = ("no filter of system calls", "links are followed out of the box")
+QUICK = (
+    "no filter of system calls",
+    "links are followed out of the box",
+    "mounts are listed with their places outside",
+    "process 1 is shown",
+)
 
 
 def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -94,6 +117,8 @@ async def test_a_planted_bug_is_noticed(name: str, tmp_path: Path, monkeypatch: 
         ran = await env.run(boxes, ["/app/zoo", case], out=env.new_folder(), proc=True)
         kind = boxes._agents[0].hello["cgroup"]  # pyright: ignore[reportPrivateUsage]
     expected = expectations(zoo)[case]
+    if name == "cgroups are named from outside" and kind == "none":
+        pytest.skip("there is no cgroup here: run as root")
     if file == "cgroup.c" and kind not in ("v1", "hybrid"):
         pytest.skip("the bug is planted where a cgroup v1 is used, and there is none here: run as root")
 

@@ -37,16 +37,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def documented(port: int, target: str) -> str:
-    """The page's own block, with our addresses, and without the certificate that only you have."""
+def documented(port: int, target: str, certificate: Path | None = None) -> str:
+    """The page's own block with our addresses: without TLS, or with a certificate and the key beside it."""
     found = re.search(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
-    block = re.sub(r"^\s*ssl_certificate.*\n", "", found[1], flags=re.MULTILINE)
+    block = found[1]
     assert "listen 443 ssl;" in block
     assert "http://127.0.0.1:8080;" in block
-    return block.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};").replace(
-        "http://127.0.0.1:8080", target
-    )
+    block = block.replace("http://127.0.0.1:8080", target)
+    if certificate is None:
+        block = re.sub(r"^\s*ssl_certificate.*\n", "", block, flags=re.MULTILINE)
+        return block.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
+    block = block.replace("/etc/ssl/fencepost.pem", str(certificate))
+    block = block.replace("/etc/ssl/fencepost.key", str(certificate.with_suffix(".key")))
+    return block.replace("listen 443 ssl;", f"listen 127.0.0.1:{port} ssl;")
 
 
 @contextmanager

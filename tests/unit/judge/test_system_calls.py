@@ -39,7 +39,9 @@ def decide(program: bytes, number: int, *arguments: int, architecture: int = X86
 
 
 def test_both_filters_name_the_same_calls() -> None:
-    denied = set(re.findall(r"DENY\((\w+), E", GUARD))
+    denied = set(re.findall(r"DENY\((\w+), E", GUARD)) | set(
+        re.findall(r" DENY_BUT\((\w+), [A-Z]+\),", GUARD)
+    )
     weighed = set(re.findall(r"WEIGH\((\w+), [A-Z]+\)", GUARD))
 
     assert denied == set(REFUSED)
@@ -53,11 +55,11 @@ def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
         pytest.skip("the kernel's headers are not here (Debian: linux-libc-dev)")
     text = HEADERS[column].read_text(encoding="utf-8")
     known = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
+    newest = max(number for name, number in known.items() if name != "syscalls")
     ours = {name: numbers[column] for name, numbers in {**REFUSED, **WEIGHED}.items()}
+    told = {name: number for name, number in ours.items() if number is not None and number <= newest}
 
-    assert {name: number for name, number in ours.items() if number is not None} == {
-        name: known[name] for name, number in ours.items() if number is not None
-    }
+    assert told == {name: known[name] for name in told}
 
 
 @pytest.mark.parametrize(("machine", "column", "architecture"), [("x86_64", 0, X86), ("aarch64", 1, ARM)])

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
+from operator import attrgetter
 from typing import Any, Self, cast
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,10 @@ PREFIX = "/fencepost/judge/workers/"
 PORT = 2379
 REPLY_SECONDS = 5.0
 TIMES = ("entered_at", "seen_at", "expires_at")
+FIGURES = tuple(map(attrgetter, ("slots", "processors", "busy", "running", "load_average")))
+FIGURE_MAX = 1_000_000
+LISTED_MAX = 1000
+VALUE_BYTES_MAX = 16_384
 WORKER = TypeAdapter(ListedWorker)
 UNAUTHENTICATED = 16
 NOT_FOUND = 5
@@ -182,7 +187,7 @@ def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
     """A 64-bit number, which the gateway writes as text. `left_out` is the default, because the gateway
     omits 0."""
     given = cast("dict[str, Any]", answer).get(name, left_out) if isinstance(answer, dict) else None
-    if not _WHOLE.fullmatch(str(given)):
+    if not _WHOLE.fullmatch(str(given)) or abs(int(str(given))) >= 1 << 63:
         raise ServerUnavailable(f"etcd's answer is not a lease: it has no {name}.")
     return int(str(given))
 
@@ -191,8 +196,7 @@ def workers_in(found: Mapping[str, Any]) -> list[ListedWorker]:
     """The workers in a range of keys. The gateway omits empty fields."""
     given = found.get("kvs", [])
     pairs = cast("list[object]", given) if isinstance(given, list) else []
-    values = [cast("dict[str, Any]", pair).get("value", "") for pair in pairs if isinstance(pair, dict)]
-    read = (_worker(value) for value in values)
+    read = (_worker(cast("dict[str, Any]", pair)) for pair in pairs[:LISTED_MAX] if isinstance(pair, dict))
     return sorted((worker for worker in read if worker), key=lambda one: (one.entered_at, one.owner))
 
 
@@ -201,12 +205,25 @@ def _document(reply: Reply) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else None
 
 
-def _worker(value: Any) -> ListedWorker | None:
-    """None for a value that is not a worker: other clients may write there too."""
+def _worker(pair: Mapping[str, Any]) -> ListedWorker | None:
+    """None for a value that is not a worker under its own key: other clients may write there too."""
     try:
-        found = json.loads(base64.b64decode(value))
+        key, value = (base64.b64decode(pair.get(name, "")) for name in ("key", "value"))
+        if len(value) > VALUE_BYTES_MAX:
+            return None
+        found = json.loads(value, parse_constant=_refuse)
+        # No page could show half of a character.
+        json.dumps(found, ensure_ascii=False).encode()
         worker = WORKER.validate_python({**found, "state": "alive"})
     except (ValueError, TypeError, RecursionError):
         return None
+    if key != (PREFIX + worker.owner).encode():
+        return None
+    if not all(0 <= figure(worker) <= FIGURE_MAX for figure in FIGURES):
+        return None
     # Times without a zone cannot be compared with ours.
     return worker if all(getattr(worker, name).tzinfo for name in TIMES) else None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no figure")

@@ -233,13 +233,10 @@ class Judge:
         """Whether an input validator accepts an input, and its message."""
         program = await self._program(spec)
         order = program.language.run_order(program.folder, program.entry, VALIDATOR_LIMITS, args)
-        stdin = os.open(await self._cache.path(digest), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            with self._workspace.scratch_file() as said:
-                outcome = await self._boxes.run(order, BoxFiles(stdin, said, said))
-                told = clean(os.pread(said, LITTLE_BYTES, 0)).strip()
-        finally:
-            os.close(stdin)
+        path = await self._cache.path(digest)
+        with self._workspace.reading(path) as stdin, self._workspace.scratch_file() as said:
+            outcome = await self._boxes.run(order, BoxFiles(stdin, said, said))
+            told = clean(os.pread(said, LITTLE_BYTES, 0)).strip()
         if outcome.verdict is Verdict.SE:
             raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
         return outcome.exit_code == ACCEPTED and not outcome.exit_signal, told
@@ -385,11 +382,8 @@ class Judge:
         self, run: _Run, case: TestCase, given: Path, room: _Room
     ) -> tuple[CaseResult, Path | None]:
         with self._workspace.scratch_file() as output, self._workspace.scratch_file() as errors:
-            stdin = os.open(given, os.O_RDONLY | os.O_CLOEXEC)
-            try:
+            with self._workspace.reading(given) as stdin:
                 outcome = await self._boxes.run(await self._order(run, case), BoxFiles(stdin, output, errors))
-            finally:
-                os.close(stdin)
             failed = _failure(case, outcome, run.program.language)
             if failed is not None:
                 return failed, None

@@ -19,6 +19,7 @@ from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._store import Keys, Store
 from fencepost_judge._workspace import Workspace
+from fencepost_judge.sandbox import _box_binary as box_binary
 from fencepost_judge.sandbox._bubblewrap import reaches
 from fencepost_judge.sandbox._command import Bounds
 from fencepost_judge.sandbox._run_spec import Limits, Site
@@ -47,7 +48,8 @@ async def open_judge(
         languages = await asyncio.to_thread(find_languages, specs)
     if bubblewrap is not None:
         languages = _reached(languages)
-    with Workspace(settings.workspace_root, passable=bubblewrap is not None) as workspace:
+    box = await asyncio.to_thread(box_binary.find) if bubblewrap is None else None
+    with Workspace(settings.workspace_root, box=box, passable=bubblewrap is not None) as workspace:
         site = Site(
             workspace.folder,
             site_roots(languages.values()),

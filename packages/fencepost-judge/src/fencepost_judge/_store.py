@@ -22,6 +22,7 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 from fencepost.errors import InvalidInput, ServerUnavailable
 from fencepost.private_folder import make_private, tighten
 from fencepost.redaction import redact_text, redact_words
+from fencepost_judge._bucket import Bucket, BucketError
 
 REASON_MAX = 300
 S3 = "s3://"
@@ -61,10 +62,13 @@ class Store:
             )
 
     @cached_property
-    def _objects(self) -> ObjectStore:
+    def _objects(self) -> _Folder | Bucket:
         """Opened at first use: a command that only asks for a status needs neither the folder nor the
         bucket."""
-        return open_objects(self.place, self._keys)
+        objects = open_objects(self.place, self._keys)
+        return (
+            Bucket(objects, self._keys.timeout_seconds) if isinstance(objects, S3Store) else _Folder(objects)
+        )
 
     def put(self, content: bytes) -> str:
         """Store a content; returns its digest. An intact object is left as it is; a corrupt one is
@@ -80,7 +84,7 @@ class Store:
     def get(self, digest: str) -> bytes:
         """Raises FileNotFoundError, or CorruptData when the content does not match the digest."""
         with self._reached():
-            content = bytes(self._objects.get(_name(digest)).bytes())
+            content = self._objects.get(_name(digest))
         if hashlib.sha256(content).hexdigest() != digest:
             raise CorruptData(
                 f"The test data {digest[:12]}… is not what was stored. Import the problem again."
@@ -94,13 +98,24 @@ class Store:
             yield
         except FileNotFoundError:
             raise
-        except (BaseError, OSError) as error:
+        except (BaseError, BucketError, OSError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             # The error of a bucket that refuses a key contains the key.
             why = redact_text(redact_words(said, (self._keys.access_key, self._keys.secret_key)))
             raise StoreUnavailable(
                 f"JUDGE_STORE {redact_text(self.place)} cannot be reached: {why[:REASON_MAX]}"
             ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    objects: ObjectStore
+
+    def get(self, name: str) -> bytes:
+        return bytes(self.objects.get(name).bytes())
+
+    def put(self, name: str, content: bytes) -> None:
+        self.objects.put(name, content)
 
 
 def open_objects(place: str, keys: Keys) -> ObjectStore:

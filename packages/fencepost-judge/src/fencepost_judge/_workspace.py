@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fencepost_judge._store import remove_folder
+from fencepost_judge.sandbox._box_files import open_folder
 
 PREFIX = "judge-"
 
@@ -20,11 +21,13 @@ PREFIX = "judge-"
 class Workspace:
     """Open it as a context manager; its folder is removed at the end.
 
-    `passable` lets the boxes' user reach the folder by its path, which bubblewrap requires.
+    `box` is fencepost-box, which keeps the folder's path from programs. `passable` lets the boxes' user reach
+    the folder by its path, which bubblewrap requires.
     """
 
-    def __init__(self, root: Path, *, passable: bool = False) -> None:
+    def __init__(self, root: Path, *, box: Path | None = None, passable: bool = False) -> None:
         self._root = root
+        self._box = box
         self._passable = passable
         self.folder = root / f"{PREFIX}{os.getpid()}-{_start_of(os.getpid())}-{secrets.token_hex(4)}"
 
@@ -37,9 +40,11 @@ class Workspace:
         self.folder.mkdir(mode=0o755)
         for name in ("apps", "data"):
             (self.folder / name).mkdir(mode=0o755)
+        self._descriptor = open_folder(self.folder, self._box)
         return self
 
     def __exit__(self, *error: object) -> None:
+        os.close(self._descriptor)
         remove_folder(self.folder)
 
     def new_app(self) -> Path:
@@ -69,9 +74,18 @@ class Workspace:
         target.chmod(0o644)
 
     @contextmanager
+    def reading(self, path: Path) -> Generator[int]:
+        """A file of the workspace, open for a program to read."""
+        descriptor = os.open(self.place(path), os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
     def scratch_file(self, content: bytes = b"") -> Generator[int]:
         """A file without a name: nothing of it is left, whatever happens."""
-        descriptor = os.open(self.folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self._descriptor)
         try:
             os.write(descriptor, content)
             os.lseek(descriptor, 0, os.SEEK_SET)

@@ -36,7 +36,9 @@ class HttpBroker:
         secrets = with_secrets(config.headers, environ, config.credentials)
         self._headers = {"Content-Type": "application/json", **secrets}
         self._client = client or HttpClient(
-            connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
+            connect_seconds=config.connect_seconds,
+            reply_seconds=config.reply_seconds,
+            loopback_by_name=False,
         )
 
     @property

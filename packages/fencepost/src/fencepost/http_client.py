@@ -15,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -26,6 +27,8 @@ from fencepost.redaction import HIDDEN, redact_text, redact_words
 IDLE_SECONDS_MAX = 15.0
 HAPPY_EYEBALLS_SECONDS = 0.25
 EXCERPT_MAX = 300
+METADATA = frozenset(map(ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")))
+"""Where clouds answer a machine about itself, besides link-local addresses."""
 # Shorter values occur in every text, and a path has ordinary names.
 SECRET_MIN = 4
 SECRET_OPTION_MIN = 8
@@ -87,8 +90,34 @@ class Reply:
         return redact_text(redact_words(text, sent))[:characters]
 
 
+def peer_refusal(host: str, peer: str, *, loopback_by_name: bool = True) -> str | None:
+    """Why no request for this host may be sent to this address, or None."""
+    address = ip_address(peer.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    if address.is_link_local or address.is_multicast or address.is_unspecified or address in METADATA:
+        return f"{host} leads to {address}, where machines keep their own credentials or nothing answers"
+    if address.is_loopback and not loopback_by_name and not _is_local_name(host):
+        return f"{host} leads to this machine ({address}); write localhost or the address if that is meant"
+    return None
+
+
+def _is_local_name(host: str) -> bool:
+    name = host.strip("[]").rstrip(".").lower()
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return True
+
+
 class HttpClient:
-    """A pool of connections to other systems, for one event loop. `close` closes them."""
+    """A pool of connections to other systems, for one event loop. `close` closes them.
+
+    A request is never sent to an address that serves no other machine's purpose (`peer_refusal`), whatever a
+    host name resolves to. Without `loopback_by_name` only `localhost` and literal addresses lead to loopback:
+    for receivers that others name.
+    """
 
     def __init__(
         self,
@@ -97,11 +126,13 @@ class HttpClient:
         connect_seconds: float = 5.0,
         reply_seconds: float = 30.0,
         body_bytes_max: int = http1.BODY_BYTES_MAX,
+        loopback_by_name: bool = True,
     ) -> None:
         # Connecting and TLS happen before the request is sent; the reply's time begins after it.
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
         self._body_bytes_max = body_bytes_max
+        self._loopback_by_name = loopback_by_name
         self._places = asyncio.Semaphore(connections_max)
         self._idle: dict[http1.Place, list[_Connection]] = {}
         self._open: set[_Connection] = set()
@@ -187,6 +218,11 @@ class HttpClient:
             if not limit.expired():
                 raise
             raise TimeoutError(f"not connected after {self._connect_seconds:g} s") from None
+        # The address that it is connected to, not one that the name had a moment ago or has now.
+        refusal = peer_refusal(address.host, connection.peer, loopback_by_name=self._loopback_by_name)
+        if refusal is not None:
+            connection.close()
+            raise OSError(refusal)
         return connection
 
     def _keep(self, address: http1.Address, connection: _Connection) -> None:
@@ -221,6 +257,11 @@ class _Connection(asyncio.Protocol):
             and not self._transport.is_closing()
             and rested_seconds < IDLE_SECONDS_MAX
         )
+
+    @property
+    def peer(self) -> str:
+        assert self._transport is not None
+        return str(self._transport.get_extra_info("peername")[0])
 
     async def exchange(self, written: bytes, reply_seconds: float) -> http1.ParsedReply:
         """Raises OSError, TimeoutError or ValueError. From the first line on, it may have been sent."""

@@ -65,6 +65,57 @@ CASE(sees_no_other_process, "OK", 0) {
   for (struct dirent *entry; listing && (entry = readdir(listing));) processes += entry->d_name[0] >= '1' && entry->d_name[0] <= '9';
   return processes > 2;
 }
+/* Names that the tests give to folders of the host; cgroups and the box's own program begin with the second. */
+static bool names_the_host(const char *text) {
+  return strstr(text, "workspace-") || strstr(text, "fencepost-") || strstr(text, "pytest-");
+}
+static bool tells_of_the_host(const char *path) {
+  static char text[1 << 16];
+  struct stat kind;
+  ssize_t length = -1;
+  if (lstat(path, &kind)) return false;
+  if (S_ISLNK(kind.st_mode)) length = readlink(path, text, sizeof text - 1);
+  else if (S_ISREG(kind.st_mode)) {
+    int fd = open(path, O_RDONLY | O_NONBLOCK);
+    length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    close(fd);
+  }
+  for (ssize_t i = 0; i < length; i++) text[i] = text[i] ? text[i] : ' ';
+  if (length >= 0) text[length] = 0;
+  if (length < 0 || !names_the_host(text)) return false;
+  printf("%s: %.300s\n", path, text);
+  return true;
+}
+static bool proc_tells(const char *folder, int depth) {
+  char path[512];
+  bool told = false;
+  DIR *listing = opendir(folder);
+  for (struct dirent *entry; listing && (entry = readdir(listing));) {
+    if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "net")) continue;
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    if (entry->d_type == DT_DIR && depth) told |= proc_tells(path, depth - 1);
+    else told |= tells_of_the_host(path);
+  }
+  if (listing) closedir(listing);
+  return told;
+}
+CASE(proc_shows_no_host_path, "OK", 0) { return access("/proc/self/mountinfo", R_OK) || proc_tells("/proc", 4); }
+/* Also of a process that it has started, and of init by its number. */
+CASE(proc_of_others_shows_no_host_path, "OK", 0) {
+  static const char *const NAMES[] = {"mountinfo", "mounts", "cmdline", "cgroup", "comm", "status", "stat"};
+  char path[64];
+  pid_t child = fork();
+  if (!child) pause(), _exit(0);
+  bool told = false;
+  for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+    snprintf(path, sizeof path, "/proc/1/%s", NAMES[i]);
+    told |= tells_of_the_host(path);
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)child, NAMES[i]);
+    told |= tells_of_the_host(path);
+  }
+  kill(child, SIGKILL);
+  return told;
+}
 CASE(environment_is_empty, "OK", 0) {
   extern char **environ;
   return *environ != NULL;

@@ -35,6 +35,7 @@ DEGRADED = (
         "bubblewrap: memory is what single processes were seen to use, CPU time is looked at in steps of "
         "25 ms, and a few of them are bubblewrap's own; files are bounded one by one, not in number."
     ),
+    "bubblewrap: /proc shows a program the paths of this machine at which its files and mounts lie.",
 )
 LOOKS = Backoff(0.002, 0.025, jitter=0)
 PROBE_SECONDS = 30

@@ -47,7 +47,7 @@ async def run_once(
         process = await start_box(
             program,
             "run",
-            f"lifeline={watched}",
+            f"parent_pipe={watched}",
             *words,
             *site.words(),
             *order.words(),

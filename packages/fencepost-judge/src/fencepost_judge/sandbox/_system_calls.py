@@ -36,6 +36,8 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
+    "statmount": (457, 457),
+    "listmount": (458, 458),
     "unshare": (272, 97),
     "setns": (308, 268),
     "clone3": (435, 435),

@@ -18,7 +18,7 @@ The codes and their HTTP statuses are Twirp's; `code` distinguishes the two that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from fencepost.errors import FencepostError
@@ -48,8 +48,10 @@ class MutationError(FencepostError):
         """The status outside Twirp, where it differs."""
         return self.status
 
-    def body(self) -> dict[str, object]:
-        return {"code": self.code, "msg": str(self), "meta": dict(self.meta)}
+    def body(self, shown: Callable[[str], str] = str) -> dict[str, object]:
+        """The body of the answer, with every text as `shown` makes it."""
+        meta = {name: shown(value) for name, value in self.meta.items()}
+        return {"code": self.code, "msg": shown(str(self)), "meta": meta}
 
 
 class Aborted(MutationError):

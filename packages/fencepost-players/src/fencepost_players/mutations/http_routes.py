@@ -32,6 +32,7 @@ from fencepost_players.mutations.errors import (
 from fencepost_players.mutations.pipeline import MutationAnswer
 from fencepost_players.mutations.planning import Mutation
 from fencepost_server.web.authorization import actor_of
+from fencepost_server.web.errors import brief
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -79,13 +80,14 @@ class ContractRoute(APIRoute):
             try:
                 return await handle(request)
             except (FencepostError, RequestValidationError, ValidationError) as error:
-                return failure(_meant(error), is_twirp=self.is_twirp)
+                return failure(_meant(error), request, is_twirp=self.is_twirp)
             except Exception as error:
                 # Starlette's own responses (404, 413) stay as they are.
                 if hasattr(error, "status_code"):
                     raise
                 _log.error("mutation_failed", path=request.url.path, exc_info=error)
-                return failure(Internal("Failed; the reason is in the log."), is_twirp=self.is_twirp)
+                reported = Internal("Failed; the reason is in the log.")
+                return failure(reported, request, is_twirp=self.is_twirp)
 
         return keep_contract
 
@@ -102,12 +104,12 @@ class TwirpRoute(MutationRoute):
     is_twirp = True
 
 
-def failure(error: MutationError, *, is_twirp: bool) -> JSONResponse:
+def failure(error: MutationError, request: Request | None = None, *, is_twirp: bool) -> JSONResponse:
     headers: dict[str, str] = {}
     if error.is_retryable:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds or 0)))
     status = error.status if is_twirp else error.rest_status
-    return JSONResponse(error.body(), status, headers=headers)
+    return JSONResponse(error.body(lambda text: brief(text, request)), status, headers=headers)
 
 
 def add_mutation(
@@ -172,7 +174,8 @@ def add_bad_routes(router: APIRouter, prefix: str) -> None:
 
     async def answer(request: Request) -> Response:
         asked = f"{request.method} {request.url.path}"
-        return failure(BadRoute(f"There is no method {asked}.", twirp_invalid_route=asked), is_twirp=True)
+        error = BadRoute(f"There is no method {asked}.", twirp_invalid_route=asked)
+        return failure(error, request, is_twirp=True)
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
     router.add_route(f"{prefix}/{{rest:path}}", answer, methods=methods, include_in_schema=False)

@@ -39,14 +39,20 @@ class Cookies:
             path="/",
             httponly=True,
             samesite="lax",
-            secure=self.secure or request.url.scheme == "https",
+            secure=self._is_secure(request),
         )
 
     def kept(self, request: Request, name: str, seconds: float) -> str | None:
         return self.opened(name, request.cookies.get(f"{self.prefix}_{name}", ""), seconds)
 
-    def delete(self, response: Response, name: str) -> None:
-        response.delete_cookie(f"{self.prefix}_{name}", path="/")
+    def delete(self, request: Request, response: Response, name: str) -> None:
+        response.delete_cookie(
+            f"{self.prefix}_{name}",
+            path="/",
+            httponly=True,
+            samesite="lax",
+            secure=self._is_secure(request),
+        )
 
     def signed(self, name: str, text: str) -> str:
         return str(self._serializer(name).dumps(text))
@@ -88,7 +94,10 @@ class Cookies:
     def take_notice(self, request: Request, response: Response) -> None:
         """Delete the notice once a page shows it."""
         if f"{self.prefix}_notice" in request.cookies:
-            self.delete(response, "notice")
+            self.delete(request, response, "notice")
+
+    def _is_secure(self, request: Request) -> bool:
+        return self.secure or request.url.scheme == "https"
 
     def _serializer(self, name: str) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(

@@ -86,7 +86,7 @@ class Sessions(Generic[R]):
         session = self._session_of(request)
         if session is not None:
             await self.fp.run(self.accounts.end_session(session))
-        self.cookies.delete(response, "session")
+        self.cookies.delete(request, response, "session")
 
     def form_token(self, request: Request, session: str) -> str:
         """The token for the forms of a page; `session` is empty without one. See `leave_visit`."""

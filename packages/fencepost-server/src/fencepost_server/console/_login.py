@@ -134,7 +134,7 @@ def _add_sign_on(context: ConsoleContext, provider: OidcProvider[Role]) -> None:
         if known.refused is not None:
             return refuse(request, _REFUSED[known.refused])
         response = RedirectResponse(begun.next, 303, headers=dict(HEADERS))
-        router.auth.cookies.delete(response, _LOGIN_STATE)
+        router.auth.cookies.delete(request, response, _LOGIN_STATE)
         await router.auth.begin(request, response, known.name)
         return response
 

@@ -13,7 +13,7 @@ from fencepost_server.web._cached_health import CachedHealth
 from fencepost_server.web._proxies import Proxied
 from fencepost_server.web._security_middleware import OPEN_PATHS, Accounts, SecurityMiddleware, SecurityRules
 from fencepost_server.web._tracing_middleware import TracingMiddleware
-from fencepost_server.web.authorization import OPEN, AccessTable, Authenticate, Right, Rule, nobody
+from fencepost_server.web.authorization import OPEN, AccessTable, Authenticate, Right, Rule, no_accounts
 from fencepost_server.web.errors import DESCRIBED, answer_errors_of
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
@@ -29,7 +29,7 @@ def make_app(
     *,
     pages: Mapping[str, Route] | None = None,
     opened_first: Opening | None = None,
-    authenticate: Authenticate = nobody,
+    authenticate: Authenticate = no_accounts,
 ) -> FastAPI:
     """The services, and fixed pages beside them. `opened_first` opens before the services and closes
     after them. `authenticate` identifies the tokens of accounts."""

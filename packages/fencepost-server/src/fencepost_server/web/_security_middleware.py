@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost_server.web._proxies import is_forwarded, is_local
-from fencepost_server.web.authorization import ACCOUNT_TOKENS, AccessTable, Authenticate, Rule, nobody
+from fencepost_server.web.authorization import ACCOUNT_TOKENS, AccessTable, Authenticate, Rule, no_accounts
 from fencepost_server.web.errors import failure
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -59,9 +59,10 @@ class SecurityRules:
         http_version: str = "1.1",
         *,
         by_account: bool = False,
+        scheme: str = "http",
     ) -> JSONResponse | None:
         """Why the request is refused, or None. `by_account`: the token of an account is checked instead of
-        the server's."""
+        the server's. `scheme` is the client's, if a named proxy says so."""
         if path in OPEN_PATHS:
             return None
         if self.token is None and not is_local(headers, http_version):
@@ -70,7 +71,7 @@ class SecurityRules:
             return failure(403, "forbidden", "This address is only available on localhost.")
         if self.token is not None and not by_account and not self._lets_in(path, headers):
             return _unauthorized("Send the header `Authorization: Bearer <HTTP_TOKEN>`.")
-        if method not in SAFE_METHODS and not _is_of_this_site(headers):
+        if method not in SAFE_METHODS and not _is_of_this_site(headers, scheme):
             return failure(403, "forbidden", "Cross-site requests may not change anything.")
         return _length_refusal(headers.get("content-length") or "0", self.body_max_bytes)
 
@@ -118,7 +119,7 @@ class SecurityMiddleware:
         rules: SecurityRules,
         accounts: Accounts | None = None,
         access: AccessTable | None = None,
-        authenticate: Authenticate = nobody,
+        authenticate: Authenticate = no_accounts,
     ) -> None:
         self._app = app
         self._rules = rules
@@ -139,6 +140,7 @@ class SecurityMiddleware:
             headers,
             scope.get("http_version", "1.1"),
             by_account=bool(rules),
+            scheme=scope.get("scheme", "http"),
         )
         if refusal is None and scope["path"] not in OPEN_PATHS and is_forwarded(headers):
             # A login would be counted as the proxy's, or as that of whatever address the client invents.
@@ -211,12 +213,18 @@ def _carries(authorization: str, token: str) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
 
 
-def _is_of_this_site(headers: Mapping[str, str]) -> bool:
+def _is_of_this_site(headers: Mapping[str, str], scheme: str) -> bool:
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site in {"same-origin", "none"}
     origin = headers.get("origin")
+    if origin is None:
+        return True
     with suppress(ValueError):
+        parts = urlsplit(origin)
+        # A page that came by plain HTTP may have been changed on the way.
+        if scheme == "https" and parts.scheme != "https":
+            return False
         # An origin without a host never matches, even where the request does not state its host either.
-        return origin is None or (urlsplit(origin).netloc or None) == headers.get("host")
+        return (parts.netloc or None) == headers.get("host")
     return False

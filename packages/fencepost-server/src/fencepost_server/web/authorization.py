@@ -71,7 +71,7 @@ class AccessTable:
         return [rule for wanted, regex, rule in self._rules if wanted == method and regex.match(path)]
 
 
-async def nobody(token: str, service: str) -> None:
+async def no_accounts(token: str, service: str) -> None:
     """Authenticates no token: for a server without accounts."""
 
 

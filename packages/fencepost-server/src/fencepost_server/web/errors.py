@@ -7,9 +7,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -82,11 +85,54 @@ def status_of(error: FencepostError) -> tuple[int, str]:
     return status, code or getattr(error, "reason", "refused")
 
 
-def brief(message: str) -> str:
-    """Shorten a message that repeats long input: no word and no quoted piece is longer than 200 characters,
-    and the whole is a few sentences."""
+def brief(message: str, request: Request | None = None) -> str:
+    """Shorten a message that repeats long input: no word, no quoted piece and nothing of the request is
+    longer than 200 characters, and the whole is a few sentences."""
     short = _LONG.sub(lambda found: found[0][:ECHO_MAX] + "…", message)
+    if request is not None and len(short) > ECHO_MAX:
+        for given in _texts_of(request):
+            short = _cut(short, given)
     return short if len(short) <= MESSAGE_MAX else short[:MESSAGE_MAX] + "…"
+
+
+def _cut(message: str, given: str) -> str:
+    """The message with at most 200 characters of a text that it repeats."""
+    at = message.find(given[: ECHO_MAX + 1]) if len(given) > ECHO_MAX else -1
+    if at < 0:
+        return message
+    end = at
+    while end < min(len(message), at + len(given)) and message[end] == given[end - at]:
+        end += 1
+    return f"{message[: at + ECHO_MAX]}…{message[end:]}"
+
+
+def _texts_of(request: Request) -> Iterator[str]:
+    """Every text that the request contains, as far as it was read."""
+    yield from (request.url.path, unquote(request.url.path), unquote(request.url.query))
+    yield from map(str, request.path_params.values())
+    yield from request.query_params.values()
+    yield from request.headers.values()
+    body: bytes = getattr(request, "_body", b"")
+    text = body.decode(errors="replace")
+    yield text
+    yield from (part for pair in parse_qsl(text, max_num_fields=None) for part in pair)
+    with suppress(ValueError, RecursionError):
+        yield from _texts_in(json.loads(body))
+
+
+def _texts_in(document: Any) -> Iterator[str]:
+    match document:
+        case str():
+            yield document
+        case dict():
+            for name, value in cast("dict[str, Any]", document).items():
+                yield name
+                yield from _texts_in(value)
+        case list():
+            for value in cast("Sequence[Any]", document):
+                yield from _texts_in(value)
+        case _:
+            pass
 
 
 def failure(
@@ -96,8 +142,10 @@ def failure(
     *,
     field: str | None = None,
     headers: Mapping[str, str] | None = None,
+    request: Request | None = None,
 ) -> JSONResponse:
-    body = {"code": code, "message": brief(message), "field": None if field is None else brief(field)}
+    shown = None if field is None else brief(field, request)
+    body = {"code": code, "message": brief(message, request), "field": shown}
     return JSONResponse(
         {name: value for name, value in body.items() if value is not None},
         status,
@@ -118,7 +166,8 @@ async def _of_ours(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FencepostError)
     status, code = status_of(error)
     headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, _RETRIED) else {}
-    return failure(status, code, str(error), field=getattr(error, "field", None), headers=headers)
+    field = getattr(error, "field", None)
+    return failure(status, code, str(error), field=field, headers=headers, request=request)
 
 
 async def _of_validation(request: Request, error: Exception) -> JSONResponse:
@@ -128,13 +177,13 @@ async def _of_validation(request: Request, error: Exception) -> JSONResponse:
     if detail["type"] == "json_invalid":
         return failure(400, "invalid_input", "The body is not JSON.", field="body")
     field = ".".join(str(part) for part in detail["loc"][1:]) or str(detail["loc"][0])
-    return failure(400, "invalid_input", f"{field}: {detail['msg']}.", field=field)
+    return failure(400, "invalid_input", f"{field}: {detail['msg']}.", field=field, request=request)
 
 
 async def _of_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "failed")
-    return failure(error.status_code, code, str(error.detail), headers=error.headers)
+    return failure(error.status_code, code, str(error.detail), headers=error.headers, request=request)
 
 
 async def _of_a_client_that_left(request: Request, error: Exception) -> JSONResponse:

@@ -25,11 +25,11 @@ async def as_page(handle: Handler, request: Request, refuse: Refuse) -> Response
     try:
         return await handle(request)
     except HTTPException as error:
-        return refuse(request, error.status_code, brief(str(error.detail)))
+        return refuse(request, error.status_code, brief(str(error.detail), request))
     except RequestValidationError as error:
-        return refuse(request, 400, brief(first_user_error(error.errors())))
+        return refuse(request, 400, brief(first_user_error(error.errors()), request))
     except FencepostError as error:
-        return refuse(request, status_of(error)[0], brief(str(error)))
+        return refuse(request, status_of(error)[0], brief(str(error), request))
 
 
 def title_of(status: int) -> str:

@@ -27,7 +27,7 @@ async def delivering(fp: OpenClient, settings: OutboxSettings, errors: Counter) 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     backoff = Backoff(settings.backoff_base_seconds, settings.backoff_base_seconds * 128)
     listener = Listener(fp.settings.listen_database_url or fp.database_url)
-    async with HttpClient() as client:
+    async with HttpClient(loopback_by_name=False) as client:
         relays = [
             Relay(
                 f"webhook.{channel}",

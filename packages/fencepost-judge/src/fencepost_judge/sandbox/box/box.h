@@ -47,7 +47,7 @@ struct site {                       /* what one agent can offer to its runs */
   int root_count;
   const char *workspace;            /* host folder below which binds lie */
   uid_t outer_uid;                  /* the program's user outside, when we are root */
-  int fds[3], lifeline;             /* one-shot: the program's standard files; a closed lifeline ends the run */
+  int fds[3], parent_pipe;          /* one-shot: the program's standard files; the run ends when the parent's end is closed */
   int client;                       /* agent: where orders come from */
   bool no_cgroup;
 };
@@ -103,31 +103,36 @@ const char *single_begin(struct holder *holder, const struct site *site, const s
 bool root_for_many(int socket, const struct site *site);
 /* With the program's user outside, when we are root, or 0. */
 bool root_for_one(int socket, const struct site *site, const struct order *order, uid_t uid);
+/* The folder as a tree of mounts of its own: what is opened below it has a path from there, and none outside. -1 where that is refused. */
+int root_apart(const char *folder);
 void write_text(const char *path, const char *text);
 #define KEPT (CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
 
 /* ---- init.c: runs as process 1 of a new pid namespace, never returns */
 struct run_files {
-  int socket, orders, lifeline;
+  int socket, orders, parent_pipe;
+  int outside;                      /* the holder's mount namespace, which has none of this run's mounts, or -1 */
   const struct site *site;
 };
 /* Everything that needs no order is done before there is one. Ends with INIT_UNFIT when that fails. */
 #define INIT_UNFIT 3
 _Noreturn void init_main(const struct run_files *files);
 /* Both forms of process 1 end here: wait until the program and all other processes are gone. */
-_Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *complaint);
-void init_arm(int lifeline);
+_Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *error_message);
+void init_arm(int parent_pipe);
 void init_mount_proc(int socket);
 
 /* ---- guard.c: from here on the program's own code */
-#define COMPLAINT_BYTES 140
+#define ERROR_MESSAGE_BYTES 140
 void guard_prepare(void);
 /* The program to be: gives up what it may not have, reports that on the control socket, and waits there for the run's descriptors. By then
  * the order is there too. */
 struct start {
   const struct order *order;
   int control;
-  char complaint[COMPLAINT_BYTES];
+  bool hide_mounts;
+  int outside;                      /* another mount namespace to hide them by, or -1: a new one */
+  char error_message[ERROR_MESSAGE_BYTES];
 };
 _Noreturn void guard_exec(struct start *start);
 /* The same where everything is known already: fds are the standard ones and those to join by. */
@@ -152,7 +157,7 @@ struct outcome {
 typedef bool (*answer_function)(const struct order *order, const struct outcome *outcome);
 /* Runs, answers, cleans up. False when this process can serve no other run. */
 bool supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
-               const int standard[3], int lifeline, answer_function answer);
+               const int standard[3], int parent_pipe, answer_function answer);
 size_t outcome_line(char *line, size_t size, const struct order *order, const struct outcome *outcome);
 
 /* ---- copyout.c */

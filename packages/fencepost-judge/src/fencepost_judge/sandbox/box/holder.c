@@ -47,30 +47,32 @@ bool write_maps(int proc, pid_t pid, uid_t uid, gid_t gid) {
 
 /* The next run: a new process 1 in a pid and a mount namespace of its own, made before it is ordered. Answers when it
  * is gone; false when none can be made. */
-static bool serve_one(int socket, int orders, const struct site *site) {
-  struct run_files files = {.socket = socket, .orders = orders, .site = site};
-  int lifeline[2], pidfd = -1, status = 0;
-  if (pipe2(lifeline, O_CLOEXEC)) fail(socket, "pipe");
-  files.lifeline = lifeline[0];
+static bool serve_one(int socket, int orders, int outside, const struct site *site) {
+  struct run_files files = {.socket = socket, .orders = orders, .outside = outside, .site = site};
+  int parent_pipe[2], pidfd = -1, status = 0;
+  if (pipe2(parent_pipe, O_CLOEXEC)) fail(socket, "pipe");
+  files.parent_pipe = parent_pipe[0];
   pid_t init = (pid_t)syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
   if (init == 0) {
-    close(lifeline[1]);
+    close(parent_pipe[1]);
     init_main(&files);
   }
   if (init < 0) fail(socket, "clone");
-  close(lifeline[0]);
+  close(parent_pipe[0]);
   struct message begun = {.kind = MSG_BEGUN}, done = {.kind = MSG_DONE};
   wire_send(socket, &begun, sizeof begun, &pidfd, 1);
   while (waitpid(init, &status, 0) < 0 && errno == EINTR) {}
   close(pidfd);
-  close(lifeline[1]);
+  close(parent_pipe[1]);
   wire_send(socket, &done, sizeof done, NULL, 0);
   return !WIFEXITED(status) || WEXITSTATUS(status) != INIT_UNFIT;
 }
 
 _Noreturn static void serve(int socket, int orders, const struct site *site) {
+  /* Without the host's proc no run has one, and nothing lists its mounts. */
+  int outside = open("/store/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
   guard_prepare();
-  while (serve_one(socket, orders, site)) {}
+  while (serve_one(socket, orders, outside, site)) {}
   _exit(1);
 }
 

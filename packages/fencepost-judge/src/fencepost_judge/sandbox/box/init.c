@@ -93,19 +93,20 @@ static void hide_store(int socket) {
 
 void init_mount_proc(int socket) {
   unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-  if (mount("proc", "/proc", "proc", flags, "subset=pid") && mount("proc", "/proc", "proc", flags, NULL))
+  /* Init's own entry would show the command line of the judge, and the mounts with their places outside. */
+  if (mount("proc", "/proc", "proc", flags, "subset=pid,hidepid=2") && mount("proc", "/proc", "proc", flags, "hidepid=2"))
     fail(socket, "proc");
 }
 
-void init_arm(int lifeline) {
+void init_arm(int parent_pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  struct pollfd parent = {.fd = lifeline, .events = POLLIN};
+  struct pollfd parent = {.fd = parent_pipe, .events = POLLIN};
   if (poll(&parent, 1, 0) > 0 && (parent.revents & POLLHUP)) _exit(0);
 }
 
-static void report(int socket, const char *complaint) {
+static void report(int socket, const char *error_message) {
   struct message message = {.kind = MSG_FAILED};
-  snprintf(message.text, sizeof message.text, "%s", complaint);
+  snprintf(message.text, sizeof message.text, "%s", error_message);
   wire_send(socket, &message, sizeof message, NULL, 0);
 }
 
@@ -119,19 +120,19 @@ static int be_program(void *start) { guard_exec(start); }
 
 /* In our own memory until it is executed, as vfork does it: nothing is copied only to be thrown away. We wait for it, so that
  * never two of us use that memory at once. */
-static struct program fork_program(const struct order *order, int socket) {
+static struct program fork_program(const struct order *order, int socket, int outside) {
   static char stack[65536] __attribute__((aligned(16)));
   static struct start start;
   struct program program = {.start = &start, .pidfd = -1};
   int control[2];
   char ready;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control)) unfit(socket, "socketpair");
-  start = (struct start){.order = order, .control = control[1]};
+  start = (struct start){.order = order, .control = control[1], .hide_mounts = outside >= 0, .outside = outside};
   program.pid = clone(be_program, stack + sizeof stack, CLONE_VM | CLONE_PIDFD | SIGCHLD, &start, &program.pidfd);
   if (program.pid < 0) unfit(socket, "fork");
   close(control[1]);
   program.control = control[0];
-  if (wire_receive(control[0], &ready, 1, NULL, NULL, 0) != 1) report(socket, start.complaint), _exit(INIT_UNFIT);
+  if (wire_receive(control[0], &ready, 1, NULL, NULL, 0) != 1) report(socket, start.error_message), _exit(INIT_UNFIT);
   return program;
 }
 
@@ -154,13 +155,13 @@ static int take_order(const struct run_files *files, struct order *order, int *f
   return fd_count;
 }
 
-_Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *complaint) {
+_Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *error_message) {
   pid_t gone;
   struct message ended = {.kind = MSG_ENDED};
   int status, out = -1;
   while ((gone = wait4(-1, &status, 0, NULL)) != program)
     if (gone < 0 && errno != EINTR) fail(socket, "wait");
-  if (*complaint) report(socket, complaint), _exit(1);
+  if (*error_message) report(socket, error_message), _exit(1);
   ended.status = status;
   /* Whatever the program left behind, daemons in sessions of their own included. */
   kill(-1, SIGKILL);
@@ -178,10 +179,10 @@ _Noreturn void init_wait(int socket, const struct order *order, pid_t program, c
 _Noreturn void init_main(const struct run_files *files) {
   static struct order taken, *order = &taken;
   int fds[8];
-  init_arm(files->lifeline);
+  init_arm(files->parent_pipe);
   mount_scratch(files->socket);
   umask(022);
-  struct program program = fork_program(order, files->socket);
+  struct program program = fork_program(order, files->socket, files->outside);
   int fd_count = take_order(files, order, fds);
   show_roots(order, files);
   bound_scratch(files->socket, order);
@@ -190,5 +191,5 @@ _Noreturn void init_main(const struct run_files *files) {
   if (order->proc) init_mount_proc(files->socket);
   hide_store(files->socket);
   let_go(&program, files->socket, fds, fd_count);
-  init_wait(files->socket, order, program.pid, program.start->complaint);
+  init_wait(files->socket, order, program.pid, program.start->error_message);
 }

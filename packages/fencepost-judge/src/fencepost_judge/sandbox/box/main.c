@@ -2,6 +2,7 @@
  * fencepost-box agent WORD...   orders come as packets of words on the descriptor client=N, each with the program's stdin,
  *                               stdout and stderr; answers go back as lines. Ends when it is closed.
  * fencepost-box probe WORD...   what this machine allows, as one line
+ * fencepost-box folder WORD...  the workspace, apart from its place on the machine, as a descriptor on client=N
  * fencepost-box sweep           remove the cgroups of processes that are gone
  */
 #define _GNU_SOURCE
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct site site = {.outer_uid = 65533, .fds = {0, 1, 2}, .lifeline = -1, .client = 3};
+static struct site site = {.outer_uid = 65533, .fds = {0, 1, 2}, .parent_pipe = -1, .client = 3};
 
 /* Words of the site are taken out; those of the order are joined, each with its zero byte. */
 static const char *sort_words(int count, char **given, char *words, size_t *length) {
@@ -102,7 +103,7 @@ static int run_once(char *words, size_t length) {
   if (!wrong) wrong = cgroup_begin(&group, &order);
   /* A process that cannot take it has reported why. */
   if (!wrong) wire_send(holder.orders, "g", 1, group.join, group.join_count);
-  bool fit = !wrong && supervise(&holder, &group, &order, words, length, site.fds, site.lifeline, answer_stdout);
+  bool fit = !wrong && supervise(&holder, &group, &order, words, length, site.fds, site.parent_pipe, answer_stdout);
   if (wrong) {
     struct outcome outcome = {.verdict = "SE"};
     snprintf(outcome.error, sizeof outcome.error, "%s: %s", wrong, strerror(errno));
@@ -115,6 +116,11 @@ static int run_once(char *words, size_t length) {
   cgroup_leave(&group);
   holder_bury(&holder);
   return fit ? 0 : 1;
+}
+
+static int send_folder(void) {
+  int tree = site.workspace ? root_apart(site.workspace) : -1;
+  return tree >= 0 && wire_send(site.client, "f", 1, &tree, 1) == 1 ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
@@ -130,13 +136,14 @@ int main(int argc, char **argv) {
     cgroup_sweep();
     return 0;
   }
-  bool once = !strcmp(verb, "run"), agent = !strcmp(verb, "agent"), probe = !strcmp(verb, "probe");
-  const char *wrong = once || agent || probe ? sort_words(argc - 2, argv + 2, words, &length) : "verb";
+  bool once = !strcmp(verb, "run"), agent = !strcmp(verb, "agent"), probe = !strcmp(verb, "probe"), folder = !strcmp(verb, "folder");
+  const char *wrong = once || agent || probe || folder ? sort_words(argc - 2, argv + 2, words, &length) : "verb";
   if (wrong) {
     int said = snprintf(line, sizeof line, "fencepost-box: %s\n", wrong);
     return write(STDERR_FILENO, line, (size_t)said) < 0 ? 1 : 2;
   }
   if (once) return run_once(words, length);
+  if (folder) return send_folder();
   wrong = holder_begin(&holder, &site);
   if (!wrong && !site.no_cgroup) cgroup_find(&group, false);
   /* What fails here fails again, and is said, when there is an order. */

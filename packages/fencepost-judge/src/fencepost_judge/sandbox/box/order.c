@@ -106,9 +106,9 @@ const char *word_of_site(struct site *site, char *word, bool *mine) {
   } else if (!strncmp(word, "outer_uid=", 10)) {
     if (!read_number(word + 10, 1, 0x7fffffff, &number)) return "outer_uid";
     site->outer_uid = (uid_t)number;
-  } else if (!strncmp(word, "lifeline=", 9)) {
-    if (!read_number(word + 9, 0, 1 << 20, &number)) return "lifeline";
-    site->lifeline = (int)number;
+  } else if (!strncmp(word, "parent_pipe=", 12)) {
+    if (!read_number(word + 12, 0, 1 << 20, &number)) return "parent_pipe";
+    site->parent_pipe = (int)number;
   } else if (!strncmp(word, "client=", 7)) {
     if (!read_number(word + 7, 3, 1 << 20, &number)) return "client";
     site->client = (int)number;

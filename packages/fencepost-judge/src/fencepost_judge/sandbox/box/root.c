@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
@@ -178,6 +179,13 @@ bool root_for_many(int socket, const struct site *site) {
   bool has_proc = proc >= 0 && show(proc, STAGE "/store/proc", 0);
   enter(socket);
   return has_proc;
+}
+
+int root_apart(const char *folder) {
+  unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+  int tree = (int)syscall(SYS_open_tree, AT_FDCWD, folder, flags);
+  if (tree >= 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS)) return tree;
+  return (int)syscall(SYS_open_tree, AT_FDCWD, folder, flags);
 }
 
 static bool is_offered(const struct site *site, const char *root) {

@@ -22,7 +22,7 @@
 struct single {
   const struct site *site;
   const struct order *order;
-  int socket, orders, lifeline;
+  int socket, orders, parent_pipe;
   uid_t uid;
   gid_t gid;
   bool root;
@@ -50,16 +50,16 @@ _Noreturn static void start_program(const struct single *one) {
   int pidfds[2] = {-1, (int)syscall(SYS_pidfd_open, getpid(), 0)};
   /* Meanwhile S has made the cgroups. */
   if (wire_receive(one->orders, &go, 1, join, &join_count, 0) != 1) _exit(0);
-  program = (struct to_be){.start = {.order = one->order}, .fd_count = 3 + join_count};
+  program = (struct to_be){.start = {.order = one->order, .hide_mounts = one->order->proc, .outside = -1}, .fd_count = 3 + join_count};
   memcpy(program.fds, one->site->fds, sizeof one->site->fds);
   memcpy(program.fds + 3, join, sizeof join);
   pid_t pid = clone(be_program, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &program, &pidfds[0]);
   if (pid < 0) fail(one->socket, "fork");
   for (int i = 0; i < 3; i++) close(one->site->fds[i]);
-  if (!*program.start.complaint) wire_send(one->socket, &started, sizeof started, pidfds, 2);
+  if (!*program.start.error_message) wire_send(one->socket, &started, sizeof started, pidfds, 2);
   close(pidfds[0]);
   close(pidfds[1]);
-  init_wait(one->socket, one->order, pid, program.start.complaint);
+  init_wait(one->socket, one->order, pid, program.start.error_message);
 }
 
 _Noreturn static void be_init(const struct single *one, bool users, int ready) {
@@ -70,7 +70,7 @@ _Noreturn static void be_init(const struct single *one, bool users, int ready) {
   if (read(ready, &byte, 1) != 1 || chdir("/")) _exit(0);
   if (users && (setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) || setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID)))
     fail(one->socket, "uid map");
-  init_arm(one->lifeline);
+  init_arm(one->parent_pipe);
   prctl(PR_SET_DUMPABLE, 0);
   if (sethostname("box", 3)) fail(one->socket, "hostname");
   if (one->order->proc) {
@@ -113,24 +113,24 @@ _Noreturn static void build(const struct single *one) {
 }
 
 const char *single_begin(struct holder *holder, const struct site *site, const struct order *order) {
-  int pair[2], orders[2], lifeline[2];
+  int pair[2], orders[2], parent_pipe[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) ||
-      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) || pipe2(lifeline, O_CLOEXEC))
+      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) || pipe2(parent_pipe, O_CLOEXEC))
     return "socketpair";
-  struct single one = {site, order, pair[1], orders[1], lifeline[0], geteuid(), getegid(), geteuid() == 0};
+  struct single one = {site, order, pair[1], orders[1], parent_pipe[0], geteuid(), getegid(), geteuid() == 0};
   holder->pid = fork();
   if (holder->pid < 0) return "fork";
   if (holder->pid == 0) {
     close(pair[0]);
     close(orders[0]);
-    close(lifeline[1]);
+    close(parent_pipe[1]);
     build(&one);
   }
   close(pair[1]);
   close(orders[1]);
-  close(lifeline[0]);
+  close(parent_pipe[0]);
   holder->socket = pair[0];
   holder->orders = orders[0];
-  holder->mapped = lifeline[1];
+  holder->mapped = parent_pipe[1];
   return NULL;
 }

@@ -158,15 +158,15 @@ static void hear(struct watch *w) {
 }
 
 /* Until the program has ended, or until its namespace is gone too. */
-static void wait_for(struct watch *w, const bool *end, const int standard[3], int lifeline) {
+static void wait_for(struct watch *w, const bool *end, const int standard[3], int parent_pipe) {
   int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
   while (!*end && !w->done) {
-    struct pollfd watched[2] = {{.fd = w->holder->socket, .events = POLLIN}, {.fd = lifeline, .events = 0}};
+    struct pollfd watched[2] = {{.fd = w->holder->socket, .events = POLLIN}, {.fd = parent_pipe, .events = 0}};
     int ready = poll(watched, 2, patience_ms(w, processors < 1 ? 1 : processors));
     if (ready > 0 && watched[0].revents) hear(w);
     if (ready > 0 && watched[1].revents & (POLLHUP | POLLERR)) {
       end_run(w, BY_CALLER);
-      lifeline = -1;
+      parent_pipe = -1;
       /* No process can be named yet: they end when we do. */
       if (w->holder->once && w->init_fd < 0) w->done = true;
     }
@@ -254,7 +254,7 @@ static bool clean_up(struct watch *w, const int standard[3], bool begun) {
 }
 
 bool supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
-               const int standard[3], int lifeline, answer_function answer) {
+               const int standard[3], int parent_pipe, answer_function answer) {
   struct watch w = {.holder = holder, .group = group, .order = order, .init_fd = -1, .program_fd = -1, .out_fd = -1};
   struct outcome outcome = {.verdict = "SE"};
   int fds[6] = {standard[0], standard[1], standard[2]};
@@ -268,7 +268,7 @@ bool supervise(struct holder *holder, struct cgroup *group, const struct order *
     snprintf(w.error, sizeof w.error, "holder_lost");
   } else {
     let_go_of_pipes(standard);
-    wait_for(&w, &w.ended, standard, lifeline);
+    wait_for(&w, &w.ended, standard, parent_pipe);
   }
   settle(&w, standard, &outcome);
   bool answered = answer(order, &outcome);
