@@ -39,7 +39,7 @@ def client(database: Database, keystore: Path) -> Iterator[httpx.Client]:
 
 
 def body(**more: object) -> dict[str, object]:
-    return {"chain_id": 31337, "signer": ADDRESS, "to": TO, "value": "5", **more}
+    return {"chain_id": 31337, "signer": ADDRESS, "to": TO, "value": "5", "gas": 21_000, **more}
 
 
 def submit(client: httpx.Client, key: str | None, sent: dict[str, object]) -> httpx.Response:
@@ -118,6 +118,8 @@ def test_the_command_takes_in_shows_and_cancels(
         ADDRESS,
         "--to",
         TO,
+        "--gas",
+        "21000",
         "--value",
         "5",
     ]
