@@ -175,9 +175,9 @@ def recoverable(signature: bytes, digest: bytes, address: str) -> tuple[int, int
 
 def read_der(signature: bytes) -> tuple[int, int]:
     """The two integers of a signature (RFC 3279). Strict: what is read is what was written."""
-    r_end = 4 + signature[3] if len(signature) > 8 else 0
+    r_end = 4 + signature[3] if len(signature) >= 8 else 0
     is_shaped = (
-        8 < len(signature) <= 72
+        8 <= len(signature) <= 72
         and signature[0] == _SEQUENCE
         and signature[1] == len(signature) - 2
         and signature[2] == _INTEGER

@@ -15,7 +15,7 @@ from fencepost_nonces.sending._aws_signature import AwsCredentials, signed_heade
 from fencepost_nonces.sending._hosted_keys import WrongKey
 
 SPEC = "ECC_SECG_P256K1"
-_WORD = re.compile(r"[A-Za-z0-9]{1,80}")
+_WORD = re.compile(r"[A-Za-z0-9_]{1,80}")
 # What is over when its time comes, or after it is asked again; other errors need a person.
 _PASSING = frozenset(
     {"ThrottlingException", "LimitExceededException", "KMSInternalException", "DependencyTimeoutException"}
