@@ -159,7 +159,7 @@ async def test_a_signature_of_another_key_is_refused() -> None:
 async def test_wrong_credentials_are_refused_by_the_service_and_said() -> None:
     async with kms(kms_secret_access_key="not it") as (keys, _):
         with pytest.raises(
-            SigningFailed, match="InvalidSignatureException. Check the credentials"
+            SigningFailed, match=r"InvalidSignatureException\. Check the credentials"
         ) as failure:
             await keys.addresses()
         assert SECRET_KEY not in str(failure.value)
@@ -216,7 +216,7 @@ async def test_a_vault_token_is_read_again_from_its_file_and_is_in_no_error(tmp_
     file = tmp_path / "token"
     file.write_text("expired\n")
     async with vault(vault_token=None, vault_token_file=file) as (keys, _):
-        with pytest.raises(SigningFailed, match="HTTP 403. The token has expired") as failure:
+        with pytest.raises(SigningFailed, match=r"HTTP 403\. The token has expired") as failure:
             await keys.addresses()
         assert VAULT_TOKEN not in str(failure.value)
         file.write_text(VAULT_TOKEN + "\n")
