@@ -173,10 +173,9 @@ def list_transactions(
             None if given is None else datetime.fromisoformat(given).astimezone()
             for given in (created_from, created_until)
         )
+        filters = filters_of(chain_id, signer, tx_calls.states_of(state or []), since, until)
     except ValueError as error:
         raise UserError(str(error), ExitCode.USAGE) from None
-    states = tx_calls.states_of(state or [])
-    filters = filters_of(chain_id, signer, states, since, until)
     rows = with_client(lambda fp: fp.run(tx_calls.newest(limit, below, filters)))
     if json_output:
         answer_json(rows)
