@@ -123,6 +123,21 @@ def what_is_late_takes_no_nonce(node: NonceOperator, clock: Clock) -> None:
     assert shown(node, late)[:2] == ("QUEUED", None)
 
 
+def fees_above_the_cap_are_not_signed(node: NonceOperator, clock: Clock) -> None:
+    """Also not by a node of an older version, which does not know of caps."""
+    capped = node.caller.value(
+        "select transaction_id from fencepost.nonce_tx_submit(%s, %s, 'capped', 'digest', null, 5, 'code',"
+        " 50000, null, 'standard', 100)",
+        CHAIN,
+        SIGNER,
+    )
+    node.caller.execute(TAKE, *node.key)
+    signing: LiteralString = "select fencepost.nonce_tx_signing(%s, %s, %s, %s, %s, 1, %s, 1)"
+    node.caller.refused("mismatch", signing, *node.key, capped, 101)
+    assert statuses(node.caller) == {0: "HELD"}
+    node.caller.execute(signing, *node.key, capped, 100)
+
+
 def test_what_is_mined_in_spite_of_its_no_op_is_confirmed(node: NonceOperator, clock: Clock) -> None:
     late = submit(node, "late", 60)
     sent(node, late, "0xaa")
@@ -191,6 +206,11 @@ BUGS: list[tuple[str, Edit, Story]] = [
         what_is_late_takes_no_nonce,
     ),
     (
+        "fees above the cap are signed",
+        Edit("nonce_tx_signing", "p_max_fee > v_tx.fee_cap", "false"),
+        fees_above_the_cap_are_not_signed,
+    ),
+    (
         "a batch gives its transactions the order of their keys",
         Edit(
             "nonce_tx_submit_many",
@@ -218,7 +238,7 @@ def test_a_planted_bug_is_noticed(
 ) -> None:
     PlantedBug(title, "", (edit,)).plant(database)
 
-    with pytest.raises((AssertionError, psycopg.Error)):
+    with pytest.raises((AssertionError, psycopg.Error, pytest.fail.Exception)):
         story(node, clock)
 
 

@@ -314,7 +314,8 @@ begin
 end $$;
 
 -- Choose the fees and mark the nonce SIGNING: every signing, now or after a takeover, uses these fees. p_hold
--- is the one that the caller saw: if the transaction has another nonce by now, the caller is late.
+-- is the one that the caller saw: if the transaction has another nonce by now, the caller is late. Fees above
+-- the transaction's own cap are refused as mismatch.
 create or replace function fencepost.nonce_tx_signing(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_hold bigint,
   p_max_fee numeric, p_max_priority numeric
@@ -325,6 +326,9 @@ declare
   v_tx fencepost.nonce_transaction;
 begin
   v_tx := fencepost._nonce_tx_own('signing', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
+  if p_max_fee > v_tx.fee_cap then
+    perform fencepost._nonce_tx_refuse(v_tx, jsonb_build_object('op', 'signing', 'max_fee', p_max_fee, 'fee_cap', v_tx.fee_cap));
+  end if;
   perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, p_hold, null);
   update fencepost.nonce_transaction t
   set max_fee = p_max_fee, max_priority = p_max_priority, updated_at = fencepost.clock()

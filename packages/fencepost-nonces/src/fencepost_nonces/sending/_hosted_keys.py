@@ -7,6 +7,7 @@ used: it must be of the address that was asked for. `_kms.py` and `_vault.py` ha
 from __future__ import annotations
 
 import asyncio
+import time
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from fencepost_nonces.signer import address as checked_address
 from fencepost_nonces.signer import checksummed
 
 _log = get_logger(__name__)
+# How long after a key could not be read, while others could, it is asked for again.
+AGAIN_SECONDS = 30.0
 # The order of the curve secp256k1. Chains take only the lower of the two valid values of s (EIP-2).
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 # What stands before the point in the SubjectPublicKeyInfo of an uncompressed secp256k1 key (RFC 5480).
@@ -70,6 +73,7 @@ class HostedKeys:
         self._named = named
         self._found: dict[str, tuple[str, str]] = {}
         self._read: set[NamedKey] = set()
+        self._again_at = 0.0
 
     def __repr__(self) -> str:
         return f"HostedKeys({sorted(self._found)})"
@@ -77,6 +81,8 @@ class HostedKeys:
     async def addresses(self) -> frozenset[str]:
         """The address of each key, asked for once. While the service does not answer, those that are known:
         signed transactions are sent and followed anyway. SettingsError for a key of another kind."""
+        if self._found and time.monotonic() < self._again_at:
+            return frozenset(self._found)
         for named in self._named:
             if named not in self._read:
                 try:
@@ -84,6 +90,8 @@ class HostedKeys:
                 except SigningFailed as error:
                     if not self._found:
                         raise
+                    # Not at every turn: each question may take as long as the service may.
+                    self._again_at = time.monotonic() + AGAIN_SECONDS
                     _log.warning("key_not_read", key=named.key, error=str(error))
         return frozenset(self._found)
 

@@ -227,6 +227,8 @@ class Chain:
         has_code = order.to is None or await self._state_at(block, "eth_getCode", order.to) != "0x"
         try:
             gas = int(await self._state_at(block, "eth_estimateGas", fields), 16)
+        except ContradictingAnswers as error:
+            raise ContradictingAnswers(f"{error} With `gas` it is not simulated.") from None
         except RpcError as error:
             failed = simulation_of(error)
             assert failed is not None

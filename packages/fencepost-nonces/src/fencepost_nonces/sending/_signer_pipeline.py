@@ -14,6 +14,7 @@ from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost_nonces import _nonce_calls as nonce_calls
 from fencepost_nonces import _queries as queries
+from fencepost_nonces._errors import ContradictingAnswers
 from fencepost_nonces._metrics import NonceMetrics
 from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
@@ -272,6 +273,7 @@ class SignerPipeline:
 
         Its gas is estimated: some chains ask for more than 21,000, and the signer's account may have code.
         When the simulation fails, the least gas is offered: also a transaction that fails uses its nonce.
+        So it is for a node that does not simulate; what is too little is estimated again when it is stuck.
         """
         order = TransactionRequest(self._signer.name, 0, b"", None)
         settings = self._settings
@@ -283,7 +285,7 @@ class SignerPipeline:
                 margin_percent=settings.gas_margin_percent,
                 gas_max=settings.gas_max,
             )
-        except InvalidInput as error:
+        except (InvalidInput, ContradictingAnswers) as error:
             _log.warning("no_op_not_estimated", signer=self._signer.resource, error=str(error))
             gas = GAS_MIN
         return replace(order, gas=gas)
