@@ -37,7 +37,7 @@ def pem(key: PrivateKey, head: str = SPKI_HEAD) -> str:
 
 def signature(key: PrivateKey, digest: bytes) -> bytes:
     """In DER, with the higher s."""
-    compact = key.sign_recoverable(digest, hasher=None)
+    compact = key.sign_recoverable(digest, hasher=None)  # pyright: ignore[reportUnknownMemberType]
     r, s = int.from_bytes(compact[:32], "big"), int.from_bytes(compact[32:64], "big")
     return der(r, max(s, ORDER - s))
 
@@ -155,7 +155,8 @@ class VaultDouble:
             "asn1",
         )
         version = document["key_version"]
-        signed = signature(self.keys[version - 1], b64decode(document["input"], validate=True))
+        key = self.keys[int(version) - 1]
+        signed = signature(key, b64decode(document["input"], validate=True))
         return data({"signature": f"vault:v{version}:{b64encode(signed).decode()}", "key_version": version})
 
 

@@ -21,8 +21,8 @@ async def exchange(database: Database, clock: Clock, anvil: Anvil) -> AsyncGener
         yield exchange
 
 
-def in_minutes(minutes: float, **more: int) -> FeePolicy:
-    return FeePolicy(deadline=datetime.now(UTC) + timedelta(minutes=minutes), **more)
+def in_minutes(minutes: float, fee_cap: int | None = None) -> FeePolicy:
+    return FeePolicy(fee_cap=fee_cap, deadline=datetime.now(UTC) + timedelta(minutes=minutes))
 
 
 def offered(exchange: Exchange, tx_hash: str) -> int:

@@ -195,7 +195,7 @@ def test_a_list_is_filtered(client: httpx.Client) -> None:
     client.post(f"/transactions/{ids[1]}/cancel")
     created = client.get(f"/transactions/{ids[1]}").json()["created_at"]
 
-    def listed(**filters: object) -> list[int]:
+    def listed(**filters: str | int | list[str]) -> list[int]:
         answer = client.get("/transactions", params=filters)
         assert answer.status_code == 200, answer.text
         return [one["transaction_id"] for one in answer.json()]

@@ -7,6 +7,7 @@ from fencepost_nonces.sending._fees import (
     GWEI,
     Fees,
     Market,
+    Speed,
     at_speed,
     raised,
     room_for_a_no_op,
@@ -66,7 +67,8 @@ def test_speeds_are_percentiles_of_what_was_paid_around_what_the_node_suggests()
     assert paid == {"slow": 2, "fast": 10}, "the median over the blocks that were not empty"
     market = Market(100, 5)
     assert [at_speed(market, speed, paid).tip for speed in ("slow", "standard", "fast")] == [2, 5, 10]
-    for odd in ({"slow": 7, "fast": 1}, {}):
+    odds: list[dict[Speed, int]] = [{"slow": 7, "fast": 1}, {}]
+    for odd in odds:
         assert [at_speed(market, speed, odd).tip for speed in ("slow", "fast")] == [5, 5]
     assert [at_speed(Market(None, 8), speed, paid).tip for speed in ("slow", "fast")] == [8, 10]
 
