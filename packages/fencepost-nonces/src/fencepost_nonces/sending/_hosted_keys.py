@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 # How long after a key could not be read, while others could, it is asked for again.
 AGAIN_SECONDS = 30.0
 # The order of the curve secp256k1. Chains take only the lower of the two valid values of s (EIP-2).
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+ORDER = 2**256 - 0x14551231950B75FC4402DA1732FC9BEBF
 # What stands before the point in the SubjectPublicKeyInfo of an uncompressed secp256k1 key (RFC 5480).
 _SPKI_HEAD = bytes.fromhex("3056301006072a8648ce3d020106052b8104000a034200")
 _POINT_BYTES = 65
