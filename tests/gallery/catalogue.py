@@ -21,6 +21,7 @@ from tests.integration.judge import test_teeth as judge_teeth
 from tests.integration.kernel import test_job_suspect as suspects
 from tests.integration.kernel import test_job_worker as workers
 from tests.integration.nonces import test_lost_nonces as lost_nonces
+from tests.integration.nonces import test_policies as policies
 from tests.integration.nonces import test_recovering as recovering
 from tests.integration.nonces import test_wrong_forms as wrong_forms
 from tests.integration.players import test_amounts as amounts
@@ -43,6 +44,7 @@ BY_FILE = {
     "tests/acceptance/nonces/test_nonces_storm.py": "nonces under a storm",
     "tests/acceptance/nonces/test_uneven_storm.py": "transactions behind chain backends that lag",
     "tests/integration/nonces/test_lost_nonces.py": "nonces that somebody else used",
+    "tests/integration/nonces/test_policies.py": "deadlines and batches of transactions",
     "tests/integration/nonces/test_wrong_forms.py": "the signer's lease",
     "tests/integration/nonces/test_recovering.py": "nonces after a restored backup",
     "tests/integration/players/test_teeth.py": "players' mutations",
@@ -204,6 +206,7 @@ def _of_services() -> Iterator[Entry]:
     for file, bugs in (
         ("tests/integration/nonces/test_recovering.py", recovering.BUGS),
         ("tests/integration/nonces/test_lost_nonces.py", lost_nonces.BUGS),
+        ("tests/integration/nonces/test_policies.py", policies.BUGS),
     ):
         for title, edit, story in bugs:
             yield Entry(

@@ -76,6 +76,10 @@ PLANTS: Mapping[str, Callable[[CanaryServers, str], str]] = {
         f"1={_hidden_everywhere(NOWHERE, song)}; 2={_hidden_everywhere(ground.parrot, song)}"
     ),
     "NONCES_KEYSTORE_PASSWORD": lambda _, song: song,
+    "NONCES_KMS_ACCESS_KEY_ID": lambda _, song: song,
+    "NONCES_KMS_SECRET_ACCESS_KEY": lambda _, song: song,
+    "NONCES_KMS_SESSION_TOKEN": lambda _, song: song,
+    "NONCES_VAULT_TOKEN": lambda _, song: song,
     "NONCES_REMOTE_SIGNER": lambda ground, song: f"http://parrot:{song}@{ground.parrot}/",
     "OUTBOX_WEBHOOKS": lambda ground, song: (
         # A password in the second would take the place of the token.

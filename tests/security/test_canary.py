@@ -31,7 +31,7 @@ from fencepost.errors import SettingsError
 from fencepost.logs import get_logger
 from fencepost.redis_streams.connection import connect_sync
 from fencepost_nonces._settings import NoncesSettings
-from fencepost_nonces.sending._keys import keys_of
+from fencepost_nonces.sending._key_store import keys_of
 from fencepost_server.console._login import BACK, SIGN_ON
 from fencepost_torture import _report as torture_report
 from tests.security.canary import (

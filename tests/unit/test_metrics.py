@@ -14,7 +14,7 @@ def text(metrics: Metrics) -> str:
 )
 @pytest.mark.parametrize("kind", ["counter", "gauge", "histogram"])
 def test_an_id_may_not_be_a_label(kind: str, label: str) -> None:
-    with pytest.raises(ValueError, match=rf"^x: {label} may not be a label.*Allowed: channel, flow"):
+    with pytest.raises(ValueError, match=rf"^x: {label} may not be a label.*Allowed: chain, channel, flow"):
         getattr(Metrics(), kind)("x", "Something.", labels=("reason", label))
 
 

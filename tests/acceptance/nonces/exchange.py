@@ -50,7 +50,7 @@ class Exchange:
     sent: int = field(default=0)
 
     async def pay(self, key: str, to: str, value: int = 1, **more: Any) -> int:
-        order = TransactionRequest(to, value, b"", more.pop("gas", 21_000))
+        order = TransactionRequest(to, value, more.pop("data", b""), more.pop("gas", 21_000))
         return (await self.acceptance.submit(self.signer, key, order, **more)).transaction_id
 
     async def turn(self, times: int = 1) -> None:
@@ -116,7 +116,7 @@ async def opened(
         keys = keys or Keystore({account.address.lower(): account})
         sender = TransactionSender(fp, node, chains, keys, metrics)
         acceptance = Acceptance(
-            fp, chains, keys, sender, metrics=metrics, gas_max=chosen.gas_max, hooks=("webhook",)
+            fp, chains, keys, sender, metrics=metrics, settings=chosen, hooks=("webhook",)
         )
         await node.start()
         try:

@@ -2,7 +2,8 @@
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from tests.acceptance.nonces.anvil import ETHER, Anvil
+from fencepost_nonces.signer import Signer
+from tests.acceptance.nonces.anvil import CHAIN_ID, ETHER, FUNDS, Anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
 from tests.acceptance.nonces.lossy_rpc import LossyRpc
 
@@ -121,3 +122,48 @@ async def test_a_signer_of_another_node_is_left_to_it(database: Database, clock:
         await exchange.maintenance.ask_the_chains()
 
         assert await status_of(exchange, "outside") == "CONSUMED"
+
+
+async def test_balances_are_read_and_one_that_cannot_be_read_keeps_its_value(
+    database: Database, clock: Clock, anvil: Anvil
+) -> None:
+    async with opened(database, anvil, balance_min=f"{CHAIN_ID}=0.5") as exchange:
+        labels = {"chain": str(CHAIN_ID), "signer": exchange.signer.name}
+        sample = exchange.fp.metrics.registry.get_sample_value
+        await exchange.node.reserve(exchange.signer, ["r1"])
+        await exchange.node.reserve(Signer.of(CHAIN_ID, "a-name"), ["r1"])
+        await exchange.node.reserve(Signer.of(99, exchange.signer.name), ["r1"])
+
+        await exchange.maintenance.tick()
+
+        assert sample("fencepost_nonces_balance", labels) == FUNDS / ETHER
+        assert sample("fencepost_nonces_balance_min", {"chain": str(CHAIN_ID)}) == 0.5
+        assert sample("fencepost_nonces_unwatched_balances") == 0
+        anvil.fund(exchange.signer.name, ETHER // 4)
+        await exchange.maintenance.read_balances()
+        assert sample("fencepost_nonces_balance", labels) == 0.25
+
+    async with opened(database, anvil, urls="http://127.0.0.1:9") as exchange:
+        await exchange.maintenance.read_balances()
+        failed = {"loop": "nonces_maintenance"}
+        assert (
+            exchange.fp.metrics.registry.get_sample_value("fencepost_nonces_loop_errors_total", failed) == 1
+        )
+
+
+async def test_only_a_hundred_balances_are_series(database: Database, clock: Clock, anvil: Anvil) -> None:
+    async with opened(database, anvil) as exchange:
+        with database.connect_admin() as admin:
+            admin.execute(
+                "select fencepost.nonce_acquire(%s, '0x' || lpad(to_hex(i), 40, '0'), 'other', '1 hour')"
+                " from generate_series(1, 103) i",
+                (CHAIN_ID,),
+            )
+
+        await exchange.maintenance.read_balances()
+
+        shown = [
+            one for one in exchange.fp.metrics.registry.collect() if one.name == "fencepost_nonces_balance"
+        ]
+        assert sum(len(one.samples) for one in shown) == 100
+        assert exchange.fp.metrics.registry.get_sample_value("fencepost_nonces_unwatched_balances") == 3

@@ -28,6 +28,7 @@ class Caller:
     """Each statement is a transaction of its own, unless it stands in a `transaction` block."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.connection = psycopg.Connection[dict[str, Any]].connect(
             url,
             autocommit=True,

@@ -92,6 +92,7 @@ WRITES: dict[str, tuple[LiteralString, tuple[object, ...]]] = {
     "nonce_recycle": ("select * from fencepost.nonce_recycle(%s, %s, %s, %s)", ()),
     "nonce_floor": ("select * from fencepost.nonce_floor(%s, %s, %s, %s, %s)", (5,)),
     "nonce_resume": ("select * from fencepost.nonce_resume(%s, %s, %s, %s, 5, 5)", ()),
+    "nonce_tx_expire": ("select fencepost.nonce_tx_expire(%s, %s, %s, %s, 10)", ()),
     "nonce_tx_take": ("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", ()),
     "nonce_tx_signing": ("select fencepost.nonce_tx_signing(%s, %s, %s, %s, 1, 1, 5, 1)", ()),
     "nonce_tx_signed": ("select fencepost.nonce_tx_signed(%s, %s, %s, %s, 1, 1, '0xaa', 'bytes')", ()),

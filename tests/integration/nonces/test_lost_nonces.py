@@ -4,16 +4,21 @@ The database holds the rule too: whatever a process believes, a hash that was si
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, LiteralString
 
+import psycopg
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.errors import Mismatch
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.overlap import begun, wait_until_blocked
 from tests.integration.nonces.operator import (
     CHAIN,
     LONG,
+    RECYCLABLE,
     SIGNED,
     SIGNER,
     TX_BROADCAST,
@@ -155,6 +160,27 @@ def bytes_from_outside_are_refused(node: NonceOperator) -> None:
     node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xdd", b"not its bytes")
 
 
+def a_mark_that_waited_for_the_binding_is_refused(node: NonceOperator) -> None:
+    """A gap is being bound to a transaction when a caller that guesses the next hold marks it."""
+    (gap,) = node.reserve("gap")
+    node.recyclable(gap)
+    node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-2")
+    with closing(Caller(node.caller.url)) as outside, closing(Caller(node.caller.url)) as watching:
+        node.caller.execute("begin")
+        node.caller.execute(TAKE, *node.key)
+        with begun(outside, RECYCLABLE, *node.key, gap, 2) as marking:
+            wait_until_blocked(watching, outside)
+            node.caller.execute("commit")
+        with pytest.raises(psycopg.Error) as refused:
+            marking.result(60)
+    assert refused.value.sqlstate == Mismatch.sqlstate
+    assert statuses(node.caller)[gap] == "HELD"
+
+
+MARK = (
+    "perform fencepost._nonce_mark(p_op, p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);"
+)
+REFUSE_BOUND = "perform fencepost._nonce_refuse_bound(p_op, p_chain_id, p_signer, p_nonce, p_hold);"
 BUGS: list[tuple[str, Edit, Callable[[NonceOperator], None]]] = [
     (
         "a version of ours counts as a stranger's",
@@ -179,6 +205,15 @@ BUGS: list[tuple[str, Edit, Callable[[NonceOperator], None]]] = [
             "",
         ),
         bytes_from_outside_are_refused,
+    ),
+    (
+        "whether a transaction holds the nonce is asked before the nonce is locked",
+        Edit(
+            "_nonce_mark_unmanaged",
+            f"{MARK}\n  {REFUSE_BOUND}",
+            f"{REFUSE_BOUND}\n  {MARK}",
+        ),
+        a_mark_that_waited_for_the_binding_is_refused,
     ),
 ]
 

@@ -39,7 +39,7 @@ def client(database: Database, keystore: Path) -> Iterator[httpx.Client]:
 
 
 def body(**more: object) -> dict[str, object]:
-    return {"chain_id": 31337, "signer": ADDRESS, "to": TO, "value": "5", **more}
+    return {"chain_id": 31337, "signer": ADDRESS, "to": TO, "value": "5", "gas": 21_000, **more}
 
 
 def submit(client: httpx.Client, key: str | None, sent: dict[str, object]) -> httpx.Response:
@@ -118,6 +118,8 @@ def test_the_command_takes_in_shows_and_cancels(
         ADDRESS,
         "--to",
         TO,
+        "--gas",
+        "21000",
         "--value",
         "5",
     ]
@@ -136,3 +138,109 @@ def test_the_command_takes_in_shows_and_cancels(
     assert run(["tx", "show", "999"]) == ExitCode.NOT_FOUND
     assert run(["tx", "send", "--key", "k", "--chain", "1", "--signer", ADDRESS]) == ExitCode.SETTINGS
     assert run([*sending[:-1], "much"]) == ExitCode.USAGE
+
+
+def batch(*items: dict[str, object]) -> dict[str, object]:
+    return {"transactions": list(items)}
+
+
+def test_a_batch_answers_for_each_and_each_is_accepted_once(client: httpx.Client) -> None:
+    sent = batch(
+        body(idempotency_key="z-1"),
+        body(idempotency_key="wrong", to="0x12"),
+        body(idempotency_key="fill:x"),
+        body(idempotency_key="a-2", value="6", speed="fast", fee_cap="9000000000"),
+        body(idempotency_key="z-1", value="7"),
+        body(idempotency_key="stranger", chain_id=5),
+        body(idempotency_key="away", gas=None),
+    )
+
+    first = client.post("/transactions/batch", json=sent)
+    again = client.post("/transactions/batch", json=sent)
+
+    assert (first.status_code, again.status_code) == (200, 200)
+    answers = first.json()["transactions"]
+    assert [one["idempotency_key"] for one in answers] == [
+        "z-1", "wrong", "fill:x", "a-2", "z-1", "stranger", "away",
+    ]  # fmt: skip
+    assert [one.get("error", {}).get("code") for one in answers] == [
+        None, "invalid_input", "invalid_input", None, "mismatch", "invalid_input", "unavailable",
+    ]  # fmt: skip
+    assert [answers[place]["error"]["field"] for place in (1, 2, 5)] == ["to", "idempotency_key", "chain_id"]
+    taken = [answers[0]["transaction"], answers[3]["transaction"]]
+    assert taken[0]["transaction_id"] < taken[1]["transaction_id"], "the order of the batch"
+    assert (taken[1]["speed"], taken[1]["fee_cap"], taken[1]["state"]) == ("fast", "9000000000", "QUEUED")
+    repeats = again.json()["transactions"]
+    assert [repeats[place]["repeated"] for place in (0, 3)] == [True, True]
+    assert [repeats[place]["transaction"]["transaction_id"] for place in (0, 3)] == [
+        one["transaction_id"] for one in taken
+    ]
+    assert len(client.get("/transactions").json()) == 2
+
+
+def test_five_hundred_are_one_call_and_one_more_is_refused(client: httpx.Client) -> None:
+    items = [body(idempotency_key=f"pay-{number}") for number in range(501)]
+
+    assert client.post("/transactions/batch", json=batch(*items)).json()["field"] == "transactions"
+    answers = client.post("/transactions/batch", json=batch(*items[:500])).json()["transactions"]
+
+    ids = [one["transaction"]["transaction_id"] for one in answers]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 500
+    assert client.post("/transactions/batch", json=batch()).status_code == 400
+
+
+def test_a_list_is_filtered(client: httpx.Client) -> None:
+    ids = [submit(client, f"pay-{number}", body()).json()["transaction_id"] for number in range(3)]
+    client.post(f"/transactions/{ids[1]}/cancel")
+    created = client.get(f"/transactions/{ids[1]}").json()["created_at"]
+
+    def listed(**filters: str | int | list[str]) -> list[int]:
+        answer = client.get("/transactions", params=filters)
+        assert answer.status_code == 200, answer.text
+        return [one["transaction_id"] for one in answer.json()]
+
+    assert listed() == ids[::-1]
+    assert listed(state="CANCELLED") == [ids[1]]
+    assert listed(state=["CANCELLED", "QUEUED"], limit=2) == [ids[2], ids[1]]
+    assert listed(chain_id=31337, signer=ADDRESS, state="QUEUED", below=ids[2]) == [ids[0]]
+    assert listed(created_from=created) == [ids[2], ids[1]]
+    assert listed(created_until=created) == [ids[0]]
+    for wrong, field in (
+        ({"signer": ADDRESS}, "chain_id"),
+        ({"chain_id": 1}, "signer"),
+        ({"state": "GONE"}, "state.0"),
+        ({"created_from": "2026-01-01T00:00:00"}, "created_from"),
+    ):
+        assert client.get("/transactions", params=wrong).json()["field"] == field
+
+
+def test_the_command_lists_by_state_and_signer(
+    client: httpx.Client,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database.url)
+    first, second = (submit(client, key, body()).json()["transaction_id"] for key in ("a", "b"))
+    client.post(f"/transactions/{first}/cancel")
+
+    def listed(*options: str) -> list[int]:
+        assert run(["tx", "list", "--json", *options]) == ExitCode.OK
+        return [one["transaction_id"] for one in json.loads(capsys.readouterr().out)]
+
+    assert listed() == [second, first]
+    assert listed("--state", "CANCELLED") == [first]
+    assert listed("--chain", "31337", "--signer", ADDRESS, "--state", "QUEUED") == [second]
+    assert listed("--from", "2200-01-01") == []
+    assert run(["tx", "list", "--from", "soon"]) == ExitCode.USAGE
+    assert run(["tx", "list", "--state", "GONE"]) == ExitCode.USAGE
+    assert "allowed: QUEUED" in capsys.readouterr().err
+
+
+def test_without_gas_and_without_a_chain_it_is_503_and_nothing_is_accepted(client: httpx.Client) -> None:
+    answer = submit(client, "k", body(gas=None))
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert answer.headers["Retry-After"]
+    assert client.get("/transactions").json() == []

@@ -50,7 +50,7 @@ def mined_in(number: int, block: str = "0xb1") -> dict[str, str]:
         ("SIGNING", False, NextStep.SIGN),
         ("SIGNING", True, NextStep.SIGN),  # It may have been signed: it must be stored to be cancelled.
         ("SIGNED", False, NextStep.SEND),
-        ("SIGNED", True, NextStep.SEND),
+        ("SIGNED", True, NextStep.CANCEL),
         ("BROADCAST", False, None),
     ],
 )

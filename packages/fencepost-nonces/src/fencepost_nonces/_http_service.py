@@ -22,7 +22,8 @@ from fencepost_nonces._signer_leases import FirstNonce
 from fencepost_nonces.node import Node
 from fencepost_nonces.sending._acceptance import Acceptance
 from fencepost_nonces.sending._api import make_transactions_router
-from fencepost_nonces.sending._keys import Keys, LateKeys, keys_of
+from fencepost_nonces.sending._key_store import keys_of
+from fencepost_nonces.sending._keys import Keys, LateKeys
 from fencepost_nonces.sending._rpc import Chains
 from fencepost_nonces.sending._sender import TransactionSender
 from fencepost_nonces.signer import Signer
@@ -52,7 +53,7 @@ def make_service(
                 late,
                 sender,
                 metrics=metrics,
-                gas_max=settings.gas_max,
+                settings=settings,
                 hooks=OutboxSettings.load().hooks,
             )
         ),

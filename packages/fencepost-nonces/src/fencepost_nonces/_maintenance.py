@@ -23,6 +23,11 @@ DAY_SECONDS = 86_400.0
 # How often a chain is asked about signers whose callers have not reported, and about how many at a time.
 ASK_SECONDS = 30.0
 ASKED_AT_ONCE = 20
+# How often balances are read, and of how many signers: each is a series of the metrics.
+BALANCE_SECONDS = 60.0
+BALANCES_MAX = 100
+ACCOUNTS_MAX = 10_000
+WEI = 10**18
 
 
 class Maintenance:
@@ -34,6 +39,7 @@ class Maintenance:
         self._chains = chains
         self._metrics = metrics
         self._asked_at = float("-inf")
+        self._balances_at = float("-inf")
         self._loop = Loop("nonces_maintenance", self.tick, metrics.loop_errors)
 
     def start(self) -> None:
@@ -48,6 +54,9 @@ class Maintenance:
         if now >= self._asked_at + ASK_SECONDS:
             self._asked_at = now
             await self.ask_the_chains()
+        if now >= self._balances_at + BALANCE_SECONDS:
+            self._balances_at = now
+            await self.read_balances()
         keep_seconds = self._node.settings.keep_days * DAY_SECONDS
         done = await until_short(self._fp, nonce_calls.prune(keep_seconds, BATCH))
         return TICK_SECONDS if done else 0.0
@@ -79,6 +88,23 @@ class Maintenance:
                 self._metrics.contradictions.inc()
             except (ChainUnavailable, RpcError) as error:
                 _log.warning("chain_not_asked", chain_id=chain_id, error=str(error))
+                self._metrics.loop_errors.labels(loop="nonces_maintenance").inc()
+
+    async def read_balances(self) -> None:
+        """Each at the newest block of its chain. One that cannot be read keeps its last value."""
+        found = await self._fp.run(queries.accounts(self._chains.ids, ACCOUNTS_MAX))
+        self._metrics.unwatched_balances.set(max(0, len(found) - BALANCES_MAX))
+        for chain_id, least in self._node.settings.least_balances.items():
+            self._metrics.balance_min.labels(chain=str(chain_id)).set(least)
+        for chain_id, ones in itertools.groupby(found[:BALANCES_MAX], key=lambda one: one.chain_id):
+            chain = self._chains.get(chain_id)
+            assert chain is not None
+            try:
+                for one in ones:
+                    wei = await chain.balance(one.name)
+                    self._metrics.balance.labels(chain=str(chain_id), signer=one.name).set(wei / WEI)
+            except (ChainUnavailable, RpcError) as error:
+                _log.warning("balances_not_read", chain_id=chain_id, error=str(error))
                 self._metrics.loop_errors.labels(loop="nonces_maintenance").inc()
 
     async def _ask(self, chain: Chain, signer: Signer, nonce: int) -> None:

@@ -6,7 +6,8 @@ from fencepost.metrics import MetricSet, counter, gauge, histogram
 
 
 class NonceMetrics(MetricSet):
-    """Signers are ids and therefore not labels: the views and the log name the signer."""
+    """Signers are ids and therefore not labels: the views and the log name the signer. Only the balances have
+    them, of at most a hundred: an account without funds must be named by its alert."""
 
     lease_acquire = counter(
         "fencepost_nonces_lease_acquire",
@@ -57,6 +58,19 @@ class NonceMetrics(MetricSet):
     contradictions = counter(
         "fencepost_nonces_contradictions",
         "Rounds in which the endpoints of a chain contradicted each other.",
+    )
+    balance = gauge(
+        "fencepost_nonces_balance",
+        "Balance of a signer in the coin of its chain, of at most a hundred signers.",
+        labels=("chain", "signer"),
+    )
+    balance_min = gauge(
+        "fencepost_nonces_balance_min",
+        "The balance below which a signer of the chain needs funds: NONCES_BALANCE_MIN.",
+        labels=("chain",),
+    )
+    unwatched_balances = gauge(
+        "fencepost_nonces_unwatched_balances", "Signers beyond the hundred whose balances are watched."
     )
     transactions = counter(
         "fencepost_nonces_transactions",

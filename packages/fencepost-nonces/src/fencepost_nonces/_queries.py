@@ -76,6 +76,16 @@ def unanswered(chain_ids: Sequence[int], limit: int) -> Call[list[tuple[Signer, 
     )
 
 
+def accounts(chain_ids: Sequence[int], limit: int) -> Call[list[Signer]]:
+    """Signers of these chains that are accounts and were served once."""
+    return Call(
+        "select chain_id, signer from fencepost.signer_lease where chain_id = any (%s)"
+        " and starts_with(signer, '0x') order by chain_id, signer limit %s",
+        (list(chain_ids), limit),
+        each(Signer),
+    )
+
+
 def strip(one: Signer, below: int | None, limit: int) -> Call[list[Fact]]:
     """The newest nonces of a signer, highest first; `below` selects the next page."""
     return Call(

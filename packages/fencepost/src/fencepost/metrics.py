@@ -60,6 +60,7 @@ __all__ = [
 
 LABELS = frozenset(
     {
+        "chain",  # chains are settings
         "channel",  # outbox channels are declared in code
         "flow",  # flows are declared in code
         "function",  # of the kernel
@@ -77,6 +78,7 @@ LABELS = frozenset(
         "reason",
         "result",
         "schedule",  # schedules are declared in code
+        "signer",  # accounts whose balance is watched, at most a hundred
         "service",
         "state",
         "status",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json
 from fencepost_nonces.commands import _recovery as recovery
 from fencepost_nonces.commands._context import table, with_client
 from fencepost_nonces.commands._recovery import TransactionId
+from fencepost_nonces.sending._fees import Speed
+
+if TYPE_CHECKING:
+    from fencepost.client import Fencepost
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +25,7 @@ app = typer.Typer(
     Examples:
       fencepost tx send --key pay-7 --chain 1 --signer 0x5aAe... --to 0xfB69... --value 1000
       fencepost tx show 7
-      fencepost tx list
+      fencepost tx list --state BOUND
       fencepost tx cancel 7                 at once, or by a no-op with its nonce
       fencepost tx keys                     the addresses that can be signed for here
       fencepost tx vouch 7                  after `fencepost recover`: it was not sent, send it
@@ -44,7 +48,27 @@ def send(
     ] = None,
     value: Annotated[str, typer.Option("--value", help="In wei.", metavar="WEI")] = "0",
     data: Annotated[str, typer.Option("--data", help="0x and hexadecimal digits.")] = "0x",
-    gas: Annotated[int, typer.Option("--gas", min=1, help="The limit.")] = 21_000,
+    gas: Annotated[
+        int | None, typer.Option("--gas", min=1, help="The limit.", show_default="estimated")
+    ] = None,
+    speed: Annotated[Speed, typer.Option("--speed", help="How soon it should be mined.")] = "standard",
+    fee_cap: Annotated[
+        str | None,
+        typer.Option(
+            "--fee-cap",
+            help="The most it offers for a unit of gas, in wei.",
+            metavar="WEI",
+            show_default="NONCES_MAX_FEE_GWEI",
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            "--deadline",
+            help="Cancelled if it is not mined by then: 2026-05-01T12:00:00Z.",
+            show_default="none",
+        ),
+    ] = None,
     webhook: Annotated[
         str | None,
         typer.Option("--webhook", help="The webhook channel to report its outcome to.", show_default=False),
@@ -52,9 +76,18 @@ def send(
     json_output: JsonOption = False,
 ) -> None:
     """Submit a transaction. The same key again returns the same transaction."""
+    from datetime import datetime  # noqa: PLC0415 - Not needed by --help.
+
     from fencepost_nonces._settings import NoncesSettings  # noqa: PLC0415
     from fencepost_nonces.sending import _transaction_calls as tx_calls  # noqa: PLC0415 - Slow to load.
-    from fencepost_nonces.sending._transaction_calls import TransactionRequest  # noqa: PLC0415
+    from fencepost_nonces.sending._acceptance import accepted_gas  # noqa: PLC0415
+    from fencepost_nonces.sending._rpc import Chain  # noqa: PLC0415
+    from fencepost_nonces.sending._transaction_calls import (  # noqa: PLC0415
+        FeePolicy,
+        Submission,
+        Submitted,
+        TransactionRequest,
+    )
     from fencepost_nonces.signer import Signer, address  # noqa: PLC0415
 
     settings, sender = NoncesSettings.load(), Signer.of(chain_id, signer)
@@ -64,12 +97,26 @@ def send(
         order = TransactionRequest(
             to and address(to, field="to"), int(value), bytes.fromhex(data.removeprefix("0x")), gas
         )
+        until = None if deadline is None else datetime.fromisoformat(deadline)
+        policy = FeePolicy(speed, None if fee_cap is None else int(fee_cap), until)
     except ValueError as error:
         raise UserError(str(error), ExitCode.USAGE) from None
     order.check(settings.gas_max)
+    policy.check()
     if sender.name not in _addresses():
         raise UserError(f"There is no key for the signer {sender.name} here.")
-    taken = with_client(lambda fp: fp.run(tx_calls.submit(sender, key, order, webhook=webhook)))
+    asked = Submission(sender, tx_calls.check_key(key), order, policy, webhook)
+
+    async def submit(fp: Fencepost) -> Submitted:
+        chain = Chain(chain_id, settings.endpoints[chain_id])
+        try:
+            known = await fp.run(tx_calls.gas_of_keys([key]))
+            estimate = await accepted_gas(asked, known, chain, settings)
+        finally:
+            await chain.close()
+        return await fp.run(tx_calls.submit(sender, key, order, policy=policy, webhook=webhook, gas=estimate))
+
+    taken = with_client(submit)
     if json_output:
         answer_json(
             {"transaction_id": taken.transaction_id, "state": taken.state, "repeated": taken.repeated}
@@ -95,12 +142,41 @@ def show(transaction_id: TransactionId, json_output: JsonOption = False) -> None
 @app.command("list")
 def list_transactions(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of results.")] = 50,
+    chain_id: Annotated[
+        int | None, typer.Option("--chain", min=1, help="With --signer: the chain's id.", show_default=False)
+    ] = None,
+    signer: Annotated[
+        str | None, typer.Option("--signer", help="Of this signer only.", show_default=False)
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="In this state; may be repeated.", show_default=False)
+    ] = None,
+    created_from: Annotated[
+        str | None, typer.Option("--from", help="Accepted at this time or later.", show_default=False)
+    ] = None,
+    created_until: Annotated[
+        str | None, typer.Option("--until", help="Accepted before this time.", show_default=False)
+    ] = None,
+    below: Annotated[
+        int | None, typer.Option("--below", min=1, help="The last id of the page before.", show_default=False)
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """List the newest transactions."""
-    from fencepost_nonces.sending import _transaction_calls as tx_calls  # noqa: PLC0415
+    from datetime import datetime  # noqa: PLC0415 - Not needed by --help.
 
-    rows = with_client(lambda fp: fp.run(tx_calls.newest(limit)))
+    from fencepost_nonces.sending import _transaction_calls as tx_calls  # noqa: PLC0415
+    from fencepost_nonces.sending._api import filters_of  # noqa: PLC0415
+
+    try:
+        since, until = (
+            None if given is None else datetime.fromisoformat(given).astimezone()
+            for given in (created_from, created_until)
+        )
+        filters = filters_of(chain_id, signer, tx_calls.states_of(state or []), since, until)
+    except ValueError as error:
+        raise UserError(str(error), ExitCode.USAGE) from None
+    rows = with_client(lambda fp: fp.run(tx_calls.newest(limit, below, filters)))
     if json_output:
         answer_json(rows)
     else:
@@ -137,7 +213,7 @@ def _addresses() -> frozenset[str]:
     import asyncio  # noqa: PLC0415 - Not needed by --help.
 
     from fencepost_nonces._settings import NoncesSettings  # noqa: PLC0415
-    from fencepost_nonces.sending._keys import keys_of  # noqa: PLC0415
+    from fencepost_nonces.sending._key_store import keys_of  # noqa: PLC0415
 
     async def read() -> frozenset[str]:
         keeper = await keys_of(NoncesSettings.load())

@@ -92,7 +92,8 @@ end $$;
 -- Only the managed transaction that holds a nonce may sign and settle it: it is cancelled, or the chain
 -- decides. If it were given back from outside, the gap could not be taken, because the transaction would
 -- still be bound to it. Bytes stored from outside would be sent in its name, and would count as its own when
--- they are mined. Counted and raised as mismatch.
+-- they are mined. Counted and raised as mismatch, which takes the move back. Called after the move, when the
+-- allocation is locked: before it, a transaction could be bound to the nonce while the caller waits.
 create or replace function fencepost._nonce_refuse_bound(p_op text, p_chain_id bigint, p_signer text, p_nonce bigint, p_hold bigint)
 returns void
 language plpgsql volatile
@@ -116,8 +117,8 @@ create or replace function fencepost._nonce_mark_unmanaged(
 language plpgsql volatile
 as $$
 begin
-  perform fencepost._nonce_refuse_bound(p_op, p_chain_id, p_signer, p_nonce, p_hold);
   perform fencepost._nonce_mark(p_op, p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);
+  perform fencepost._nonce_refuse_bound(p_op, p_chain_id, p_signer, p_nonce, p_hold);
 end $$;
 
 -- The nonce was used: CONSUMED, by the transaction of this hash if it is known. Not for managed transactions.
@@ -185,8 +186,8 @@ create or replace function fencepost.nonce_mark_signed(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._nonce_refuse_bound('signed', p_chain_id, p_signer, p_nonce, p_hold);
   perform fencepost._nonce_store(p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash, p_raw, p_purpose);
+  perform fencepost._nonce_refuse_bound('signed', p_chain_id, p_signer, p_nonce, p_hold);
 end $$;
 
 -- The bytes were handed to a node of the chain. Not for managed transactions (nonce_tx_broadcast).
@@ -223,6 +224,8 @@ begin
   perform fencepost._check_word('events', e.event, '{used, recyclable}') from unnest(p_events) e (event);
   perform fencepost._check_texts('tx_hash', p_tx_hashes, 128, true);
   v_id := fencepost._nonce_fence('mark', p_chain_id, p_signer, p_owner, p_token);
+  -- Locked first: no transaction is bound to one of them between the look and the move.
+  perform 1 from fencepost.nonce_allocation a where a.signer_id = v_id and a.nonce = any (p_nonces) order by a.nonce for no key update;
   v_bound := array(select t.nonce from fencepost.nonce_transaction t
                    where t.signer_id = v_id and t.state in ('BOUND', 'MINED') and t.nonce = any (p_nonces));
   for v_asked in select a.* from unnest(p_nonces, p_holds, p_events, p_tx_hashes) a (nonce, hold, event, tx_hash)

@@ -32,30 +32,21 @@ create or replace view fencepost.managed_transaction as
   select t.transaction_id, s.chain_id, s.signer, t.idempotency_key, t.state, a.status as nonce_status, t.nonce, t.recipient, t.value,
          t.gas_limit, t.max_fee, t.max_priority, coalesce(t.tx_hash, a.tx_hash) as tx_hash, t.block_number, t.receipt, t.error,
          a.fencing_token, t.cancel_requested_at, t.created_at, t.updated_at, t.in_doubt_since,
-         t.unproved_since
+         t.unproved_since, t.speed, t.fee_cap, t.deadline, t.expired_at
   from fencepost.nonce_transaction t
   join fencepost.nonce_signer s on s.signer_id = t.signer_id
   left join fencepost.nonce_allocation a on a.signer_id = t.signer_id and a.nonce = t.nonce;
 
--- The ids of one page of a signer's transactions, newest first, as above. Served by the primary key: no index
--- covers the finished transactions of one signer.
+-- The ids of one page of a signer's transactions, newest first. p_scan is not used any more: an index covers
+-- the transactions of one signer.
 create or replace function fencepost.console_transaction_page(
   p_chain bigint, p_signer text, p_before bigint, p_limit integer, p_scan integer
 ) returns table (ids bigint[], next_before bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
-declare
-  v_scan   integer := greatest(p_limit, p_scan);
-  v_signer bigint := (select s.signer_id from fencepost.nonce_signer s where s.chain_id = p_chain and s.signer = p_signer);
-  v_looked bigint[];
 begin
-  perform fencepost._check_limit(p_limit);
-  select array_agg(l.transaction_id), array_agg(l.transaction_id) filter (where l.signer_id = v_signer) into v_looked, ids
-  from (select t.transaction_id, t.signer_id from fencepost.nonce_transaction t
-        where t.transaction_id < coalesce(p_before, 9223372036854775807) order by t.transaction_id desc limit v_scan) l;
-  ids := coalesce(ids[:p_limit], '{}');
-  next_before := case when cardinality(ids) = p_limit then ids[p_limit]
-                      when cardinality(v_looked) = v_scan then v_looked[v_scan] end;
+  ids := array(select fencepost.nonce_tx_page(p_chain, p_signer, null, null, null, p_before, p_limit));
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit] end;
   return next;
 end $$;

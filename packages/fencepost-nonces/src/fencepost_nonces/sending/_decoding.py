@@ -7,13 +7,11 @@ from typing import Any
 
 from hexbytes import HexBytes
 
-from fencepost_nonces.sending._ethereum import decode_list, typed_transactions
+from fencepost_nonces.sending._ethereum import V_OF_CHAIN, decode_list, typed_transactions
 from fencepost_nonces.sending._fees import Fees
 
 # EIP-2718: a typed transaction begins with its type, a legacy one with the head of its list.
 LIST_HEAD_MIN = 0xC0
-# EIP-155: v carries the chain.
-V_OF_CHAIN = 35
 _LEGACY = ("nonce", "gasPrice", "gas", "to", "value", "data", "v", "r", "s")
 _TEXTS = ("to", "data")
 

@@ -8,14 +8,17 @@ limit a deeply nested document in a request no longer raises an error: it crashe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from eth_account import Account
     from eth_account.typed_transactions.typed_transaction import TypedTransaction
 
+Fields = Mapping[str, Any]
+# EIP-155: v carries the chain, and EIP-2718: a typed transaction has the parity alone.
+V_OF_CHAIN = 35
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -54,3 +57,26 @@ def decode_list(raw: bytes) -> Sequence[bytes]:
     import rlp  # type: ignore[import-untyped]  # noqa: PLC0415 - It has no types, and see above.
 
     return cast("Sequence[bytes]", rlp.decode(raw))  # pyright: ignore[reportUnknownMemberType]
+
+
+@_harmless
+def signing_digest(fields: Fields) -> bytes:
+    """What is signed of a transaction."""
+    from eth_account._utils.legacy_transactions import (  # noqa: PLC0415 - See above.
+        serializable_unsigned_transaction_from_dict,
+    )
+
+    return bytes(serializable_unsigned_transaction_from_dict(cast("Any", dict(fields))).hash())
+
+
+@_harmless
+def encoded(fields: Fields, parity: int, r: int, s: int) -> bytes:
+    """The bytes of a transaction with its signature."""
+    from eth_account._utils.legacy_transactions import (  # noqa: PLC0415 - See above.
+        encode_transaction,
+        serializable_unsigned_transaction_from_dict,
+    )
+
+    unsigned = serializable_unsigned_transaction_from_dict(cast("Any", dict(fields)))
+    v = parity if "type" in fields else 2 * int(fields["chainId"]) + V_OF_CHAIN + parity
+    return bytes(encode_transaction(unsigned, vrs=(v, r, s)))

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 GWEI = 10**9
+Speed = Literal["slow", "standard", "fast"]
+# Of the priority fees that the transactions of the last blocks paid, weighted by gas (eth_feeHistory).
+PERCENTILES: Mapping[Speed, int] = {"slow": 20, "fast": 90}
+HISTORY_BLOCKS = 20
+# On a chain without a base fee, which has no history of priority fees.
+FAST_PRICE_PERCENT = 125
 # Nodes require a tenth more, for both fees; this is a little over it, because some nodes round.
 BUMP_PERCENT = 12
 
@@ -27,6 +35,42 @@ class Market:
     def usual(self) -> int:
         """Enough for the base fee to double."""
         return 2 * (self.base_fee or 0) + self.tip
+
+
+def at_speed(market: Market, speed: Speed, paid: Mapping[Speed, int]) -> Market:
+    """The market for a transaction of this speed. `standard` is what the node suggests; `slow` is never above
+    it and `fast` never below it. Without a history, `slow` and `fast` are `standard`."""
+    if speed == "fast" and market.base_fee is None:
+        return replace(market, tip=-(-market.tip * FAST_PRICE_PERCENT // 100))
+    tip = paid.get(speed)
+    if tip is None or market.base_fee is None:
+        return market
+    return replace(market, tip=min(tip, market.tip) if speed == "slow" else max(tip, market.tip))
+
+
+def tips_of(history: Mapping[str, Any]) -> Mapping[Speed, int]:
+    """The median over the blocks, by speed, of an answer to eth_feeHistory. Empty blocks say nothing, and a
+    fee of 0 is not offered: many nodes take none."""
+    rewards: list[list[str]] = history.get("reward") or []
+    rows = [
+        [int(reward, 16) for reward in row]
+        for row, used in zip(rewards, history["gasUsedRatio"], strict=False)
+        if used > 0
+    ]
+    medians: dict[Speed, int] = {
+        speed: sorted(row[place] for row in rows)[len(rows) // 2]
+        for place, speed in enumerate(PERCENTILES)
+        if rows
+    }
+    return {speed: tip for speed, tip in medians.items() if tip > 0}
+
+
+def room_for_a_no_op(cap: int) -> int:
+    """The highest fee after which one more replacement, the no-op of a deadline, still fits below the cap."""
+    least = cap * 100 // (100 + BUMP_PERCENT)
+    while _bumped(least) > cap:
+        least -= 1
+    return least
 
 
 def suggested(market: Market, cap: int) -> Fees | None:

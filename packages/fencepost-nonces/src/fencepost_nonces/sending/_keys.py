@@ -1,4 +1,7 @@
-"""Key stores: a local encrypted keystore, or a remote signer. A key is in no log, error or repr."""
+"""Key stores: an encrypted keystore, or a remote signer. A key is in no log, error or repr.
+
+Keys of AWS KMS and Vault are in `_hosted_keys.py`; `_key_store.py` chooses.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,12 @@ from fencepost.errors import SettingsError
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request, failure_name
 from fencepost_nonces._errors import SigningFailed
 from fencepost_nonces._keccak import keccak256
-from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.sending._decoding import fields_of
+from fencepost_nonces.sending._ethereum import Fields
 from fencepost_nonces.sending._ethereum import accounts as eth_accounts
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
-
-Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +210,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return "0x" + value.hex()
     return value.lower() if isinstance(value, str) else value
-
-
-async def keys_of(settings: NoncesSettings) -> Keys:
-    """The keys that the settings name: the remote signer, the keystore, or none."""
-    if settings.remote_signer is not None:
-        return RemoteSigner(settings.remote_signer)
-    if settings.keystore is None:
-        return NoKeys()
-    if settings.keystore_password is None:
-        raise SettingsError("NONCES_KEYSTORE is set and NONCES_KEYSTORE_PASSWORD is not.")
-    # Key derivation is slow on purpose: not on the event loop.
-    return await asyncio.to_thread(Keystore.read, settings.keystore, settings.keystore_password)

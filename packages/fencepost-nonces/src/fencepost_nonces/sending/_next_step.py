@@ -63,7 +63,7 @@ def before_sending(tx: Open) -> NextStep | None:
         case "SIGNING":
             return NextStep.SIGN
         case "SIGNED":
-            return NextStep.SEND
+            return NextStep.CANCEL if tx.cancelling and tx.purpose != "cancel" else NextStep.SEND
         case _:
             return None
 

@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Request, failure_name
@@ -16,7 +16,8 @@ from fencepost.logs import get_logger
 from fencepost.redaction import redact_url
 from fencepost_nonces._errors import ChainUnavailable, ContradictingAnswers
 from fencepost_nonces.sending._classification import Meaning, classify
-from fencepost_nonces.sending._fees import GWEI, Market
+from fencepost_nonces.sending._fees import GWEI, HISTORY_BLOCKS, PERCENTILES, Market, Speed, tips_of
+from fencepost_nonces.sending._gas import Simulation, simulation_of
 from fencepost_nonces.sending._nonce_use import Block, Mined
 from fencepost_nonces.sending._transaction_calls import TransactionRequest
 
@@ -36,9 +37,12 @@ ERROR_CHARACTERS_MAX = 10_000
 class RpcError(Exception):
     """The node answered with an error."""
 
-    def __init__(self, method: str, message: str) -> None:
+    def __init__(self, method: str, message: str, *, code: object = None, data: object = None) -> None:
         super().__init__(f"{method}: {message[:300]}")
-        self.meaning: Meaning = classify(message[:ERROR_CHARACTERS_MAX])
+        self.said = message[:ERROR_CHARACTERS_MAX]
+        self.meaning: Meaning = classify(self.said)
+        self.code = code
+        self.data = data
 
 
 class WrongChain(Exception):
@@ -199,6 +203,72 @@ class Chain:
         except RpcError:
             return GWEI  # Not every node suggests a priority fee.
 
+    async def paid_tips(self) -> Mapping[Speed, int]:
+        """The priority fees that were paid lately, by speed; empty when the node does not say."""
+        try:
+            history = await self.call(
+                "eth_feeHistory", hex(HISTORY_BLOCKS), "latest", list(PERCENTILES.values())
+            )
+        except RpcError:
+            return {}
+        return tips_of(history)
+
+    async def simulate(self, sender: str, order: TransactionRequest) -> Simulation:
+        """Run the transaction on the newest block, without sending it."""
+        fields: dict[str, object] = {
+            "from": sender,
+            "value": hex(order.value),
+            "data": "0x" + order.data.hex(),
+        }
+        if order.to is not None:
+            fields["to"] = order.to
+
+        block = await self._newest_block()
+        has_code = order.to is None or await self._state_at(block, "eth_getCode", order.to) != "0x"
+        try:
+            gas = int(await self._state_at(block, "eth_estimateGas", fields), 16)
+        except ContradictingAnswers as error:
+            raise ContradictingAnswers(f"{error} With `gas` it is not simulated.") from None
+        except RpcError as error:
+            failed = simulation_of(error)
+            assert failed is not None
+            return replace(failed, to_has_code=has_code)
+        return Simulation(gas, to_has_code=has_code)
+
+    async def balance(self, address: str) -> int:
+        """In wei, at the newest block."""
+        return int(await self._state_at(await self._newest_block(), "eth_getBalance", address), 16)
+
+    async def _newest_block(self) -> int:
+        """A number that is not below one that was seen before: a backend may lag behind."""
+        for _ in range(TRIES):
+            head = await self.block_number()
+            if head >= self._highest_head:
+                return head
+        raise ContradictingAnswers(
+            f"The endpoints of chain {self.chain_id} contradict each other: block {self._highest_head} was "
+            "seen before, and none of them has it. Ask again."
+        )
+
+    async def _state_at(self, block: int, method: str, about: object) -> Any:
+        """A read of the state at a named block. A backend that does not have the block answers with an error:
+        then the next answer may come from another backend. An error of a simulation is an answer."""
+        said = ""
+        for _ in range(TRIES):
+            try:
+                found = await self.call(method, about, hex(block))
+            except RpcError as error:
+                if simulation_of(error) is not None:
+                    raise
+                said = str(error)
+            else:
+                # Only now: a number whose block no endpoint has must not block every later read.
+                self._highest_head = max(block, self._highest_head)
+                return found
+        raise ContradictingAnswers(
+            f"No endpoint of chain {self.chain_id} answers for its block {block}: {said}. Ask again."
+        )
+
     async def send(self, raw: bytes) -> Meaning | None:
         """Send the bytes. None: accepted; otherwise the meaning of the node's error."""
         try:
@@ -237,6 +307,9 @@ def read_answer(method: str, text: bytes) -> Any:
         raise Unreadable(method) from unread
     if isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LIMIT_EXCEEDED:
         raise Overloaded
+    if isinstance(error, dict):
+        fields = cast("dict[str, Any]", error)
+        raise RpcError(method, said, code=fields.get("code"), data=fields.get("data"))
     if error is not None:
         raise RpcError(method, said)
     has_shape = _SHAPES.get(method)
@@ -337,6 +410,27 @@ def _is_mined(result: object) -> bool:
     )
 
 
+def _is_history(result: object) -> bool:
+    """The fees of some blocks. A node may leave the rewards out."""
+    if not isinstance(result, dict):
+        return False
+    fields = cast("dict[str, Any]", result)
+    ratios, rewards = fields.get("gasUsedRatio"), fields.get("reward")
+    if not isinstance(ratios, list) or not all(
+        isinstance(one, int | float) for one in cast("list[object]", ratios)
+    ):
+        return False
+    return rewards is None or (
+        isinstance(rewards, list)
+        and all(
+            isinstance(row, list)
+            and len(cast("list[object]", row)) == len(PERCENTILES)
+            and all(map(_is_quantity, cast("list[object]", row)))
+            for row in cast("list[object]", rewards)
+        )
+    )
+
+
 def _is_address(result: object) -> bool:
     return isinstance(result, str) and _ADDRESS.fullmatch(result) is not None
 
@@ -357,6 +451,10 @@ _SHAPES: Mapping[str, Callable[[object], bool]] = {
     "eth_getTransactionReceipt": _is_receipt,
     "eth_getTransactionByHash": lambda result: result is None or isinstance(result, dict),
     "eth_sendRawTransaction": lambda result: isinstance(result, str),
+    "eth_estimateGas": _is_number,
+    "eth_getBalance": _is_quantity,
+    "eth_getCode": lambda result: isinstance(result, str) and _DATA.fullmatch(result) is not None,
+    "eth_feeHistory": _is_history,
 }
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal, TypeVar
 
 from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
-from fencepost.errors import FencepostError, Refusal
+from fencepost.errors import FencepostError, InvalidInput, Refusal
 from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost_nonces import _nonce_calls as nonce_calls
 from fencepost_nonces import _queries as queries
+from fencepost_nonces._errors import ContradictingAnswers
 from fencepost_nonces._metrics import NonceMetrics
 from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces.node import Node
@@ -21,7 +22,8 @@ from fencepost_nonces.sending import _fees as fee_rules
 from fencepost_nonces.sending import _transaction_calls as tx_calls
 from fencepost_nonces.sending._classification import Meaning, told
 from fencepost_nonces.sending._decoding import fees_of
-from fencepost_nonces.sending._fees import GWEI, Fees, Market
+from fencepost_nonces.sending._fees import GWEI, Fees, Market, Speed
+from fencepost_nonces.sending._gas import estimated
 from fencepost_nonces.sending._inquiry import Inquiry
 from fencepost_nonces.sending._keys import Keys
 from fencepost_nonces.sending._next_step import (
@@ -34,14 +36,14 @@ from fencepost_nonces.sending._next_step import (
 )
 from fencepost_nonces.sending._nonce_use import Finding, Use
 from fencepost_nonces.sending._rpc import Chain, Counts
-from fencepost_nonces.sending._transaction_calls import Open, TransactionRequest
+from fencepost_nonces.sending._transaction_calls import GAS_MIN, Open, TransactionRequest
 from fencepost_nonces.signer import Signer, checksummed
 
 _log = get_logger(__name__)
 T = TypeVar("T")
-NO_OP_GAS = 21_000
 UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. It keeps the nonce. "
 FEE_CAP = "fee_cap: the chain asks for more than NONCES_MAX_FEE_GWEI. It waits."
+OWN_FEE_CAP = "fee_cap: the chain asks for more than its own fee_cap. It waits."
 # After these the signer's later transactions must wait: they would fail in the same way.
 _STOPPING = frozenset(
     {Meaning.INSUFFICIENT_FUNDS, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL, Meaning.PASSING}
@@ -74,6 +76,7 @@ class SignerPipeline:
         self._patience = StuckPolicy(self._settings.confirmations, self._settings.stuck_seconds)
         self._cap = round(self._settings.max_fee_gwei * GWEI)
         self._market: Market | None = None
+        self._paid_tips: Mapping[Speed, int] | None = None
 
     async def advance(self) -> None:
         """Bind queued transactions to nonces, and advance each in order of nonce, as far as it can."""
@@ -82,6 +85,10 @@ class SignerPipeline:
         inquiry = Inquiry(self._chain, self._signer.name, counts, self._settings.confirmations)
         await self._write(lambda lease: nonce_calls.floor(self._signer, lease, counts.final, counts.latest))
         await self._write(lambda lease: nonce_calls.recycle(self._signer, lease))
+        expired = await self._write(
+            lambda lease: tx_calls.expire(self._signer, lease, self._settings.batch_max)
+        )
+        self._metrics.transactions.labels(state="CANCELLED").inc(expired)
         taken = await self._write(
             lambda lease: tx_calls.take(
                 self._signer,
@@ -124,7 +131,10 @@ class SignerPipeline:
             case NextStep.SEND | NextStep.SEND_AGAIN:
                 return await self._send(tx, tx.raw or b"")
             case NextStep.CANCEL | NextStep.REPLACE:
-                await self._replace(tx, cancelling=step is NextStep.CANCEL or tx.purpose == "cancel")
+                cancelling = step is NextStep.CANCEL or tx.purpose == "cancel"
+                if not await self._replace(tx, cancelling=cancelling) and tx.status == "SIGNED":
+                    # The cap leaves no room for a no-op. Its own bytes use the nonce, and nothing else can.
+                    return await self._send(tx, tx.raw or b"")
             case NextStep.RECORD_BLOCK | NextStep.CONFIRM:
                 assert view.receipt is not None
                 await self._in_a_block(tx, view.receipt, confirmed=step is NextStep.CONFIRM)
@@ -192,16 +202,18 @@ class SignerPipeline:
     async def _sign_and_send(self, tx: Open) -> bool:
         offered = tx.fees
         if tx.status == "HELD" or offered is None:
-            offered = await self._suggested()
+            offered = await self._suggested(tx)
             if offered is None:
-                await self._note(tx, FEE_CAP)
+                # A cap of its own holds up the later ones too: their nonces come after its nonce.
+                await self._note(tx, self._fee_cap_text(tx))
                 return False
             chosen = offered
             await self._write(lambda lease: tx_calls.signing(self._signer, lease, tx, chosen))
         crash_point("nonces.after_signing")
         raw = await self._store(tx, tx.order, offered, purpose="send")
         crash_point("nonces.after_signed")
-        return await self._send(tx, raw)
+        # One that is to be cancelled was stored to be recognised, and a no-op is sent in its place.
+        return True if tx.cancelling else await self._send(tx, raw)
 
     async def _store(self, tx: Open, order: TransactionRequest, offered: Fees, *, purpose: str) -> bytes:
         """Sign, and store the bytes under the fence before they are sent anywhere."""
@@ -235,14 +247,17 @@ class SignerPipeline:
         elif why != tx.error and not tx.rejected:
             await self._write(lambda lease: tx_calls.note(self._signer, lease, tx, why))
 
-    async def _replace(self, tx: Open, *, cancelling: bool) -> None:
-        """Send a new version at a higher fee. Each is stored; whichever is mined, the nonce is used once."""
-        offered = fee_rules.raised(fees_of(tx.raw or b""), await self._asked(), self._cap)
+    async def _replace(self, tx: Open, *, cancelling: bool) -> bool:
+        """Send a new version at a higher fee. Each is stored; whichever is mined, the nonce is used once.
+        False when the cap forbids it.
+        """
+        cap, market = self._cap_of(tx, cancelling=cancelling), await self._asked(tx.speed)
+        offered = fee_rules.raised(fees_of(tx.raw or b""), market, cap)
         if offered is None:
             _log.warning("fee_cap_reached", transaction_id=tx.transaction_id, nonce=tx.nonce)
-            await self._note(tx, FEE_CAP)
-            return
-        order = TransactionRequest(self._signer.name, 0, b"", NO_OP_GAS) if cancelling else tx.order
+            await self._note(tx, self._fee_cap_text(tx))
+            return False
+        order = await self._no_op() if cancelling else tx.order
         raw = await self._store(tx, order, offered, purpose="cancel" if cancelling else "send")
         _log.info(
             "transaction_replaced",
@@ -251,6 +266,38 @@ class SignerPipeline:
             version=len(tx.hashes) + 1,
         )
         await self._send(tx, raw)
+        return True
+
+    async def _no_op(self) -> TransactionRequest:
+        """A payment of nothing to the signer itself, which uses a nonce.
+
+        Its gas is estimated: some chains ask for more than 21,000, and the signer's account may have code.
+        When the simulation fails, the least gas is offered: also a transaction that fails uses its nonce.
+        So it is for a node that does not simulate; what is too little is estimated again when it is stuck.
+        """
+        order = TransactionRequest(self._signer.name, 0, b"", None)
+        settings = self._settings
+        try:
+            gas = await estimated(
+                self._chain,
+                self._signer.name,
+                order,
+                margin_percent=settings.gas_margin_percent,
+                gas_max=settings.gas_max,
+            )
+        except (InvalidInput, ContradictingAnswers) as error:
+            _log.warning("no_op_not_estimated", signer=self._signer.resource, error=str(error))
+            gas = GAS_MIN
+        return replace(order, gas=gas)
+
+    def _cap_of(self, tx: Open, *, cancelling: bool) -> int:
+        """The most that a version may offer for a unit of gas. A transaction with a deadline leaves room for
+        the no-op that may have to replace it: that has to offer more, and stays below the cap too."""
+        cap = self._cap if tx.fee_cap is None else min(self._cap, tx.fee_cap)
+        return fee_rules.room_for_a_no_op(cap) if tx.has_deadline and not cancelling else cap
+
+    def _fee_cap_text(self, tx: Open) -> str:
+        return OWN_FEE_CAP if tx.fee_cap is not None and tx.fee_cap < self._cap else FEE_CAP
 
     async def _in_a_block(self, tx: Open, receipt: Receipt, *, confirmed: bool) -> None:
         tx_hash, block = str(receipt["transactionHash"]), str(receipt["blockHash"]).lower()
@@ -271,23 +318,29 @@ class SignerPipeline:
     async def _fill_gaps(self) -> None:
         """A gap below sent nonces blocks all above it. With no transaction queued to use it, a no-op does."""
         gaps = await self._fp.run(queries.jamming_gaps(self._signer))
+        if not gaps:
+            return
+        no_op = await self._no_op()
+        assert no_op.gas is not None
         for nonce, hold in gaps:
-            no_op = TransactionRequest(self._signer.name, 0, b"", NO_OP_GAS)
-            await self._fp.run(tx_calls.fill(self._signer, nonce, hold, no_op))
+            await self._fp.run(tx_calls.fill(self._signer, nonce, hold, replace(no_op, gas=None), no_op.gas))
 
-    async def _suggested(self) -> Fees | None:
-        offered = fee_rules.suggested(await self._asked(), self._cap)
+    async def _suggested(self, tx: Open) -> Fees | None:
+        cap = self._cap_of(tx, cancelling=False)
+        offered = fee_rules.suggested(await self._asked(tx.speed), cap)
         if offered is None:
-            _log.warning(
-                "fee_cap_reached", signer=self._signer.resource, cap_gwei=self._settings.max_fee_gwei
-            )
+            _log.warning("fee_cap_reached", signer=self._signer.resource, cap_gwei=cap / GWEI)
         return offered
 
-    async def _asked(self) -> Market:
-        """The fees that the chain requires, read once a turn."""
+    async def _asked(self, speed: Speed) -> Market:
+        """The fees that the chain requires for this speed, read once a turn."""
         if self._market is None:
             self._market = await self._chain.market()
-        return self._market
+        if speed == "standard":
+            return self._market
+        if self._paid_tips is None:
+            self._paid_tips = await self._chain.paid_tips()
+        return fee_rules.at_speed(self._market, speed, self._paid_tips)
 
     async def _write(self, call: Callable[[Lease], Call[T]]) -> T:
         """Fenced, and only while this node can hold the signer: no other node is asked to hand it over."""
