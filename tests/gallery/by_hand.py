@@ -171,6 +171,14 @@ BY_HAND = {
             "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
         )
     ],
+    "tests/acceptance/orders/test_crash_points.py": [
+        (
+            "a worker that stood still sends what it took long ago",
+            "fencepost_orders/_sender.py",
+            "two orders at the broker",
+            "test_a_worker_that_does_not_look_at_its_lease_would_place_a_second_order",
+        ),
+    ],
     "tests/integration/orders/test_teeth.py": [
         (
             "a stuck order is rewound",
