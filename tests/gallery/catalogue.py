@@ -47,6 +47,8 @@ BY_FILE = {
     "tests/integration/players/test_model.py": "players against a model",
     "tests/integration/players/test_amounts.py": "amounts of many players at once",
     "tests/acceptance/players/test_frozen.py": "players that a frozen transaction holds",
+    "tests/integration/webhooks/test_registered_webhooks.py": "webhooks",
+    "tests/integration/orders/test_events.py": "events of orders",
     "tests/acceptance/orders/test_crash_points.py": "orders of workers that die or stand still",
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",

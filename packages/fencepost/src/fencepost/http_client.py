@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Self
@@ -97,11 +98,15 @@ class HttpClient:
         connect_seconds: float = 5.0,
         reply_seconds: float = 30.0,
         body_bytes_max: int = http1.BODY_BYTES_MAX,
+        may_reach: Callable[[str], bool] | None = None,
     ) -> None:
+        """`may_reach` says of an IP address whether it may be connected to. It is asked about the addresses
+        of the connection itself, so a name that resolves to another one later is refused too."""
         # Connecting and TLS happen before the request is sent; the reply's time begins after it.
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
         self._body_bytes_max = body_bytes_max
+        self._may_reach = may_reach
         self._places = asyncio.Semaphore(connections_max)
         self._idle: dict[http1.Place, list[_Connection]] = {}
         self._open: set[_Connection] = set()
@@ -176,18 +181,54 @@ class HttpClient:
         limit = asyncio.timeout(self._connect_seconds)
         try:
             async with limit:
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(self._open, self._body_bytes_max),
-                    address.host,
-                    address.port,
-                    ssl=self._secured() if address.is_secure else None,
-                    happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
-                )
+                connection = await self._connect(address)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise TimeoutError(f"not connected after {self._connect_seconds:g} s") from None
         return connection
+
+    async def _connect(self, address: http1.Address) -> _Connection:
+        loop = asyncio.get_running_loop()
+        how: dict[str, Any] = {"ssl": self._secured() if address.is_secure else None}
+        if self._may_reach is None:
+            how |= {
+                "host": address.host,
+                "port": address.port,
+                "happy_eyeballs_delay": HAPPY_EYEBALLS_SECONDS,
+            }
+        else:
+            how |= {"sock": await self._reachable_socket(address, self._may_reach)}
+            how |= {"server_hostname": address.host if address.is_secure else None}
+        _, connection = await loop.create_connection(
+            lambda: _Connection(self._open, self._body_bytes_max), **how
+        )
+        return connection
+
+    async def _reachable_socket(
+        self, address: http1.Address, may_reach: Callable[[str], bool]
+    ) -> socket.socket:
+        """A connected socket, if every address of the host may be reached."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        for *_, sockaddr in found:
+            if not may_reach(str(sockaddr[0])):
+                raise ValueError(f"{address.host} has the address {sockaddr[0]}, which must not be reached")
+        failure: OSError = OSError(f"{address.host} has no address")
+        for family, kind, protocol, _, sockaddr in found:
+            connected = socket.socket(family, kind, protocol)
+            connected.setblocking(False)
+            try:
+                await loop.sock_connect(connected, sockaddr)
+            except OSError as error:
+                connected.close()
+                failure = error
+            except BaseException:
+                connected.close()
+                raise
+            else:
+                return connected
+        raise failure
 
     def _keep(self, address: http1.Address, connection: _Connection) -> None:
         connection.rest()

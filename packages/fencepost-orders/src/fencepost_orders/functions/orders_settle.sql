@@ -112,6 +112,8 @@ begin
     perform fencepost._orders_store_result(v_order, p_result, v_now);
   end if;
   perform fencepost._orders_audit(v_now, v_order, p_message.state, v_outcome, p_code, p_actor, p_message.take, p_detail);
+  perform fencepost._orders_tell_transition(v_order.id, p_message.state, v_outcome, p_code, v_now,
+                                            case when p_result -> 'open' = 'false' then true end);
   return v_outcome;
 end $$;
 
@@ -186,6 +188,11 @@ begin
   loop
     perform fencepost._outbox_promote(p_channel, v_key);
   end loop;
+  if fencepost._webhook_is_heard('orders') then
+    perform fencepost._orders_tell_transition(a.id, 'sending', 'sent', a.code, v_now,
+                                              case when a.result -> 'open' = 'false' then true end)
+    from unnest(p_ids, p_codes, p_results) a (id, code, result) where a.id = any (v_sent) order by a.id;
+  end if;
   return v_sent;
 end $$;
 

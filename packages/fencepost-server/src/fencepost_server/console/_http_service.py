@@ -42,6 +42,9 @@ from fencepost_server.console import (
 from fencepost_server.console import (
     _users as users,
 )
+from fencepost_server.console import (
+    _webhooks as webhooks,
+)
 from fencepost_server.console._auth import ConsoleAuth
 from fencepost_server.console._live_snapshot import LiveSnapshot
 from fencepost_server.console._minutes import roll
@@ -107,13 +110,14 @@ def make_router(context: ConsoleContext) -> APIRouter:
         dead_letters,
         leases,
         outbox,
+        webhooks,
         flows,
         reports,
         users,
         login,
     ):
         module.add_pages(context)
-    for module in (jobs, schedules, flows, users):
+    for module in (jobs, schedules, webhooks, flows, users):
         module.add_actions(context)
     for pages in plugin_pages().values():
         pages.add(context)
@@ -132,7 +136,7 @@ class ConsoleMetrics(MetricSet):
 @asynccontextmanager
 async def running(context: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
     """Open everything that the console needs; raises an error that says what is missing."""
-    for name in ("accounts", "console"):
+    for name in ("accounts", "console", "webhooks"):
         require(context.fp.database_url, name)
     vouched = context.settings.oidc_issuer is not None
     if not loopback and not vouched and not await context.fp.run(ACCOUNTS.has_admin()):

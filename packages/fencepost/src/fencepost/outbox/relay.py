@@ -93,6 +93,7 @@ class Relay(Generic[M, S]):
         self._settlement = Loop(f"{name}.settlement", self._settle, errors)
         self._keeper = Loop(f"{name}.keeper", self._keep, errors)
         self._stopping = False
+        self._unlisten: Callable[[], None] = lambda: None
         self._reached_at = self._expires_from = time.monotonic()
 
     @property
@@ -101,13 +102,16 @@ class Relay(Generic[M, S]):
 
     def start(self, listener: Listener | None = None) -> None:
         if listener is not None:
-            listener.on(self._box.topic, self._fetching.wake)
+            wake = self._fetching.wake
+            listener.on(self._box.topic, wake)
+            self._unlisten = lambda: listener.off(self._box.topic, wake)
         for loop in (self._settlement, self._keeper, self._fetching):
             loop.start()
 
     async def stop(self) -> None:
         """Take nothing more, let deliveries in progress end, and settle their outcomes."""
         self._stopping = True
+        self._unlisten()
         await self._fetching.stop()
         if self._under_way:
             await asyncio.wait(tuple(self._under_way), timeout=self._pace.drain_seconds)

@@ -38,6 +38,9 @@ class OutboxSettings(LayeredSettings):
         str | None, From("OUTBOX_WEBHOOK_TOKEN", "outbox.webhook_token", secret=True)
     ] = None
 
+    webhook_loopback: Annotated[bool, From("OUTBOX_WEBHOOK_LOOPBACK", "outbox.webhook_loopback")] = False
+    """Whether registered webhooks may name addresses of this machine."""
+
     @property
     def hooks(self) -> Mapping[str, str]:
         """The URL of each channel's messages."""
