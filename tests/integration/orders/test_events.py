@@ -41,15 +41,15 @@ class Desk:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._clock = clock
-        self._connection = database.connect()
+        self.connection = database.connect()
         self._admin = database.connect_admin()
-        for connection in (self._connection, self._admin):
+        for connection in (self.connection, self._admin):
             connection.autocommit = True
         self.run(operator_calls.declare_broker("acme", LIMITS, can_ask=True))
         self.run(webhooks.add("audit", "https://audit.example/in", ["orders"], "ann"))
 
     def run(self, call: Any) -> Any:
-        return run(self._connection, call)
+        return run(self.connection, call)
 
     def place(self, key: str = "k", **fields: Any) -> int:
         asked = {"idempotency_key": key, "broker": "acme", "symbol": "USDJPY", "intent": "BUY", "qty": "10"}
@@ -105,7 +105,7 @@ class Desk:
         self._admin.execute(str(row[0]).replace(right, wrong).encode())
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
         self._admin.close()
 
 
@@ -210,7 +210,8 @@ def test_the_end_at_the_broker(
 
 
 def test_an_operator_s_decisions_are_told(desk: Desk) -> None:
-    for key, outcome in (("seen", "sent"), ("gone", "dead"), ("again", "queued")):
+    decisions: dict[str, operator_calls.Resolution] = {"seen": "sent", "gone": "dead", "again": "queued"}
+    for key, outcome in decisions.items():
         order_id = desk.place(key)
         desk.settle("unknown")
         desk.answer("parked")
@@ -278,9 +279,9 @@ def test_refused_credentials_halt_the_broker_and_the_orders_that_were_under_way(
 
 def test_nothing_is_told_of_what_is_rolled_back(desk: Desk) -> None:
     order_id = desk.place()
-    desk._connection.autocommit = False
-    with desk._connection.transaction(force_rollback=True):
-        run(desk._connection, operator_calls.cancel(order_id, "ann", "not wanted"))
+    desk.connection.autocommit = False
+    with desk.connection.transaction(force_rollback=True):
+        run(desk.connection, operator_calls.cancel(order_id, "ann", "not wanted"))
     assert desk.said() == []
 
 
@@ -300,7 +301,11 @@ def test_without_a_webhook_nothing_is_written(desk: Desk) -> None:
 
 def test_a_report_that_cannot_be_read_does_not_stop_its_settlement(desk: Desk) -> None:
     desk.place()
-    strange = {**result(), "fills": [{"qty": "1e9"}, 7, {"qty": {}}, {"qty": "2"}], "digest": "x"}
+    strange: dict[str, Any] = {
+        **result(),
+        "fills": [{"qty": "1e9"}, 7, {"qty": {}}, {"qty": "2"}],
+        "digest": "x",
+    }
     desk.settle("sent", result=strange)
     assert [one["order"]["filled_quantity"] for one in desk.said()] == ["0", "2"]
 

@@ -21,6 +21,7 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import Duplicate, InvalidInput, NotFound
 from fencepost.http_client import HttpClient, NotSent, Request
+from fencepost.kernel.call import Call
 from fencepost.logs import configure_logging
 from fencepost.outbox import webhook_relays
 from fencepost.outbox.settings import OutboxSettings
@@ -230,11 +231,12 @@ async def test_messages_of_a_removed_webhook_are_dead_and_its_secrets_gone(datab
             "the webhook was removed"
         ] * 2
         assert await fp.run(calls.deliverable()) == []
-        for call in (
+        gone: list[Call[Any]] = [
             calls.rotate("audit", 1, "ann"),
             calls.remove("audit", "ann"),
             calls.pause("audit", "ann"),
-        ):
+        ]
+        for call in gone:
             with pytest.raises(NotFound):
                 await fp.run(call)
 
@@ -308,7 +310,13 @@ async def test_a_registered_webhook_has_its_channel_alone(database: Database) ->
 async def test_what_cannot_be_registered_is_named(
     database: Database, wrong: dict[str, Any], field: str
 ) -> None:
-    given = {"name": "audit", "url": "https://a.example", "topics": ["orders"], "actor": "ann", **wrong}
+    given: dict[str, Any] = {
+        "name": "audit",
+        "url": "https://a.example",
+        "topics": ["orders"],
+        "actor": "ann",
+        **wrong,
+    }
     async with Fencepost(database.url) as fp:
         with pytest.raises(InvalidInput) as refused:
             await fp.run(calls.add(**given))

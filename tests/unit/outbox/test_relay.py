@@ -193,6 +193,18 @@ async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
         await relay.stop()
 
 
+class TickedRelay(Relay[Letter, int]):
+    """Its loops tick when the test says so."""
+
+    async def tick(self) -> None:
+        for loop in (self._take, self._keep):
+            with suppress(ConnectionError):
+                await loop()
+
+    def deliver_for_ever(self, letter: Letter) -> None:
+        self._under_way[asyncio.create_task(rest())] = letter, time.monotonic()
+
+
 @pytest.mark.parametrize("has_letters", [True, False])
 async def test_after_an_outage_of_the_database_a_relay_gives_the_others_a_lease_to_renew(
     monkeypatch: pytest.MonkeyPatch, has_letters: bool
@@ -200,17 +212,17 @@ async def test_after_an_outage_of_the_database_a_relay_gives_the_others_a_lease_
     clock = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     harness = RelayHarness(0)
-    relay = relay_of(harness, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=10))
+    errors = Counter("errors", "Errors.", ("loop",), registry=CollectorRegistry())
+    pace = RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=10)
+    relay = TickedRelay("letters", harness, harness, harness, "me", errors, pace)
     if has_letters:
-        relay._under_way[asyncio.create_task(rest())] = Letter(0), clock[0]
+        relay.deliver_for_ever(Letter(0))
 
     async def keep(seconds_later: float) -> int:
         """How often it expires takes when its loops tick then."""
         clock[0] += seconds_later
         before = harness.expiries
-        for tick in (relay._take, relay._keep):
-            with suppress(ConnectionError):
-                await tick()
+        await relay.tick()
         return harness.expiries - before
 
     assert await keep(3) == 1
