@@ -133,7 +133,7 @@ def requests_around_a_pause(
     request without a bound will not arrive."""
     with HostileBroker(Promise.NOTHING) as broker, Signals() as signals:
         place(database, "paused")
-        how = {"valid_seconds": valid_seconds}
+        how: dict[str, Any] = {"valid_seconds": valid_seconds}
         with worker(database, broker, signals, "orders.before_send:stop", trading=paused, **how) as first:
             first.wait_until_stopped(within=60)
             with worker(database, broker, signals, **how):
