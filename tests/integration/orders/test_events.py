@@ -167,6 +167,19 @@ def test_the_sender_tells_how_a_request_ended(desk: Desk) -> None:
     assert desk.said()[0]["reason"] == "BAD_REQUEST"
 
 
+def test_a_batch_with_an_old_delivery_of_the_same_order_tells_once(desk: Desk) -> None:
+    """A worker that stood still may have taken an order again: both of its deliveries end in one batch."""
+    order_id = desk.place()
+    (old,) = desk.run(order_source.take("acme", "me", 60, 1))
+    desk.later(61)
+    desk.run(order_source.expire_takes("acme", 10))
+    desk.run(operator_calls.resolve(order_id, "unknown", "queued", "ann", "again"))
+    (new,) = desk.run(order_source.take("acme", "me", 60, 1))
+    both = [OrderSettlement(order_id, one.take, "sent", result=result()) for one in (old, new)]
+    desk.run(order_source.settle("acme", "me", both))
+    assert desk.events == ["sent"]
+
+
 def test_a_question_tells_that_an_order_is_parked_once_and_how_it_ended(desk: Desk) -> None:
     desk.place()
     desk.settle("unknown", code="BROKER_5XX")
