@@ -260,7 +260,7 @@ def test_a_resent_order_ends_and_the_new_one_names_it(desk: Desk) -> None:
     ]
 
 
-def test_an_order_that_expires_is_told_whoever_ends_it(desk: Desk) -> None:
+def test_an_order_that_expires_is_told(desk: Desk) -> None:
     desk.place("soon", expires_at="2100-01-01T00:00:00Z")
     desk.later(80 * 366 * 86_400)
     assert len(desk.run(order_calls.expire_due(10))) == 1

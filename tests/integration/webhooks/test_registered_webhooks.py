@@ -188,7 +188,7 @@ async def test_a_paused_webhook_keeps_its_messages(database: Database) -> None:
 
 async def test_a_changed_address_gets_what_waits(database: Database) -> None:
     async with Fencepost(database.url) as fp, receiving() as receiver:
-        secret = await fp.run(calls.add("audit", "http://127.0.0.1:9/nobody", [], "ann"))
+        secret = await fp.run(calls.add("audit", "http://127.0.0.1:9/gone", [], "ann"))
         receiver.secrets = [str(secret)]
         await put(fp, 1)
         async with delivering(fp):

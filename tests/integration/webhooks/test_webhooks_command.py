@@ -56,7 +56,7 @@ def test_a_channel_without_a_url_has_no_secret(fencepost: Fencepost) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("pause", "nobody"), ("rotate", "nobody"), ("remove", "nobody"), ("redeliver", "999")]
+    "arguments", [("pause", "missing"), ("rotate", "missing"), ("remove", "missing"), ("redeliver", "999")]
 )
 def test_what_is_not_there_ends_with_4(fencepost: Fencepost, arguments: tuple[str, ...]) -> None:
     assert fencepost(*arguments).code == ExitCode.NOT_FOUND

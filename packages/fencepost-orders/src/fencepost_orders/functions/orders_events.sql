@@ -1,5 +1,6 @@
--- Events of orders: what the webhooks with the topic orders are told, in the transaction that decides it. docs/reference/orders.md#events
--- describes the messages. Each transition is told once, under the lock of its order's message or of its tracked fills.
+-- Events of orders: what the webhooks with the topic orders are told, in the transaction that decides it.
+-- docs/reference/orders.md#events describes the messages. Each transition is told once, under the lock of its order's message or
+-- of its tracked fills.
 --
 --   order.sent               the broker has it
 --   order.partially_filled   more of it is filled than was told before
@@ -19,8 +20,10 @@ create or replace function fencepost._orders_decimal(p_text text) returns numeri
 language sql immutable parallel safe
 as $$ select case when p_text ~ '^[+-]?[0-9]{1,60}(\.[0-9]{1,60})?$' then p_text::numeric end $$;
 
--- How much the broker's report says is filled: the sum of its fills. A report without quantities that is called filled is all of it.
-create or replace function fencepost._orders_filled(p_order fencepost.orders_order, p_result fencepost.orders_result) returns numeric
+-- How much the broker's report says is filled: the sum of its fills. A report without quantities that is called filled is all of
+-- it.
+create or replace function fencepost._orders_filled(p_order fencepost.orders_order, p_result fencepost.orders_result)
+returns numeric
 language sql immutable
 as $$
   select coalesce(
@@ -55,8 +58,8 @@ begin
     v_order.trace_id);
 end $$;
 
--- Tell what a transition means. p_is_over says, of an order that is sent, that the broker is done with it (true) or is no longer queried
--- about it (false); null while it is open.
+-- Tell what a transition means. p_is_over says, of an order that is sent, that the broker is done with it (true) or is no longer
+-- queried about it (false); null while it is open.
 create or replace function fencepost._orders_tell_transition(
   p_id bigint, p_from text, p_to text, p_reason text, p_at timestamptz, p_is_over boolean
 ) returns void
@@ -84,8 +87,8 @@ begin
                                      p_reason, v_filled);
     end if;
     if p_is_over is not null and not v_is_all then
-      perform fencepost._orders_tell(p_id, case when p_is_over then 'order.closed' else 'order.unfollowed' end, p_at, p_to, p_reason,
-                                     v_filled);
+      perform fencepost._orders_tell(p_id, case when p_is_over then 'order.closed' else 'order.unfollowed' end, p_at, p_to,
+                                     p_reason, v_filled);
     end if;
   elsif p_to in ('dead', 'parked') and p_from is distinct from p_to then
     perform fencepost._orders_tell(p_id, 'order.' || p_to, p_at, p_to, p_reason, v_filled);

@@ -1,7 +1,7 @@
 -- Webhooks: their registration, their secrets, and what services publish to them.
 --
--- Locks: the webhook's row. A publication takes it FOR KEY SHARE, which only its removal waits for: no message is put on the channel of
--- a webhook that is gone. Served by the primary keys.
+-- Locks: the webhook's row. A publication takes it FOR KEY SHARE, which only its removal waits for: no message is put on
+-- the channel of a webhook that is gone. Served by the primary keys.
 
 -- Most secrets that a webhook may have at a time: rotations whose ends overlap.
 create or replace function fencepost._webhook_secrets_max() returns integer
@@ -77,7 +77,8 @@ begin
   if p_url is not null then
     perform fencepost._webhook_check_url(p_url);
   end if;
-  insert into fencepost.webhook (name, url, made_at, made_by) values (p_name, p_url, v_now, p_actor) on conflict (name) do nothing;
+  insert into fencepost.webhook (name, url, made_at, made_by) values (p_name, p_url, v_now, p_actor)
+  on conflict (name) do nothing;
   if not found then
     perform fencepost._refuse('duplicate', 'webhook', p_name, '{}', null);
   end if;
@@ -174,8 +175,8 @@ begin
   return v_count;
 end $$;
 
--- Deliver a dead message of a webhook again, under the same idempotency key; returns the id of the new message. It comes behind those of its
--- key that wait.
+-- Deliver a dead message of a webhook again, under the same idempotency key; returns the id of the new message. It comes
+-- behind those of its key that wait.
 create or replace function fencepost.webhook_redeliver(p_id bigint, p_actor text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -197,8 +198,8 @@ begin
   return v_id;
 end $$;
 
--- What a relay needs: where to deliver (nowhere while it is paused), and the secrets that sign now, the newest first. It returns secrets, so it is VOLATILE: the
--- read-only role may not call it.
+-- What a relay needs: where to deliver (nowhere while it is paused), and the secrets that sign now, the newest first. It
+-- returns secrets, so it is VOLATILE: the read-only role may not call it.
 create or replace function fencepost.webhook_deliverable() returns table (name text, url text, secrets text[])
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -217,9 +218,10 @@ create or replace function fencepost._webhook_is_heard(p_topic text) returns boo
 language sql stable
 as $$ select exists (select 1 from fencepost.webhook_topic t where t.topic = p_topic) $$;
 
--- Put an event on the channel of every webhook that has the topic, in the caller's transaction; webhooks in order of name. Messages of
--- one key arrive in order. p_id is the event's own id: the idempotency key of every delivery.
-create or replace function fencepost._webhook_publish(p_topic text, p_key text, p_id text, p_payload jsonb, p_trace text) returns void
+-- Put an event on the channel of every webhook that has the topic, in the caller's transaction; webhooks in order of name.
+-- Messages of one key arrive in order. p_id is the event's own id: the idempotency key of every delivery.
+create or replace function fencepost._webhook_publish(p_topic text, p_key text, p_id text, p_payload jsonb, p_trace text)
+returns void
 language plpgsql volatile
 as $$
 declare

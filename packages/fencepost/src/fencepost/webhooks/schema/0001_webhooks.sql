@@ -1,5 +1,5 @@
--- Webhooks: addresses to which messages of the outbox are delivered, with a signature. A webhook delivers the outbox channel of its
--- own name. What a service publishes under a topic is put on the channel of every webhook that has the topic.
+-- Webhooks: addresses to which messages of the outbox are delivered, with a signature. A webhook delivers the outbox
+-- channel of its own name. What a service publishes under a topic is put on the channel of every webhook with the topic.
 
 create table fencepost.webhook (
   name      text collate "C" not null,
@@ -26,8 +26,9 @@ create table fencepost.webhook_topic (
 );
 create index webhook_topic_by_name on fencepost.webhook_topic (name, topic);
 
--- The secrets that sign, which the database makes. The receiver needs them as they are, so they cannot be stored as digests: no view shows
--- them, and only a function that the application role may call returns them. Between a rotation and its end there are several.
+-- The secrets that sign, which the database makes. Signing needs them as they are, so they cannot be stored as digests: no
+-- view shows them, and only a function that the application role may call returns them. Between a rotation and its end
+-- there are several.
 create table fencepost.webhook_secret (
   secret_id  bigint generated always as identity,
   name       text collate "C" not null references fencepost.webhook on delete cascade,
