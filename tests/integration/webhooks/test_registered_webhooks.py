@@ -293,6 +293,18 @@ async def test_a_registered_webhook_has_its_channel_alone(database: Database) ->
     assert plain.signatures == [""]
 
 
+async def test_a_database_without_the_component_delivers_by_the_settings(database: Database) -> None:
+    with database.connect_admin() as admin:
+        admin.execute("delete from fencepost.schema_versions where component = 'webhooks'")
+        admin.execute("drop function fencepost.webhook_deliverable")
+    async with Fencepost(database.url) as fp, receiving() as plain:
+        plain.answers = [200]
+        await put(fp, 1, channel="shop")
+        async with delivering(fp, QUICK.model_copy(update={"webhooks": f"shop={plain.url}"})):
+            await until("it arrives", lambda: len(plain.signatures) == 1)
+    assert plain.signatures == [""]
+
+
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [

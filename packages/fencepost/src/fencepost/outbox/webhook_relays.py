@@ -15,6 +15,7 @@ from functools import partial
 from fencepost.backoff import Backoff
 from fencepost.database import OpenClient
 from fencepost.http_client import HttpClient
+from fencepost.kernel.migrate import schema_version
 from fencepost.kernel.outbox import Message, Settlement
 from fencepost.listener import Listener
 from fencepost.logs import get_logger
@@ -34,10 +35,15 @@ REGISTRY_SECONDS = 2.0
 @asynccontextmanager
 async def delivering(fp: OpenClient, settings: OutboxSettings, errors: Counter) -> AsyncGenerator[None]:
     """Deliver the messages of all webhooks. Any number of processes may share them."""
+    # A database that was migrated with --only may not have them.
+    has_registry = await asyncio.to_thread(schema_version, fp.database_url, "webhooks") is not None
+    if not has_registry and not settings.hooks:
+        yield
+        return
     listener = Listener(fp.settings.listen_database_url or fp.database_url)
     reach = partial(may_reach, loopback=settings.webhook_loopback)
     async with HttpClient() as client, HttpClient(may_reach=reach) as guarded:
-        relays = WebhookRelays(fp, settings, errors, listener, client, guarded)
+        relays = WebhookRelays(fp, settings, errors, listener, client, guarded, has_registry=has_registry)
         registry = Loop("webhooks.registry", relays.follow, errors)
         registry.start()
         listening = asyncio.create_task(listener.run(), name="fencepost-webhooks-listener")
@@ -71,6 +77,8 @@ class WebhookRelays:
         listener: Listener,
         client: HttpClient,
         guarded: HttpClient,
+        *,
+        has_registry: bool,
     ) -> None:
         self._fp = fp
         self._settings = settings
@@ -78,11 +86,13 @@ class WebhookRelays:
         self._listener = listener
         self._client = client
         self._guarded = guarded
+        self._has_registry = has_registry
         self._running: dict[str, tuple[str, Signer | None, Relay[Message, Settlement]]] = {}
 
     async def follow(self) -> float:
         """Make the relays what the settings and the registered webhooks say now."""
-        registered = {one.name: one for one in await self._fp.run(calls.deliverable())}
+        found = await self._fp.run(calls.deliverable()) if self._has_registry else []
+        registered = {one.name: one for one in found}
         urls = {**self._settings.hooks, **{name: one.url for name, one in registered.items()}}
         wanted = {name: url for name, url in urls.items() if url is not None}
         over = [
