@@ -171,6 +171,42 @@ BY_HAND = {
             "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
         )
     ],
+    "tests/integration/webhooks/test_registered_webhooks.py": [
+        (
+            "a rotation ends the old secret at once",
+            "webhook_rotate",
+            "a receiver that refuses what it should accept",
+            "test_a_rotation_that_ends_the_old_secret_at_once_would_be_seen",
+        ),
+        (
+            "a publication does not lock its webhook",
+            "_webhook_publish",
+            "a message that waits for a webhook that is gone",
+            "test_a_publication_that_does_not_lock_its_webhook_would_strand_a_message",
+        ),
+    ],
+    "tests/integration/orders/test_events.py": [
+        (
+            "a parked order is told with each question",
+            "_orders_tell_transition",
+            "two events for one transition",
+            "test_a_question_that_is_told_as_a_transition_would_be_seen",
+        ),
+        (
+            "the end of an expired order is not told",
+            "_orders_expire_one",
+            "a transition without its event",
+            "test_an_expiry_that_is_not_told_would_be_seen",
+        ),
+    ],
+    "tests/acceptance/orders/test_crash_points.py": [
+        (
+            "a worker that stood still sends what it took long ago",
+            "fencepost_orders/_sender.py",
+            "two orders at the broker",
+            "test_a_worker_that_does_not_look_at_its_lease_would_place_a_second_order",
+        ),
+    ],
     "tests/integration/orders/test_teeth.py": [
         (
             "a stuck order is rewound",

@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost.http_client import HttpClient, NotSent, Request, peer_refusal
+from fencepost.http_client import HttpClient, Loopback, NotSent, Request, peer_refusal
 from fencepost.kernel.outbox import Message
 from fencepost.metrics import Metrics
 from fencepost.outbox import webhook_relays
@@ -47,7 +47,7 @@ async def test_a_webhook_that_redirects_is_not_followed_and_not_delivered(
 ) -> None:
     location = canary.url if target == "canary" else target
     with hostile_server(reply(status, location=location)) as server:
-        async with HttpClient(loopback_by_name=False) as client:
+        async with HttpClient(loopback="named") as client:
             settlement = await Webhook(client, f"{server.url}/hook").deliver(MESSAGE)
     assert settlement.outcome == "failed"
     assert (len(server.asked), canary.asked) == (1, [])
@@ -86,7 +86,7 @@ async def test_no_byte_is_sent_where_a_name_leads_to_this_machine(
     canary: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names_lead_to(monkeypatch, "127.0.0.1")
-    async with HttpClient(loopback_by_name=False) as client:
+    async with HttpClient(loopback="named") as client:
         with pytest.raises(NotSent, match="leads to this machine"):
             await client.exchange(Request("POST", f"http://hooks.example:{canary.port}/", {}, b"secret"))
         reached = await client.exchange(Request("GET", f"http://localhost:{canary.port}/"))
@@ -102,12 +102,12 @@ async def test_a_name_that_changes_after_it_was_good_is_checked_where_it_is_conn
     asked = names_lead_to(monkeypatch, str(other))
     judged: list[str] = []
 
-    def refusal(host: str, peer: str, **options: Any) -> str | None:
+    def refusal(host: str, peer: str, loopback: Loopback) -> str | None:
         judged.append(peer)
-        return None if len(judged) == 1 else peer_refusal(host, peer, **options)
+        return None if len(judged) == 1 else peer_refusal(host, peer, loopback)
 
     monkeypatch.setattr("fencepost.http_client.peer_refusal", refusal)
-    async with HttpClient(loopback_by_name=False) as client:
+    async with HttpClient(loopback="named") as client:
         first = await client.exchange(Request("GET", f"http://hooks.example:{canary.port}/"))
         with pytest.raises(NotSent, match="leads to this machine"):
             await client.exchange(Request("GET", f"http://hooks.example:{canary.port}/"))
@@ -192,5 +192,5 @@ def test_such_an_address_is_never_connected_to(peer: str) -> None:
     ],
 )
 def test_loopback_is_for_addresses_that_say_so(host: str, peer: str, allowed: bool) -> None:
-    assert (peer_refusal(host, peer, loopback_by_name=False) is None) is allowed
+    assert (peer_refusal(host, peer, loopback="named") is None) is allowed
     assert peer_refusal(host, peer) is None

@@ -16,6 +16,7 @@ from fencepost.embedded import Database
 from fencepost.embedded._deadline import Deadline
 from fencepost.kernel.drivers import run
 from fencepost.testing import Child
+from fencepost.webhooks import calls as webhooks
 from fencepost_orders import _order_calls as order_calls
 from fencepost_orders import operator_calls
 from fencepost_orders.broker import Promise
@@ -37,6 +38,24 @@ BEHIND = (
     " and h.order_key = o.order_key)"
 )
 RETRY_MAX = 30
+# Orders of which another number of events was put than transitions are in the audit, or whose events are not
+# numbered from 1 on.
+MISTOLD = """
+with told as (
+    select (payload -> 'order' ->> 'id')::bigint as id, split_part(payload ->> 'event', '.', 2) as event,
+           (payload ->> 'sequence')::integer as sequence
+    from fencepost.outbox_messages where channel = 'audit'
+), counted as (
+    select outbox_id as id, status_to as event, 1 as due, 0 as told from fencepost.outbox_audit
+    where status_to in ('sent', 'dead', 'parked') and status_from is distinct from status_to
+    union all select id, event, 0, 1 from told where event in ('sent', 'dead', 'parked')
+)
+select distinct o.broker, o.idempotency_key from (
+    select id from counted group by id, event having sum(due) <> sum(told)
+    union all
+    select id from told group by id having max(sequence) <> count(*) or count(distinct sequence) <> count(*)
+) wrong join fencepost.outbox_orders o using (id)
+"""
 
 
 @dataclass(frozen=True)
@@ -65,6 +84,7 @@ class Report:
     doubled: list[str] = field(default_factory=list[str])
     lost: list[str] = field(default_factory=list[str])
     dead_but_live: list[str] = field(default_factory=list[str])
+    mistold: list[str] = field(default_factory=list[str])
 
     @property
     def breaches(self) -> list[str]:
@@ -72,6 +92,7 @@ class Report:
             *(f"doubled: {key}" for key in self.doubled),
             *(f"lost: {key}" for key in self.lost),
             *(f"dead while live: {key}" for key in self.dead_but_live),
+            *(f"events differ from the audit: {key}" for key in self.mistold),
         ]
 
 
@@ -89,6 +110,7 @@ class Storm:
     def place(self, count: int) -> None:
         """Orders for every venue, before anybody works."""
         with self._database.connect() as connection:
+            run(connection, webhooks.add("audit", None, ["orders"], "the storm"))
             for name in self._brokers:
                 run(connection, operator_calls.declare_broker(name, LIMITS))
             connection.commit()
@@ -148,6 +170,7 @@ class Storm:
             rows = admin.execute(
                 "select broker, idempotency_key, status from fencepost.outbox_orders"
             ).fetchall()
+            mistold = admin.execute(MISTOLD).fetchall()
         reports = {name: Report(doubled=broker.doubled()) for name, broker in self._brokers.items()}
         books = {name: broker.client_ids() for name, broker in self._brokers.items()}
         for name, key, status in rows:
@@ -157,6 +180,8 @@ class Storm:
                 report.lost.append(key)
             if status == "dead" and key in books[name]:
                 report.dead_but_live.append(key)
+        for name, key in mistold:
+            reports[name].mistold.append(key)
         return reports
 
     def _child(self) -> Child:

@@ -3,6 +3,7 @@ be."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import fencepost_orders
 from fencepost import outbox
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
+from fencepost.outbox.settings import OutboxSettings
 from fencepost.testing import Child, Signals
 from fencepost.testing._points import points_in
 from fencepost_orders import _order_calls as order_calls
@@ -18,7 +20,7 @@ from fencepost_orders.broker import Promise
 from fencepost_orders.request import OrderRequest, by_account_and_symbol
 from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
-from tests.acceptance.orders.traders import LIMITS, trade
+from tests.acceptance.orders.traders import LEASE_SECONDS, LIMITS, trade, trade_late
 from tests.integration.orders.broker_env import VALID_SECONDS
 
 SETTLED_SECONDS_MAX = 100.0
@@ -45,9 +47,17 @@ def place(database: Database, key: str) -> None:
         run(connection, order_calls.accept(request, by_account_and_symbol(request)))
 
 
-def worker(database: Database, broker: HostileBroker, signals: Signals, crash: str = "") -> Child:
-    described = {"url": broker.url, "promise": Promise.NOTHING.value, "valid_seconds": VALID_SECONDS}
-    return Child(trade, database.url, {"nothing": described}, 30, crash=crash, signals=signals)
+def worker(
+    database: Database,
+    broker: HostileBroker,
+    signals: Signals,
+    crash: str = "",
+    *,
+    valid_seconds: float | None = VALID_SECONDS,
+    trading: Callable[..., Any] = trade,
+) -> Child:
+    described = {"url": broker.url, "promise": Promise.NOTHING.value, "valid_seconds": valid_seconds}
+    return Child(trading, database.url, {"nothing": described}, 30, crash=crash, signals=signals)
 
 
 def wait_until(signals: Signals, is_so: Callable[[], bool]) -> None:
@@ -59,11 +69,16 @@ def wait_until(signals: Signals, is_so: Callable[[], bool]) -> None:
         signals.expect("outbox.settled", count=heard + 1, within=SETTLED_SECONDS_MAX)
 
 
-def is_sent(database: Database) -> bool:
-    """Whether the only order is."""
+def status_of(database: Database) -> str:
+    """Of the only order."""
     with database.connect() as connection:
         row = connection.execute("select status from fencepost.outbox_orders").fetchone()
-    return row == ("sent",)
+    assert row is not None
+    return str(row[0])
+
+
+def is_sent(database: Database) -> bool:
+    return status_of(database) == "sent"
 
 
 def is_refused(database: Database) -> bool:
@@ -88,19 +103,58 @@ def test_a_worker_that_is_killed_leaves_one_order(database: Database, point: str
         assert [one.client_id for one in broker.orders] == ["killed"]
 
 
-def test_a_worker_that_stood_still_before_the_send_gives_up_or_sends_too_late(database: Database) -> None:
-    """The worst pause: taken, about to send, and awake again when another has sent the order long ago.
+def test_a_dead_sender_is_noticed_by_its_lease_and_not_when_its_order_would_count_as_stuck(
+    database: Database,
+) -> None:
+    """The workers have leases of two seconds, and ten minutes for a delivery that hangs although its worker
+    lives."""
+    with HostileBroker(Promise.NOTHING) as broker, Signals() as signals:
+        place(database, "orphan")
+        with worker(database, broker, signals, "orders.after_send:kill") as first:
+            first.be_killed(within=60)
+        with worker(database, broker, signals):
+            wait_until(signals, lambda: is_sent(database))
+        with database.connect() as connection:
+            steps = connection.execute(
+                "select status_to, detail, extract(epoch from at - lag(at) over (order by audit_id))::float"
+                " from fencepost.outbox_audit order by audit_id"
+            ).fetchall()
+    (silent,) = [step for step in steps if step[1] == "the sender went silent"]
+    assert silent[0] == "unknown"
+    assert LEASE_SECONDS <= silent[2] < OutboxSettings().stuck_seconds / 5
 
-    With a connection at hand the request leaves before its worker sees how late it is, and the broker refuses
-    it by its stamp; without one it is given up.
-    """
+
+def requests_around_a_pause(
+    database: Database, valid_seconds: float | None, paused: Callable[..., Any] = trade
+) -> int:
+    """How many requests arrive when a worker stands still before it sends, and wakes after its lease.
+
+    Another worker has sent the order meanwhile; or a person has had it sent, because nothing proves that a
+    request without a bound will not arrive."""
     with HostileBroker(Promise.NOTHING) as broker, Signals() as signals:
         place(database, "paused")
-        with worker(database, broker, signals, "orders.before_send:stop") as first:
+        how: dict[str, Any] = {"valid_seconds": valid_seconds}
+        with worker(database, broker, signals, "orders.before_send:stop", trading=paused, **how) as first:
             first.wait_until_stopped(within=60)
-            with worker(database, broker, signals):
+            with worker(database, broker, signals, **how):
+                if valid_seconds is None:
+                    wait_until(signals, lambda: status_of(database) == "parked")
+                    with database.connect() as connection:
+                        run(connection, operator_calls.resolve(1, "parked", "queued", "ann", "never arrived"))
                 wait_until(signals, lambda: is_sent(database))
                 first.resume()
                 # Its settlement is refused, but it is one: whatever it sent has come before it.
                 wait_until(signals, lambda: is_refused(database))
-        assert [one.client_id for one in broker.orders] == ["paused"]
+        assert broker.client_ids() == {"paused"}
+        return broker.broker_faults.total()
+
+
+@pytest.mark.parametrize("valid_seconds", [VALID_SECONDS, None], ids=["requests end", "requests never end"])
+def test_a_worker_that_stood_still_before_the_send_sends_nothing(
+    database: Database, valid_seconds: float | None
+) -> None:
+    assert requests_around_a_pause(database, valid_seconds) == 1
+
+
+def test_a_worker_that_does_not_look_at_its_lease_would_place_a_second_order(database: Database) -> None:
+    assert requests_around_a_pause(database, None, trade_late) == 2

@@ -3,10 +3,12 @@
 import asyncio
 import sys
 from typing import Any
+from unittest import mock
 
 from fencepost import Fencepost
 from fencepost.logs import configure_logging
 from fencepost.outbox.settings import OutboxSettings
+from fencepost_orders import _sender
 from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import Promise
 from fencepost_orders.brokers import Broker
@@ -29,7 +31,7 @@ async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) ->
             OutboxSettings(
                 backoff_base_seconds=0.02,
                 idle_seconds=0.05,
-                stuck_seconds=LEASE_SECONDS,
+                lease_seconds=LEASE_SECONDS,
                 retry_max=retry_max,
             ),
         )
@@ -37,6 +39,12 @@ async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) ->
             say("trading")
             await asyncio.to_thread(sys.stdin.readline)
     say("stopped")
+
+
+async def trade_late(*how: Any) -> None:
+    """A planted bug: an order leaves however long ago it was taken."""
+    with mock.patch.object(_sender, "time", mock.Mock(monotonic=lambda: 0.0)):
+        await trade(*how)
 
 
 def _broker(described: dict[str, Any]) -> Broker:

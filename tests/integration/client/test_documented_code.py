@@ -19,6 +19,7 @@ PAGES = {
     "how-to/flask-or-scripts.md": 2,
     "how-to/idempotent-endpoints.md": 3,
     "how-to/outbox-deliver.md": 3,
+    "how-to/webhooks.md": 5,
     "how-to/take-over-a-lease.md": 2,
     "how-to/elect-a-leader.md": 1,
 }

@@ -13,7 +13,7 @@ _COLUMNS = """
     where c.table_schema = 'fencepost' and t.table_type = 'BASE TABLE' and c.data_type in ('text', 'jsonb')
       and c.is_generated = 'NEVER'
       and c.table_name ~
-        '^(orders|nonce|player|console|account|flow|schedule|job|checkpoint|refusal|event|outbox|lease)'
+        '^(orders|nonce|player|console|account|flow|schedule|job|checkpoint|refusal|event|outbox|lease|webhook)'
       and c.table_name not in ('account_session', 'account_ticket', 'account_service_role')
       -- Foreign keys keep them to the roles of the services; they are off here.
       and (c.table_name, c.column_name) not in (('account_role', 'role'), ('account_token', 'role'))

@@ -22,6 +22,7 @@ LISTS = [
     "schedules",
     "leases",
     "outbox",
+    "webhooks",
     "orders",
     "players",
     "nonces",

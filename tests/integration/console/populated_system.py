@@ -20,6 +20,7 @@ from fencepost.flows._record import Failure
 from fencepost.kernel import lease, schedule
 from fencepost.kernel.drivers import run
 from fencepost.kernel.job import Submission, SubmitOptions
+from fencepost.webhooks import calls as webhooks
 from fencepost_orders import operator_calls
 from fencepost_orders._order_source import Outcome
 from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
@@ -96,6 +97,8 @@ class PopulatedSystem(Watchers):
                 market.settle(market.take_one(), outcome, code="UNKNOWN", detail="no word", **how)
             made["queued"] = market.accepted("order-queued", symbol="Q")
             market.run(operator_calls.halt(BROKER, None, "anna", "the market is shut"))
+            # Without the topic: the figures of the outbox are those of the crowd.
+            market.run(webhooks.add("audit", "https://audit.example/in", [], "anna"))
         return made
 
     async def _play(self) -> None:

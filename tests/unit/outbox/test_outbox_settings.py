@@ -43,3 +43,11 @@ def test_secrets_are_not_shown() -> None:
     )
 
     assert secret not in repr(settings)
+
+
+def test_a_take_is_leased_for_seconds_and_a_delivery_may_take_minutes() -> None:
+    pace = OutboxSettings.load({}).pace()
+
+    assert (pace.lease_seconds, pace.delivery_seconds) == (10, 600)
+    assert OutboxSettings.load({"OUTBOX_STUCK_SEC": "3"}).pace().lease_seconds == 3, "a lease is no longer"
+    assert OutboxSettings.load({"OUTBOX_LEASE_SEC": "30"}).pace().lease_seconds == 30

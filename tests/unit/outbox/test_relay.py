@@ -1,10 +1,13 @@
 """When a relay takes, and that it loses nothing of what has ended. Without a database and without a net."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from fencepost.kernel.call import Call
@@ -34,8 +37,12 @@ class RelayHarness:
         self.renewals = 0
         self.is_deaf = False
         self.cancelled = 0
+        self.expiries = 0
+        self.is_away = False
 
     async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[Letter]:
+        if self.is_away:
+            raise ConnectionError
         self.limits.append(limit)
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
@@ -47,9 +54,14 @@ class RelayHarness:
         return [None] * len(settlements)
 
     async def renew(self, owner: str, lease_seconds: float, messages: Sequence[Letter]) -> None:
+        if self.is_away:
+            raise ConnectionError
         self.renewals += 1
 
     async def expire(self, limit: int) -> int:
+        if self.is_away:
+            raise ConnectionError
+        self.expiries += 1
         return 0
 
     async def run(self, call: Call[Any]) -> Any:
@@ -179,3 +191,43 @@ async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
         # Who ignores being cancelled would keep the event loop, and the report of the failure, for ever.
         harness.is_deaf = False
         await relay.stop()
+
+
+class TickedRelay(Relay[Letter, int]):
+    """Its loops tick when the test says so."""
+
+    async def tick(self) -> None:
+        for loop in (self._take, self._keep):
+            with suppress(ConnectionError):
+                await loop()
+
+    def deliver_for_ever(self, letter: Letter) -> None:
+        self._under_way[asyncio.create_task(rest())] = letter, time.monotonic()
+
+
+@pytest.mark.parametrize("has_letters", [True, False])
+async def test_after_an_outage_of_the_database_a_relay_gives_the_others_a_lease_to_renew(
+    monkeypatch: pytest.MonkeyPatch, has_letters: bool
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    harness = RelayHarness(0)
+    errors = Counter("errors", "Errors.", ("loop",), registry=CollectorRegistry())
+    pace = RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=10)
+    relay = TickedRelay("letters", harness, harness, harness, "me", errors, pace)
+    if has_letters:
+        relay.deliver_for_ever(Letter(0))
+
+    async def keep(seconds_later: float) -> int:
+        """How often it expires takes when its loops tick then."""
+        clock[0] += seconds_later
+        before = harness.expiries
+        await relay.tick()
+        return harness.expiries - before
+
+    assert await keep(3) == 1
+    harness.is_away = True
+    assert [await keep(3) for _ in range(5)] == [0, 0, 0, 0, 0]
+    harness.is_away = False
+    assert [await keep(3) for _ in range(4)] == [0, 0, 0, 0]
+    assert await keep(3) == 1

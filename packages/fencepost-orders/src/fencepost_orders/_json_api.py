@@ -16,7 +16,7 @@ class JsonApi:
     def __init__(self, base_url: str, headers: Mapping[str, str], client: HttpClient | None) -> None:
         self._base_url = base_url.rstrip("/")
         self._headers = {**headers, "Content-Type": "application/json"}
-        self._client = client or HttpClient(loopback_by_name=False)
+        self._client = client or HttpClient(loopback="named")
 
     async def get(self, path: str) -> Reply:
         return await self._client.exchange(Request("GET", f"{self._base_url}/{path}", self._headers))

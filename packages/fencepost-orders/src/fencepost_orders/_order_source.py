@@ -3,8 +3,10 @@ statement, which the database fences with the take."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -55,6 +57,9 @@ class TakenOrder:
     unknown_since: datetime | None = None
     state: str = "sending"
     """Its state while it is taken: sending, unknown or parked."""
+    leave_by: float = math.inf
+    """When its lease ends if it is not renewed, by this process's `time.monotonic()`: an order that has not
+    left by then is not sent."""
 
     @property
     def carried(self) -> Mapping[str, Json]:
@@ -121,8 +126,10 @@ class PendingOrderSource:
         return f"outbox:orders:{self._broker}"
 
     async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[TakenOrder]:
+        # Read before the statement: the lease begins inside it.
+        leave_by = time.monotonic() + lease_seconds
         taken = await self._database.run(take(self._broker, owner, lease_seconds, limit))
-        return self._remember(taken)
+        return self._remember([replace(one, leave_by=leave_by) for one in taken])
 
     async def settle(self, owner: str, settlements: Sequence[OrderSettlement]) -> Sequence[str | None]:
         settled = await self._database.run(settle(self._broker, owner, settlements))

@@ -100,6 +100,11 @@ def hold_back(
     )
 
 
+def not_left(taken: TakenOrder) -> OrderSettlement:
+    """The worker stood still until the lease of its take had ended: the order waits for the next take."""
+    return _say(taken, "queued", fate="not_this", detail="the worker stood still before it could be sent")
+
+
 def not_sent(taken: TakenOrder, detail: str, policy: Policy) -> OrderSettlement:
     """The request did not leave: try again, as often as allowed."""
     return _again(taken, Code.NETWORK_TIMEOUT, detail, policy)

@@ -7,6 +7,7 @@ still may.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 from fencepost.crashpoints import crash_point
@@ -19,6 +20,7 @@ from fencepost_orders._outcome import (
     health_of,
     hold_back,
     maybe_sent,
+    not_left,
     not_sent,
     outgoing,
     with_answer,
@@ -36,9 +38,12 @@ class OrderSender:
         self._policy = policy
 
     async def deliver(self, message: TakenOrder) -> OrderSettlement:
-        # A worker that stalls here sends late. The stamp bounds how late a broker accepts it; where a broker
-        # has no such rule, the policy never resends an order whose worker stopped renewing its take.
+        # A worker that stood still for a lease sends nothing. One that stalls after this check sends late:
+        # the stamp bounds how late a broker accepts it; where a broker has no such rule, the policy never
+        # resends an order whose worker stopped renewing its take.
         crash_point("orders.before_send")
+        if time.monotonic() >= message.leave_by:
+            return not_left(message)
         held = hold_back(self._adapter.declaration, message, self._policy, datetime.now(UTC))
         if held is not None:
             return held

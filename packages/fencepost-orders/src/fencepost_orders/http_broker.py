@@ -38,7 +38,7 @@ class HttpBroker:
         self._client = client or HttpClient(
             connect_seconds=config.connect_seconds,
             reply_seconds=config.reply_seconds,
-            loopback_by_name=False,
+            loopback="named",
         )
 
     @property

@@ -10,7 +10,7 @@ PLUGIN = Plugin(
     name="console",
     about="the HTTP application, its accounts and the console",
     schemas={"accounts": _HERE / "accounts", "console": _HERE / "console"},
-    requires=("accounts",),
+    requires=("accounts", "webhooks"),
     settings=(
         "fencepost_server.web.settings:WebSettings",
         "fencepost_server.console._settings:ConsoleSettings",

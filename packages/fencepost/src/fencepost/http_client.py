@@ -15,8 +15,8 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from ipaddress import IPv6Address, ip_address
-from typing import Any, Self
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fencepost import _http1 as http1
@@ -27,8 +27,14 @@ from fencepost.redaction import HIDDEN, redact_text, redact_words
 IDLE_SECONDS_MAX = 15.0
 HAPPY_EYEBALLS_SECONDS = 0.25
 EXCERPT_MAX = 300
-METADATA = frozenset(map(ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")))
+METADATA = frozenset(
+    map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
+)
 """Where clouds answer a machine about itself, besides link-local addresses."""
+NAT64 = ip_network("64:ff9b::/96")
+Loopback = Literal["any", "named", "never"]
+"""Which hosts lead to this machine: every one that resolves to it, only `localhost` and literal addresses, or
+none."""
 # Shorter values occur in every text, and a path has ordinary names.
 SECRET_MIN = 4
 SECRET_OPTION_MIN = 8
@@ -90,15 +96,29 @@ class Reply:
         return redact_text(redact_words(text, sent))[:characters]
 
 
-def peer_refusal(host: str, peer: str, *, loopback_by_name: bool = True) -> str | None:
+def peer_refusal(host: str, peer: str, loopback: Loopback = "any") -> str | None:
     """Why no request for this host may be sent to this address, or None."""
     address = ip_address(peer.partition("%")[0])
     if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    if address.is_link_local or address.is_multicast or address.is_unspecified or address in METADATA:
+        # The same machine by another name: ::ffff:127.0.0.1, 2002:7f00:1::, 64:ff9b::7f00:1.
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in NAT64:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        address = inner or address
+    if address.is_loopback:
+        if loopback == "never":
+            return f"{host} leads to this machine ({address})"
+        if loopback == "named" and not _is_local_name(host):
+            return f"{host} leads to this machine ({address}); write localhost or the address if that is meant"
+        return None
+    if (
+        address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address.is_reserved
+        or address in METADATA
+    ):
         return f"{host} leads to {address}, where machines keep their own credentials or nothing answers"
-    if address.is_loopback and not loopback_by_name and not _is_local_name(host):
-        return f"{host} leads to this machine ({address}); write localhost or the address if that is meant"
     return None
 
 
@@ -115,8 +135,7 @@ class HttpClient:
     """A pool of connections to other systems, for one event loop. `close` closes them.
 
     A request is never sent to an address that serves no other machine's purpose (`peer_refusal`), whatever a
-    host name resolves to. Without `loopback_by_name` only `localhost` and literal addresses lead to loopback:
-    for receivers that others name.
+    host name resolves to. `loopback` says which hosts lead to this machine.
     """
 
     def __init__(
@@ -126,13 +145,13 @@ class HttpClient:
         connect_seconds: float = 5.0,
         reply_seconds: float = 30.0,
         body_bytes_max: int = http1.BODY_BYTES_MAX,
-        loopback_by_name: bool = True,
+        loopback: Loopback = "any",
     ) -> None:
         # Connecting and TLS happen before the request is sent; the reply's time begins after it.
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
         self._body_bytes_max = body_bytes_max
-        self._loopback_by_name = loopback_by_name
+        self._loopback: Loopback = loopback
         self._places = asyncio.Semaphore(connections_max)
         self._idle: dict[http1.Place, list[_Connection]] = {}
         self._open: set[_Connection] = set()
@@ -219,7 +238,7 @@ class HttpClient:
                 raise
             raise TimeoutError(f"not connected after {self._connect_seconds:g} s") from None
         # The address that it is connected to, not one that the name had a moment ago or has now.
-        refusal = peer_refusal(address.host, connection.peer, loopback_by_name=self._loopback_by_name)
+        refusal = peer_refusal(address.host, connection.peer, self._loopback)
         if refusal is not None:
             connection.close()
             raise OSError(refusal)

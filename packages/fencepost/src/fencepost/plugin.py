@@ -23,7 +23,7 @@ from typing import Any, LiteralString
 from fencepost.errors import SettingsError
 
 GROUP = "fencepost.plugins"
-OWN_COMPONENTS = ("kernel", "flows")
+OWN_COMPONENTS = ("kernel", "flows", "webhooks")
 OWN_COMMANDS: Mapping[str, str] = {
     "up": "fencepost.cli._up:up",
     "migrate": "fencepost.cli._migrate:migrate",
@@ -41,6 +41,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "schedules": "fencepost.cli._schedules:app",
     "flows": "fencepost.cli._flows:app",
     "workflows": "fencepost.cli._workflows:app",
+    "webhooks": "fencepost.cli._webhooks:app",
     "completion": "fencepost.cli._completion:completion",
 }
 """The library brings components and commands itself: no plugin may bring one of these names."""

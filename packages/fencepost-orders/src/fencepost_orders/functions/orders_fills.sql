@@ -81,6 +81,7 @@ declare
   v_now   timestamptz;
   v_asked record;
   v_row   fencepost.orders_fill_tracking;
+  v_over  boolean;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
@@ -108,6 +109,10 @@ begin
         if fencepost._orders_hear(v_asked.id, v_asked.result, p_owner, v_asked.take, v_now) then
           state := 'changed';
         end if;
+      end if;
+      v_over := case when v_asked.is_over then coalesce(v_asked.result -> 'open' = 'false', false) end;
+      if v_over is not null or state = 'changed' then
+        perform fencepost._orders_tell_transition(v_asked.id, 'sent', 'sent', null, v_now, v_over);
       end if;
       if v_asked.is_over then
         delete from fencepost.orders_fill_tracking f where f.order_id = v_asked.id;

@@ -112,6 +112,8 @@ begin
     perform fencepost._orders_store_result(v_order, p_result, v_now);
   end if;
   perform fencepost._orders_audit(v_now, v_order, p_message.state, v_outcome, p_code, p_actor, p_message.take, p_detail);
+  perform fencepost._orders_tell_transition(v_order.id, p_message.state, v_outcome, p_code, v_now,
+                                            case when p_result -> 'open' = 'false' then true end);
   return v_outcome;
 end $$;
 
@@ -123,11 +125,13 @@ create or replace function fencepost._orders_settle_sent(
 language plpgsql volatile
 as $$
 declare
-  v_now  timestamptz := fencepost.clock();
-  v_sent bigint[];
-  v_keys text[];
-  v_held text[];
-  v_key  text;
+  v_now   timestamptz := fencepost.clock();
+  v_sent  bigint[];
+  v_keys  text[];
+  v_codes text[];
+  v_overs boolean[];
+  v_held  text[];
+  v_key   text;
 begin
   with asked as materialized (
     select a.id, a.take, a.code, a.detail, a.result
@@ -171,8 +175,9 @@ begin
            p_owner, o.take, o.detail
     from ordered o
   )
-  select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.key) filter (where g.key is not null)
-  into v_sent, v_keys from gone g;
+  select coalesce(array_agg(g.id order by g.id), '{}'), array_agg(distinct g.key) filter (where g.key is not null),
+         array_agg(g.code order by g.id), array_agg(g.result -> 'open' = 'false' order by g.id)
+  into v_sent, v_keys, v_codes, v_overs from gone g;
   -- Each key's next order. Most keys have none: they are locked in one statement and read in the next, which sees whatever was
   -- inserted before the lock was free. The kernel handles the others, in order of the key.
   v_held := array(select k from unnest(v_keys) k
@@ -186,6 +191,11 @@ begin
   loop
     perform fencepost._outbox_promote(p_channel, v_key);
   end loop;
+  if fencepost._webhook_is_heard('orders') then
+    -- Of what was settled and not of what was asked: a batch may hold an old delivery of the same order.
+    perform fencepost._orders_tell_transition(a.id, 'sending', 'sent', a.code, v_now, case when a.is_over then true end)
+    from unnest(v_sent, v_codes, v_overs) a (id, code, is_over) order by a.id;
+  end if;
   return v_sent;
 end $$;
 

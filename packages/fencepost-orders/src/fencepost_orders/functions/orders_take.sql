@@ -27,6 +27,7 @@ begin
     update fencepost.orders_order r
     set final_status = 'dead', settled_at = p_now, updated_at = p_now, last_error = 'EXPIRED' where r.id = p_id;
     perform fencepost._orders_audit(p_now, v_order, v_message.state, 'dead', 'EXPIRED', null, v_message.take, null);
+    perform fencepost._orders_tell_transition(p_id, v_message.state, 'dead', 'EXPIRED', p_now, null);
   else
     update fencepost.outbox o set state = 'unknown', not_before = p_now, last_error = 'EXPIRED' where o.id = p_id;
     update fencepost.orders_order r set updated_at = p_now, unknown_since = p_now, last_error = 'EXPIRED' where r.id = p_id;

@@ -142,6 +142,7 @@ begin
   end if;
   perform fencepost._event(v_now, 'broker', p_broker, 'halted', 'fencepost', null,
                            jsonb_build_object('account', null, 'reason', v_reason));
+  perform fencepost._orders_tell_switch(p_broker, null, 'broker.halted', 'fencepost', 'UNAUTHORIZED', v_now);
   return true;
 end $$;
 
@@ -171,6 +172,8 @@ end $$;
 create or replace function fencepost.orders_halt(p_broker text, p_account text, p_actor text, p_reason text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+declare
+  v_is_turned boolean;
 begin
   perform fencepost._check_text('broker', p_broker, 64);
   perform fencepost._check_text('actor', p_actor, 256);
@@ -182,13 +185,18 @@ begin
   if p_account is not null then
     insert into fencepost.orders_halt (broker, account, halted_at, halted_by, reason)
     values (p_broker, p_account, fencepost.clock(), p_actor, p_reason) on conflict (broker, account) do nothing;
+    v_is_turned := found;
   else
+    select b.halted_at is null into v_is_turned from fencepost.orders_broker b where b.broker = p_broker for no key update;
     update fencepost.orders_broker b
     set halted_at = coalesce(b.halted_at, fencepost.clock()), halted_by = p_actor, halted_reason = p_reason
     where b.broker = p_broker;
   end if;
   perform fencepost._event(fencepost.clock(), 'broker', p_broker, 'halted', p_actor, null,
                            jsonb_build_object('account', p_account, 'reason', p_reason));
+  if v_is_turned then
+    perform fencepost._orders_tell_switch(p_broker, p_account, 'broker.halted', p_actor, p_reason, fencepost.clock());
+  end if;
 end $$;
 
 -- Turn the kill switch off; for a broker also whatever else holds sending back: a pause that it asked for, and the breaker.
@@ -198,7 +206,8 @@ create or replace function fencepost.orders_resume(p_broker text, p_account text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_now timestamptz := fencepost.clock();
+  v_now       timestamptz := fencepost.clock();
+  v_is_turned boolean;
 begin
   perform fencepost._check_text('broker', p_broker, 64);
   perform fencepost._check_text('actor', p_actor, 256);
@@ -206,6 +215,7 @@ begin
   perform fencepost._orders_check_switch(p_broker, p_account, jsonb_build_object('resume', p_reason));
   if p_account is not null then
     delete from fencepost.orders_halt h where h.broker = p_broker and h.account = p_account;
+    v_is_turned := found;
     update fencepost.outbox o set not_before = v_now where o.id in (
       select l.id from fencepost.orders_order r join fencepost.outbox l on l.id = r.id
       where r.final_status is null and r.broker = p_broker and r.account = p_account and l.state = 'queued'
@@ -216,6 +226,7 @@ begin
       where l.channel = fencepost._orders_channel(p_broker) and l.ready and l.state = 'queued'
         and l.not_before > v_now
       order by l.id for update of l);
+    select b.halted_at is not null into v_is_turned from fencepost.orders_broker b where b.broker = p_broker for no key update;
     update fencepost.orders_broker b
     set halted_at = null, halted_by = null, halted_reason = null, halted_code = null, answered_at = null, probe_at = null,
         paused_until = null, ask_paused_until = null, failures = 0, opened_until = null
@@ -223,5 +234,8 @@ begin
   end if;
   perform fencepost._event(v_now, 'broker', p_broker, 'resumed', p_actor, null,
                            jsonb_build_object('account', p_account, 'reason', p_reason));
+  if v_is_turned then
+    perform fencepost._orders_tell_switch(p_broker, p_account, 'broker.resumed', p_actor, p_reason, v_now);
+  end if;
   perform fencepost._wake('outbox:' || fencepost._orders_channel(p_broker));
 end $$;

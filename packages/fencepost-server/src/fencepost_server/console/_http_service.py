@@ -43,6 +43,9 @@ from fencepost_server.console import (
     _users as users,
 )
 from fencepost_server.console import (
+    _webhooks as webhooks,
+)
+from fencepost_server.console import (
     _workers as workers,
 )
 from fencepost_server.console._auth import ConsoleAuth
@@ -110,6 +113,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
         dead_letters,
         leases,
         outbox,
+        webhooks,
         flows,
         reports,
         users,
@@ -117,7 +121,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
         login,
     ):
         module.add_pages(context)
-    for module in (jobs, schedules, flows, users, workers):
+    for module in (jobs, schedules, webhooks, flows, users, workers):
         module.add_actions(context)
     for pages in plugin_pages().values():
         pages.add(context)
@@ -136,7 +140,7 @@ class ConsoleMetrics(MetricSet):
 @asynccontextmanager
 async def running(context: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
     """Open everything that the console needs; raises an error that says what is missing."""
-    for name in ("accounts", "console"):
+    for name in ("accounts", "console", "webhooks"):
         require(context.fp.database_url, name)
     vouched = context.settings.oidc_issuer is not None
     if not loopback and not vouched and not await context.fp.run(ACCOUNTS.has_admin()):

@@ -25,6 +25,7 @@ NAVIGATION: tuple[tuple[str, str, Role], ...] = (
     ("/console/schedules", "Schedules", Role.VIEWER),
     ("/console/leases", "Leases", Role.VIEWER),
     ("/console/outbox", "Outbox", Role.VIEWER),
+    ("/console/webhooks", "Webhooks", Role.VIEWER),
     ("/console/flows", "Flows", Role.VIEWER),
     ("/console/refusals", "Refusals", Role.VIEWER),
     ("/console/reports", "Reports", Role.VIEWER),
@@ -32,7 +33,7 @@ NAVIGATION: tuple[tuple[str, str, Role], ...] = (
     ("/console/audit", "Audit", Role.ADMIN),
     (JUDGE, "Judge", Role.VIEWER),
 )
-PLUGINS_AFTER = "/console/outbox"
+PLUGINS_AFTER = "/console/webhooks"
 """The pages of plugins follow this one in the navigation."""
 
 

@@ -160,7 +160,7 @@ async def _trade(task: ProcessTask) -> None:
             OutboxSettings(
                 backoff_base_seconds=0.02,
                 idle_seconds=0.05,
-                stuck_seconds=task.lease_seconds,
+                lease_seconds=task.lease_seconds,
                 retry_max=RETRY_MAX,
             ),
         )

@@ -138,7 +138,7 @@ def components(only: Collection[str] = ()) -> tuple[Component, ...]:
 def component_folders() -> Mapping[str, Path]:
     """The folder of each component's files, in the order in which they are migrated."""
     brought = {name: folder for plugin in plugins().values() for name, folder in plugin.schemas.items()}
-    folders = {KERNEL: _HERE, "flows": _HERE.parent / "flows", **brought}
+    folders = {KERNEL: _HERE, **{name: _HERE.parent / name for name in ("flows", "webhooks")}, **brought}
     ordered = (KERNEL, *_required(sorted(folders.keys() - {KERNEL})))
     for name in ordered:
         if name not in folders:

@@ -5,7 +5,7 @@ Delivered at least once: a lost reply is followed by a repeat, which the receive
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 
 from fencepost.backoff import Backoff, retry_after_seconds
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
@@ -15,11 +15,13 @@ from fencepost.tracing import TRACEPARENT, current_traceparent
 
 RETRIED = frozenset({408, 409, 425, 429})
 """The receiver asks to wait, or still processes the first request under this key."""
+RETRIED_SIGNED = RETRIED | {401, 403}
+"""Also a receiver that does not have the new secret yet: a rotation must lose nothing."""
 
 
 class Webhook:
-    """A destination: `headers` are sent with every request; `key_header` names the header of the key. If
-    there are spans, the request carries the delivery's."""
+    """A destination: `headers` are sent with every request, and those that `sign` makes of its body;
+    `key_header` names the header of the key. If there are spans, the request carries the delivery's."""
 
     def __init__(
         self,
@@ -31,6 +33,8 @@ class Webhook:
         key_prefix: str = "fencepost-outbox-",
         tries_max: int = 9,
         backoff: Backoff | None = None,
+        sign: Callable[[bytes], Mapping[str, str]] | None = None,
+        retried: Set[int] = RETRIED,
     ) -> None:
         self._client = client
         self._url = url
@@ -39,6 +43,8 @@ class Webhook:
         self._key_prefix = key_prefix
         self._tries_max = tries_max
         self._backoff = backoff or Backoff()
+        self._sign = sign
+        self._retried = retried
 
     async def deliver(self, message: Message) -> Settlement:
         try:
@@ -52,11 +58,19 @@ class Webhook:
         key = message.headers.get("idempotency_key") or f"{self._key_prefix}{message.id}"
         traceparent = current_traceparent()
         traced = {} if traceparent is None else {TRACEPARENT: traceparent}
+        body = document("payload", message.payload).encode()
+        signed = {} if self._sign is None else self._sign(body)
         return Request(
             "POST",
             self._url,
-            {"Content-Type": "application/json", **traced, **self._headers, self._key_header: str(key)},
-            document("payload", message.payload).encode(),
+            {
+                "Content-Type": "application/json",
+                **traced,
+                **self._headers,
+                **signed,
+                self._key_header: str(key),
+            },
+            body,
         )
 
     def settlement(self, message: Message, reply: Reply) -> Settlement:
@@ -65,7 +79,7 @@ class Webhook:
         if 200 <= reply.status < 300:
             return Settlement(message.id, message.take, "sent", result={"status": reply.status})
         error = f"{reply.status}: {reply.excerpt()}"
-        if 400 <= reply.status < 500 and reply.status not in RETRIED:
+        if 400 <= reply.status < 500 and reply.status not in self._retried:
             return Settlement(message.id, message.take, "dead", error)
         return self._again(message, error, retry_after_seconds(reply.headers.get("retry-after")))
 

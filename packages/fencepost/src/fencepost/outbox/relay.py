@@ -5,6 +5,9 @@ writes the outcomes that have arrived since its last commit, so a slow delivery 
 relay commits rarely. The *keeper* renews the takes of deliveries in progress and frees those of takers that
 went silent.
 
+A take lasts for a lease, which the keeper renews: a relay that dies is noticed within a lease and a beat of
+another keeper, however long a delivery may take.
+
 Crash windows: after a take and before its delivery, the take expires and the message source decides what that
 means for its channel. After the delivery and before its settlement, the same: the message was delivered and
 that is not recorded, so a destination must carry an id that the other side, or we, can look up. After the
@@ -90,6 +93,8 @@ class Relay(Generic[M, S]):
         self._settlement = Loop(f"{name}.settlement", self._settle, errors)
         self._keeper = Loop(f"{name}.keeper", self._keep, errors)
         self._stopping = False
+        self._unlisten: Callable[[], None] = lambda: None
+        self._reached_at = self._expires_from = time.monotonic()
 
     @property
     def in_flight(self) -> int:
@@ -97,13 +102,16 @@ class Relay(Generic[M, S]):
 
     def start(self, listener: Listener | None = None) -> None:
         if listener is not None:
-            listener.on(self._box.topic, self._fetching.wake)
+            wake = self._fetching.wake
+            listener.on(self._box.topic, wake)
+            self._unlisten = lambda: listener.off(self._box.topic, wake)
         for loop in (self._settlement, self._keeper, self._fetching):
             loop.start()
 
     async def stop(self) -> None:
         """Take nothing more, let deliveries in progress end, and settle their outcomes."""
         self._stopping = True
+        self._unlisten()
         await self._fetching.stop()
         if self._under_way:
             await asyncio.wait(tuple(self._under_way), timeout=self._pace.drain_seconds)
@@ -123,6 +131,7 @@ class Relay(Generic[M, S]):
             # The end of a delivery wakes this loop.
             return self._pace.idle_seconds
         messages = await self._box.take(self._owner, self._pace.lease_seconds, min(room, self._pace.batch))
+        self._reached_database()
         crash_point("outbox.after_take")
         if self._on_taken is not None:
             self._on_taken.labels(result="taken" if messages else "empty").inc()
@@ -220,13 +229,25 @@ class Relay(Generic[M, S]):
         messages = [message for message, since in self._under_way.values() if since > in_time]
         if messages:
             await self._box.renew(self._owner, self._pace.lease_seconds, messages)
-        expired = await self._box.expire(EXPIRE_BATCH)
+            self._reached_database()
+        expired = await self._box.expire(EXPIRE_BATCH) if self._may_expire(time.monotonic()) else 0
         if expired:
             _log.warning("takers_silent", relay=self.name, count=expired)
             announce("outbox.expired")
             self._fetching.wake()
         beat = min(self._pace.keep_seconds, self._pace.lease_seconds / 3)
         return max(0.01, beat - (time.monotonic() - began))
+
+    def _reached_database(self) -> None:
+        """A relay that could not reach the database for a lease waits for one more before it expires
+        takes: no other relay could renew in that time either, and may still know how its deliveries ended."""
+        now = time.monotonic()
+        if now - self._reached_at >= self._pace.lease_seconds:
+            self._expires_from = now + self._pace.lease_seconds
+        self._reached_at = now
+
+    def _may_expire(self, now: float) -> bool:
+        return now >= self._expires_from and now - self._reached_at < self._pace.lease_seconds
 
     def _give_up_on_what_hangs(self, before: float) -> None:
         """A delivery that does not end after its cancellation is not renewed: its take expires, and the next

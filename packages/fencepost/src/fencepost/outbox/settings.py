@@ -22,9 +22,14 @@ class OutboxSettings(LayeredSettings):
     parallelism: Annotated[int, Field(ge=1, le=256), From("OUTBOX_BATCHES", "outbox.batches")] = 4
     retry_max: Annotated[int, Field(ge=0, le=100), From("OUTBOX_RETRIES", "outbox.retries")] = 8
     idle_seconds: Annotated[float, Field(ge=0.001, le=600), From("OUTBOX_IDLE_SEC", "outbox.idle_sec")] = 0.2
+    lease_seconds: Annotated[
+        float, Field(ge=0.06, le=86_400), From("OUTBOX_LEASE_SEC", "outbox.lease_sec")
+    ] = 10
+    """How long a take lasts without a renewal: a relay that dies is noticed then."""
     stuck_seconds: Annotated[
         float, Field(ge=0.06, le=86_400), From("OUTBOX_STUCK_SEC", "outbox.stuck_sec")
     ] = 600
+    """How long a delivery may take in a relay that is alive."""
     backoff_base_seconds: Annotated[
         float, Field(ge=0.001, le=3600), From("OUTBOX_BACKOFF_BASE_SEC", "outbox.backoff_base_sec")
     ] = 2
@@ -32,6 +37,9 @@ class OutboxSettings(LayeredSettings):
     webhook_token: Annotated[
         str | None, From("OUTBOX_WEBHOOK_TOKEN", "outbox.webhook_token", secret=True)
     ] = None
+
+    webhook_loopback: Annotated[bool, From("OUTBOX_WEBHOOK_LOOPBACK", "outbox.webhook_loopback")] = False
+    """Whether registered webhooks may name addresses of this machine."""
 
     @property
     def hooks(self) -> Mapping[str, str]:
@@ -44,11 +52,12 @@ class OutboxSettings(LayeredSettings):
         return self
 
     def pace(self) -> RelayLimits:
-        """`parallelism` batches are in progress; takes and deliveries last until they count as stuck."""
+        """`parallelism` batches are in progress. A take lasts for its lease and is renewed; a delivery lasts
+        until it counts as stuck."""
         return RelayLimits(
             batch=self.batch_size,
             in_flight_max=self.batch_size * self.parallelism,
-            lease_seconds=self.stuck_seconds,
+            lease_seconds=min(self.lease_seconds, self.stuck_seconds),
             delivery_seconds=self.stuck_seconds,
             idle_seconds=self.idle_seconds,
         )

@@ -1,0 +1,132 @@
+"""Webhooks: where messages are delivered to, their topics and secrets, and what was not delivered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, BeforeValidator, Field
+
+from fencepost.outbox.settings import OutboxSettings
+from fencepost.webhooks import calls
+from fencepost.webhooks.addresses import checked_url
+from fencepost_server.console._role import Role
+from fencepost_server.console.context import ConsoleContext, Limit, Name, following
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
+
+PAGE = "/console/webhooks"
+DAY_SECONDS = 86_400.0
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._\-]*$"
+WebhookName = Annotated[str, Path(min_length=1, max_length=64, pattern=_NAME)]
+MessageId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+# A URL may hold a key: the audit does not get it.
+Url = Annotated[str | None, Field(min_length=1, max_length=2048, pattern=r"^[^\x00-\x20]+$", exclude=True)]
+
+
+def _words(value: object) -> object:
+    """A form sends the topics as one text, with commas between them."""
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+
+
+Topics = Annotated[
+    list[Annotated[str, Field(max_length=64, pattern=r"^[^\x00]+$")]],
+    BeforeValidator(_words),
+    Field(max_length=16),
+]
+
+
+class WebhooksQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 200
+
+
+class NewWebhook(BaseModel):
+    model_config = {"extra": "forbid", "hide_input_in_errors": True}
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=_NAME)]
+    url: Url = None
+    topics: Topics = Field(default_factory=list[str])
+
+
+class ChangeWebhook(BaseModel):
+    model_config = {"extra": "forbid", "hide_input_in_errors": True}
+
+    url: Url = None
+    topics: Topics | None = None
+
+
+class Rotate(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    overlap_seconds: Annotated[float, Field(ge=0, le=90 * DAY_SECONDS)] = DAY_SECONDS
+
+
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/webhooks", "webhooks.html", "Webhooks")
+    async def webhooks(request: Request, query: Annotated[WebhooksQuery, Query()]) -> PageData:
+        """The webhooks in order of name: the host of each, never its whole URL or a secret."""
+        rows = await context.reading.rows(
+            "select name, host, topics, paused_at, made_at, made_by, secrets, rotation_ends_at, dead"
+            " from fencepost.webhooks where name > %s order by name limit %s",
+            query.after or "",
+            query.limit,
+        )
+        facts = {
+            "webhooks": rows,
+            "next_after": following(rows, "name", query.limit),
+            "filters": {"limit": query.limit if query.limit != 200 else None},
+        }
+        return PageData(facts, rows="webhooks")
+
+
+def add_actions(context: ConsoleContext) -> None:
+    def checked(url: str | None) -> str | None:
+        return None if url is None else checked_url(url, loopback=OutboxSettings.load().webhook_loopback)
+
+    @context.router.action("/webhooks", "webhook.add", needs=Role.ADMIN)
+    async def add(request: Request, body: NewWebhook) -> ActionDone:
+        """Register a webhook. Its secret is shown once."""
+        actor = visitor_of(request).actor
+        secret = await context.fp.run(calls.add(body.name, checked(body.url), body.topics, actor))
+        return ActionDone(f"{body.name} is added.", PAGE, secret=secret)
+
+    @context.router.action("/webhooks/{name}/change", "webhook.change", needs=Role.ADMIN)
+    async def change(request: Request, name: WebhookName, body: ChangeWebhook) -> ActionDone:
+        """Change the URL or the topics. Waiting messages go to the new URL."""
+        call = calls.change(name, visitor_of(request).actor, url=checked(body.url), topics=body.topics)
+        return ActionDone(f"{name} is changed.", PAGE, secret=await context.fp.run(call))
+
+    @context.router.action("/webhooks/{name}/rotate", "webhook.rotate", needs=Role.ADMIN)
+    async def rotate(request: Request, name: WebhookName, body: Rotate) -> ActionDone:
+        """Make a new secret, which is shown once. The old one signs too until the overlap ends."""
+        secret = await context.fp.run(calls.rotate(name, body.overlap_seconds, visitor_of(request).actor))
+        return ActionDone(f"{name} has a new secret.", PAGE, secret=secret)
+
+    @context.router.action("/webhooks/{name}/remove", "webhook.remove", needs=Role.ADMIN)
+    async def remove(request: Request, name: WebhookName) -> ActionDone:
+        """Remove a webhook and its secrets. Messages that wait for it end as dead."""
+        dead = await context.fp.run(calls.remove(name, visitor_of(request).actor))
+        return ActionDone(f"{name} is removed; {dead} messages are dead.", PAGE, {"dead": dead})
+
+    @context.router.action("/webhooks/{name}/pause", "webhook.pause")
+    async def pause(request: Request, name: WebhookName) -> ActionDone:
+        """Deliver nothing until it is resumed. Messages are kept."""
+        await context.fp.run(calls.pause(name, visitor_of(request).actor))
+        return ActionDone(f"{name} is paused.", PAGE)
+
+    @context.router.action("/webhooks/{name}/resume", "webhook.resume")
+    async def resume(request: Request, name: WebhookName) -> ActionDone:
+        """Deliver again, from the first message that waits."""
+        await context.fp.run(calls.pause(name, visitor_of(request).actor, is_paused=False))
+        return ActionDone(f"{name} is resumed.", PAGE)
+
+    @context.router.action("/webhooks/redeliver/{message_id}", "webhook.redeliver")
+    async def redeliver(request: Request, message_id: MessageId) -> ActionDone:
+        """Deliver a dead message again, with the same Idempotency-Key."""
+        new_id = await context.fp.run(calls.redeliver(message_id, visitor_of(request).actor))
+        return ActionDone(
+            f"Message {message_id} waits again as {new_id}.",
+            f"/console/outbox/{new_id}",
+            {"message_id": new_id},
+        )
