@@ -247,7 +247,8 @@ def _dead(taken: TakenOrder, answer: FoundOrder, step: Next) -> OrderSettlement:
         code = step.code or taken.last_error
         return _say(taken, "dead", fate="none", code=code, detail=_short(_why(step, answer)))
     result = result_of(answer.order)
-    return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=step.why, result=result)
+    why = step.why if answer.order.why is None else f"{step.why} ({answer.order.why})"
+    return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=_short(why), result=result)
 
 
 def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
@@ -304,7 +305,7 @@ def _accepted(
             "dead",
             fate="not_this",
             code=Code.BAD_REQUEST,
-            detail=_short(order.status if detail is None else detail),
+            detail=_short(detail or order.why or order.status),
             result=result_of(order),
             health="ok",
         )

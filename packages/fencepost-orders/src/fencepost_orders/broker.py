@@ -93,7 +93,8 @@ class Meaning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOrder:
-    """An order as the broker reports it. `live` is false when the broker rejected it: it took no effect."""
+    """An order as the broker reports it. `live` is false when the broker rejected it, or cancelled it before
+    anything was filled: it took no effect."""
 
     client_id: str | None
     broker_order_id: str | None
@@ -104,6 +105,8 @@ class BrokerOrder:
     body: Json = None
     is_open: bool = False
     """The broker has not finished the order: there may be more fills, so it is queried again."""
+    why: str | None = None
+    """Why it ended, in the broker's words."""
 
 
 @dataclass(frozen=True, slots=True)
