@@ -26,15 +26,27 @@ from fencepost_orders.broker import (
     Meaning,
     OutgoingOrder,
     Promise,
+    SupportedOrders,
     key_echoed,
     name_given,
 )
 from fencepost_orders.http_rules import by_status, moment, read_credentials, read_finding, verdict
+from fencepost_orders.request import OrderType, TimeInForce, type_of
 
 PAPER_URL = "https://paper-api.alpaca.markets"
 # An order never leaves these; in every other status, including those of a later version, more fills may come.
 _FINAL_STATUSES = frozenset({"filled", "canceled", "expired", "replaced", "rejected"})
-_TIMES_IN_FORCE = {"DAY": "day", "GTC": "gtc", "IOC": "ioc", "FOK": "fok"}
+_AUCTIONS_TOO: frozenset[TimeInForce] = frozenset({"DAY", "GTC", "IOC", "FOK", "OPG", "CLS"})
+_RESTING: frozenset[TimeInForce] = frozenset({"DAY", "GTC"})
+ALPACA_ORDERS = SupportedOrders(
+    {
+        OrderType.MARKET: _AUCTIONS_TOO,
+        OrderType.LIMIT: _AUCTIONS_TOO,
+        OrderType.STOP: _RESTING,
+        OrderType.STOP_LIMIT: _RESTING,
+    },
+    extended_hours=frozenset({(OrderType.LIMIT, "DAY"), (OrderType.LIMIT, "GTC")}),
+)
 
 
 class AlpacaBroker:
@@ -52,7 +64,10 @@ class AlpacaBroker:
         headers = {"APCA-API-KEY-ID": key_id, "APCA-API-SECRET-KEY": secret_key}
         self._api = JsonApi(base_url, headers, client)
         self.declaration = Declaration(
-            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
+            Promise.WHILE_OPEN,
+            LookupScope.ALL,
+            request_valid_seconds=request_valid_seconds,
+            orders=ALPACA_ORDERS,
         )
 
     @classmethod
@@ -102,9 +117,11 @@ def alpaca_order(order: OutgoingOrder) -> dict[str, Json]:
         "symbol": wanted["symbol"],
         "qty": wanted["qty"],
         "side": str(wanted["intent"]).lower(),
-        "type": "limit" if "limit_price" in wanted else "market",
-        "time_in_force": _TIMES_IN_FORCE[str(wanted["time_in_force"])],
+        "type": type_of(wanted).value,
+        "time_in_force": str(wanted["time_in_force"]).lower(),
         "limit_price": wanted.get("limit_price"),
+        "stop_price": wanted.get("stop_price"),
+        "extended_hours": wanted.get("extended_hours"),
         "client_order_id": order.client_id,
     }
     return {name: value for name, value in fields.items() if value is not None}

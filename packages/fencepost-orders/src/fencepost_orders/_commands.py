@@ -280,6 +280,7 @@ def _there(found: dict[str, Any] | None, order_id: int) -> dict[str, Any]:
 def _line(row: dict[str, Any]) -> str:
     wanted = cast("dict[str, Any]", row["request_json"])
     price = f" @ {wanted['limit_price']}" if "limit_price" in wanted else ""
+    price += f" stop {wanted['stop_price']}" if "stop_price" in wanted else ""
     said = f"  {row['last_error']}" if row["last_error"] else ""
     return (
         f"{row['id']:>8}  {row['status']:<8} {row['broker']}/{row['account']}  "

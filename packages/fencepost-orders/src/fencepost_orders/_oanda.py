@@ -24,6 +24,7 @@ from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply
 from fencepost.kernel.call import Json
 from fencepost_orders._json_api import JsonApi, network_failed
 from fencepost_orders.broker import (
+    PLAIN_TIMES,
     AnswerVerdict,
     BrokerOrder,
     Code,
@@ -34,10 +35,12 @@ from fencepost_orders.broker import (
     Meaning,
     OutgoingOrder,
     Promise,
+    SupportedOrders,
     key_echoed,
     name_given,
 )
 from fencepost_orders.http_rules import by_status, moment, read_credentials, read_finding, verdict
+from fencepost_orders.request import OrderType, type_of
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
 PAGE = 500
@@ -47,6 +50,14 @@ LOOK_BACK = timedelta(seconds=60)
 PENDING, CANCELLED = "PENDING", "CANCELLED"
 # An order never leaves these; one in any other state, including those of a later version, is queried again.
 _FINAL_STATES = frozenset({"FILLED", "TRIGGERED", "CANCELLED"})
+# No stop-limit orders: the bound of an OANDA stop order cancels it, where a limit order would wait.
+OANDA_ORDERS = SupportedOrders(
+    {
+        OrderType.MARKET: PLAIN_TIMES,
+        OrderType.LIMIT: PLAIN_TIMES | {"GTD"},
+        OrderType.STOP: frozenset({"DAY", "GTC", "GTD"}),
+    }
+)
 DUPLICATE_REASON = "CLIENT_ORDER_ID_ALREADY_EXISTS"
 _PAIR = re.compile(r"^[A-Z]{6}$")
 
@@ -65,7 +76,10 @@ class OandaBroker:
         headers = {"Authorization": f"Bearer {token}", "Accept-Datetime-Format": "RFC3339"}
         self._api = JsonApi(base_url, headers, client)
         self.declaration = Declaration(
-            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
+            Promise.WHILE_OPEN,
+            LookupScope.ALL,
+            request_valid_seconds=request_valid_seconds,
+            orders=OANDA_ORDERS,
         )
 
     @classmethod
@@ -202,11 +216,14 @@ def oanda_order(order: OutgoingOrder) -> dict[str, Json]:
         "positionFill": "DEFAULT",
         "clientExtensions": {"id": order.client_id},
     }
-    if "limit_price" not in wanted:
+    kind = type_of(wanted)
+    if kind is OrderType.MARKET:
         force = "IOC" if wanted["time_in_force"] == "IOC" else "FOK"
         return {"type": "MARKET", "timeInForce": force, **fields}
+    price = wanted["limit_price" if kind is OrderType.LIMIT else "stop_price"]
     force = {"DAY": "GFD"}.get(str(wanted["time_in_force"]), str(wanted["time_in_force"]))
-    return {"type": "LIMIT", "timeInForce": force, "price": wanted["limit_price"], **fields}
+    end = {"gtdTime": wanted["good_until"]} if force == "GTD" else {}
+    return {"type": kind.value.upper(), "timeInForce": force, **end, "price": price, **fields}
 
 
 def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:

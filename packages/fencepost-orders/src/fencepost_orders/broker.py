@@ -14,8 +14,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
+from fencepost.errors import InvalidInput
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
+from fencepost_orders.request import OrderRequest, OrderType, TimeInForce, type_of
 
 ANSWER_CHARACTERS_MAX = 900
 """How many characters of an answer's body are kept."""
@@ -55,6 +57,45 @@ class LookupScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SupportedOrders:
+    """Which orders an adapter can place: the times in force of each type, and where extended hours are
+    possible. What is not here is refused when it is to be accepted: a field that the broker is not told makes
+    another order of it."""
+
+    times_in_force: Mapping[OrderType, frozenset[TimeInForce]]
+    extended_hours: frozenset[tuple[OrderType, TimeInForce]] = frozenset()
+
+    def check(self, request: OrderRequest) -> None:
+        """Raises InvalidInput that names the field and what is allowed."""
+        kind = type_of(request.document())
+        if kind not in self.times_in_force:
+            field = "limit_price" if kind is OrderType.LIMIT else "stop_price"
+            allowed = ", ".join(sorted(self.times_in_force))
+            raise InvalidInput(
+                f"{field}: this broker takes no {kind.replace('_', '-')} orders. Allowed here: {allowed}.",
+                field=field,
+            )
+        times = self.times_in_force[kind]
+        if request.time_in_force not in times:
+            raise InvalidInput(
+                f"time_in_force: this broker takes no {request.time_in_force} for {kind} orders."
+                f" Allowed here: {', '.join(sorted(times))}.",
+                field="time_in_force",
+            )
+        if request.extended_hours and (kind, request.time_in_force) not in self.extended_hours:
+            allowed = ", ".join(sorted(f"{one} {time}" for one, time in self.extended_hours)) or "none"
+            raise InvalidInput(
+                "extended_hours: this broker does not take this order in extended hours."
+                f" Allowed here: {allowed}.",
+                field="extended_hours",
+            )
+
+
+PLAIN_TIMES: frozenset[TimeInForce] = frozenset({"DAY", "GTC", "IOC", "FOK"})
+PLAIN_ORDERS = SupportedOrders({OrderType.MARKET: PLAIN_TIMES, OrderType.LIMIT: PLAIN_TIMES})
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """What the broker guarantees; the resend policy follows from it.
 
@@ -67,6 +108,7 @@ class Declaration:
     lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
+    orders: SupportedOrders = PLAIN_ORDERS
 
     def __post_init__(self) -> None:
         if self.promise is Promise.WINDOW and self.window_seconds <= 0:

@@ -17,6 +17,8 @@ from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
 from fencepost_orders.broker import (
+    PLAIN_ORDERS,
+    PLAIN_TIMES,
     AnswerVerdict,
     BrokerOrder,
     Code,
@@ -26,10 +28,12 @@ from fencepost_orders.broker import (
     LookupScope,
     Meaning,
     Promise,
+    SupportedOrders,
     kept_answer,
     key_echoed,
     name_given,
 )
+from fencepost_orders.request import OrderType, TimeInForce, type_of
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 
@@ -74,7 +78,7 @@ class HttpBrokerConfig(BaseModel):
     body: Mapping[str, str] | None = None
     """The broker's name to ours; without it the order's document is sent as it is. A dot in the broker's name
     descends one level, and a number there is an index into a list."""
-    numbers: frozenset[Literal["qty", "limit_price"]] = frozenset()
+    numbers: frozenset[Literal["qty", "limit_price", "stop_price"]] = frozenset()
     """Our amounts that are sent as numbers. They stay exact; without this they are text."""
     constants: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     """The broker's name to a value that every order has."""
@@ -84,6 +88,10 @@ class HttpBrokerConfig(BaseModel):
     """A name in this broker's `${…}` to the environment variable that holds its value."""
     values: Mapping[str, Mapping[str, str]] = Field(default_factory=dict[str, Mapping[str, str]])
     """For one of our fields, the broker's values for ours."""
+    order_types: frozenset[OrderType] = frozenset(PLAIN_ORDERS.times_in_force)
+    """Which types of orders it takes; others are refused before they are accepted."""
+    times_in_force: frozenset[TimeInForce] = PLAIN_TIMES
+    extended_hours: bool = False
     fields: Fields = Fields()
     # Statuses are compared without case. A status that is in none of the sets counts as open, never as final.
     rejected_statuses: frozenset[str] = frozenset({"rejected"})
@@ -123,6 +131,19 @@ class HttpBrokerConfig(BaseModel):
         nested(dict.fromkeys(names, ""))
         return self
 
+    @model_validator(mode="after")
+    def _body_drops_nothing(self) -> Self:
+        """A stop order without its stop price would be a market order."""
+        needed = {
+            "stop_price": bool(self.order_types & {OrderType.STOP, OrderType.STOP_LIMIT}),
+            "good_until": "GTD" in self.times_in_force,
+            "extended_hours": self.extended_hours,
+        }
+        missing = [name for name, is_declared in needed.items() if is_declared]
+        if self.body is not None and (left := sorted({*missing} - {*self.body.values()})):
+            raise ValueError(f"body has no {' and no '.join(left)}, which the declared orders need")
+        return self
+
     @field_validator("rejected_statuses", "open_statuses", "final_statuses", "error_statuses")
     @classmethod
     def _without_case(cls, words: frozenset[str]) -> frozenset[str]:
@@ -154,7 +175,12 @@ class HttpBrokerConfig(BaseModel):
     @property
     def declaration(self) -> Declaration:
         lookup = LookupScope.NONE if self.find_path is None else self.lookup
-        return Declaration(self.promise, lookup, self.window_seconds, self.request_valid_seconds)
+        times = dict.fromkeys(self.order_types, self.times_in_force)
+        extended = {(kind, time) for kind in times for time in self.times_in_force if self.extended_hours}
+        orders = SupportedOrders(times, frozenset(extended))
+        return Declaration(
+            self.promise, lookup, self.window_seconds, self.request_valid_seconds, orders=orders
+        )
 
 
 def with_secrets(
@@ -195,9 +221,11 @@ def read_credentials(
 
 
 def body_of(config: HttpBrokerConfig, document: Mapping[str, Json]) -> dict[str, Json]:
-    """The order as the broker's JSON. Amounts that are numbers are decimals: `json_text` writes them out."""
+    """The order as the broker's JSON. Amounts that are numbers are decimals: `json_text` writes them out. A
+    body may also use `type`, which follows from the order's prices."""
     names = {name: name for name in document} if config.body is None else config.body
-    said = {theirs: _said(config, ours, document.get(ours)) for theirs, ours in names.items()}
+    known = {"type": type_of(document).value, **document}
+    said = {theirs: _said(config, ours, known.get(ours)) for theirs, ours in names.items()}
     present = {name: value for name, value in said.items() if value is not None}
     if config.body is None:
         # The order's own names are not paths, whatever characters they contain.

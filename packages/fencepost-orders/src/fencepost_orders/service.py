@@ -86,6 +86,7 @@ class Orders:
         if request.broker not in self._brokers:
             known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
             raise InvalidInput(f"Unknown broker. Configured: {known}.", field="broker")
+        self._brokers[request.broker].adapter.declaration.orders.check(request)
         keep_seconds = self._settings.key_days * 86_400
         return order_calls.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 
