@@ -197,6 +197,14 @@ BY_HAND = {
             "test_dead_behind_an_open_request_would_be_a_live_order_called_dead",
         ),
     ],
+    "tests/integration/orders/test_limits.py": [
+        (
+            "the sums of a day are read without their lock",
+            "_orders_over_limit",
+            "a limit that two orders pass together",
+            "test_without_the_lock_of_the_day_two_orders_pass_a_limit_together",
+        ),
+    ],
     "tests/integration/flows/test_teeth.py": [
         (
             "a durable checkpoint that is not flagged is skipped",

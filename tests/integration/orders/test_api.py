@@ -268,3 +268,29 @@ def test_without_a_default_a_request_names_its_broker(still: httpx.Client) -> No
 def test_a_default_broker_must_be_one_of_the_brokers(database: Database) -> None:
     with pytest.raises(SettingsError, match=r"ORDERS_DEFAULT_BROKER.*Allowed: none"):
         Orders(Fencepost(database.url), {}, OrdersSettings(default_broker="acme"))
+
+
+def test_an_order_over_a_limit_is_refused_with_the_limit_and_its_number(http: httpx.Client) -> None:
+    """Amounts of limits are text: a float is not exact."""
+    limits = {"account": "default", "reason": "the rules of the desk", "qty_max": "500"}
+    wrong = http.put("/orders/brokers/acme/limits", json={**limits, "qty_max": 0.5})
+    assert wrong.status_code == 400, wrong.text
+    assert http.put("/orders/brokers/acne/limits", json=limits).status_code == 404
+    held = http.put("/orders/brokers/acme/limits", json=limits).json()["limits"]
+    assert [(one["account"], one["qty_max"]) for one in held] == [("default", 500)]
+    answer = http.post("/orders", json=ORDER, headers={"Idempotency-Key": "01JABC"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "over_limit")
+    assert "10000" in answer.json()["message"]
+    assert "qty_max" in answer.json()["message"]
+    assert http.get("/orders/by-key/01JABC").status_code == 404
+    priced = http.put("/orders/brokers/acme/prices", json={"prices": {"USDJPY": "145.001"}})
+    assert priced.status_code == 204, priced.text
+    assert http.put("/orders/brokers/acme/limits", json={**limits, "qty_max": None}).json() == {"limits": []}
+    accepted = http.post("/orders", json=ORDER, headers={"Idempotency-Key": "01JABC"})
+    assert accepted.status_code == 202
+
+
+def test_an_order_that_the_broker_cannot_place_is_refused_with_its_field(http: httpx.Client) -> None:
+    order = {**ORDER, "stop_price": "144"}
+    answer = http.post("/orders", json=order, headers={"Idempotency-Key": "01JABC"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "stop_price")

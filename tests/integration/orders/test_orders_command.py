@@ -151,3 +151,16 @@ def test_refused_credentials_are_shown_with_whether_the_broker_answers(
     market.run(order_source.settle_probe("acme", "ok"))
     assert "answers questions since" in fencepost("brokers").out
     assert 'last_answer:      401: {"message": "expired"}' in fencepost("show", str(order_id)).out
+
+
+def test_limits_of_an_account_are_set_shown_and_removed(fencepost: Fencepost, market: OrdersEnv) -> None:
+    why = ("--reason", "desk rules", "--actor", "ann")
+    done = fencepost("limit", "acme", "main", "--qty-max", "500", "--day-zone", "Asia/Tokyo", *why)
+    assert done.code == ExitCode.OK
+    assert "qty_max 500" in fencepost("limits").out
+    assert "by ann" in fencepost("limits", "acme").out
+    assert market.accept(qty="501").outcome == "over_limit"
+    assert fencepost("limit", "acme", "main", "--qty-max", "many", *why).code != ExitCode.OK
+    assert fencepost("limit", "acne", "main", "--qty-max", "1", *why).code == ExitCode.NOT_FOUND
+    assert fencepost("limit", "acme", "main", *why).code == ExitCode.OK
+    assert fencepost("limits", "--json").json == []

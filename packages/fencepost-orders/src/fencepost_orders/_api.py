@@ -8,8 +8,9 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from fencepost.errors import InvalidInput
+from fencepost_orders.limits import AccountLimits
 from fencepost_orders.operator_calls import Resolution
-from fencepost_orders.request import OrderRequest
+from fencepost_orders.request import Amount, Name, OrderRequest
 from fencepost_orders.service import Orders
 from fencepost_server.web.authorization import Right, actor_of
 
@@ -30,6 +31,10 @@ ACCESS = {
     ("GET", "/orders/brokers"): Right.READ,
     ("POST", "/orders/brokers/{broker}/halt"): Right.DECIDE,
     ("POST", "/orders/brokers/{broker}/resume"): Right.DECIDE,
+    ("GET", "/orders/brokers/{broker}/limits"): Right.READ,
+    ("PUT", "/orders/brokers/{broker}/limits"): Right.DECIDE,
+    # A program that places orders must not set the prices that its orders are held to.
+    ("PUT", "/orders/brokers/{broker}/prices"): Right.DECIDE,
 }
 """The right that each route needs."""
 
@@ -45,6 +50,27 @@ class Why(_Body):
 class Halt(_Body):
     reason: Reason
     account: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+class Limits(_Body):
+    """The limits of an account; those that are left out do not apply."""
+
+    account: Annotated[str, Field(min_length=1, max_length=128)]
+    reason: Reason
+    qty_max: Amount | None = None
+    notional_max: Amount | None = None
+    collar: Amount | None = None
+    day_orders_max: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    day_notional_max: Amount | None = None
+    day_zone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
+    price_age_max_seconds: Annotated[float, Field(gt=0, le=30 * 86_400)] = 60.0
+
+    def limits(self) -> AccountLimits:
+        return AccountLimits(**self.model_dump(exclude={"account", "reason"}))
+
+
+class Prices(_Body):
+    prices: Annotated[dict[Name, Amount], Field(min_length=1, max_length=1000)]
 
 
 class Resolve(_Body):
@@ -174,3 +200,19 @@ def _add_brokers(router: APIRouter, orders: Orders) -> None:
     async def resume(broker: str, how: Halt, request: Request) -> dict[str, Any]:
         await orders.resume(broker, how.account, actor_of(request), how.reason)
         return {"brokers": await orders.brokers()}
+
+    @router.get("/brokers/{broker}/limits")
+    async def list_limits(broker: str) -> dict[str, Any]:
+        """The limits of each account, with what it has placed today."""
+        return {"limits": await orders.limits(broker)}
+
+    @router.put("/brokers/{broker}/limits")
+    async def set_limits(broker: str, how: Limits, request: Request) -> dict[str, Any]:
+        """Set the limits of an account, or of every account without its own (`*`)."""
+        await orders.set_limits(broker, how.account, how.limits(), actor_of(request), how.reason)
+        return {"limits": await orders.limits(broker)}
+
+    @router.put("/brokers/{broker}/prices", status_code=204)
+    async def set_prices(broker: str, how: Prices, request: Request) -> None:
+        """Store reference prices, as they are now."""
+        await orders.set_prices(broker, how.prices, actor_of(request))

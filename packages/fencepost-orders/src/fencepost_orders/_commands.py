@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal, cast
 
 import typer
@@ -42,6 +43,7 @@ app = typer.Typer(
       fencepost orders resolve 7 sent             the broker has it: you checked
       fencepost orders resend 7                   a new order to replace a dead or parked one
       fencepost orders halt acme                  the kill switch; `resume` turns it off
+      fencepost orders limit acme main            what the orders of an account may have; `limits` shows it
 
     Every decision requires a reason and is recorded with your name.
     """,
@@ -244,6 +246,80 @@ def resume(
     _tell_switch(broker, account, is_halted=False, json_output=json_output)
 
 
+@app.command()
+def limits(
+    broker: Annotated[str | None, typer.Argument(metavar="BROKER", show_default=False)] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show the limits of accounts, and what each has placed today."""
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import limits as account_limits  # noqa: PLC0415
+
+    with job_commands.looking() as connection:
+        found = run(connection, account_limits.listing(broker))
+    if json_output:
+        answer_json(found)
+    else:
+        answer("\n".join(_limit_line(row) for row in found) or "No limits.")
+
+
+@app.command()
+def limit(
+    broker: BrokerArgument,
+    account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account; * for all without limits.")],
+    reason: ReasonOption,
+    qty_max: Annotated[str | None, typer.Option(help="Largest quantity of an order.")] = None,
+    notional_max: Annotated[str | None, typer.Option(help="Largest quantity times price.")] = None,
+    collar: Annotated[
+        str | None, typer.Option(help="Largest distance from the reference price: 0.05 is 5 %.")
+    ] = None,
+    day_orders_max: Annotated[int | None, typer.Option(min=1, help="Orders a day.")] = None,
+    day_notional_max: Annotated[str | None, typer.Option(help="Quantity times price a day.")] = None,
+    day_zone: Annotated[str, typer.Option(help="The time zone of the account's day.")] = "UTC",
+    price_age_max: Annotated[
+        float, typer.Option(min=0.001, help="How old a reference price may be, in seconds.")
+    ] = 60.0,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Set the limits of an account: those that are not named do not apply. Without any it has none.
+
+    \b
+    Example:
+      fencepost orders limit acme main --qty-max 500 --day-notional-max 1000000 --reason "desk rules"
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import limits as account_limits  # noqa: PLC0415
+
+    amounts = {"qty_max": qty_max, "notional_max": notional_max, "collar": collar}
+    amounts["day_notional_max"] = day_notional_max
+    wanted = account_limits.AccountLimits(
+        **{name: _amount(name, value) for name, value in amounts.items()},
+        day_orders_max=day_orders_max,
+        day_zone=day_zone,
+        price_age_max_seconds=price_age_max,
+    )
+    who = job_commands.actor_name(actor)
+    with job_commands.acting() as connection, _not_found():
+        run(connection, account_limits.set_limits(broker, account, wanted, who, reason))
+        found = run(connection, account_limits.listing(broker))
+    mine = [row for row in found if row["account"] == account]
+    line = "".join(_limit_line(row) for row in mine) or f"{broker} {account}: no limits"
+    _tell(mine[0] if mine else {"broker": broker, "account": account}, line, json_output=json_output)
+
+
+def _amount(name: str, value: str | None) -> Decimal | None:
+    try:
+        number = None if value is None else Decimal(value)
+    except InvalidOperation:
+        number = Decimal(0)
+    if number is not None and not (number.is_finite() and number > 0):
+        raise UserError(f"--{name.replace('_', '-')} must be a number above 0, such as 500 or 0.05.")
+    return number
+
+
 @contextmanager
 def _not_found() -> Generator[None]:
     """Turns NotFound into an error that lists the known names, with exit code 4."""
@@ -304,6 +380,15 @@ def _step(row: dict[str, Any]) -> str:
     said = " ".join(str(row[name]) for name in ("last_error", "detail") if row[name])
     who = f"  by {row['actor']}" if row["actor"] else ""
     return f"  {row['at']}  {row['status_from'] or '-'} -> {row['status_to']}  {said}{who}"
+
+
+def _limit_line(row: dict[str, Any]) -> str:
+    named = ("qty_max", "notional_max", "collar", "day_orders_max", "day_notional_max")
+    held = "  ".join(f"{name} {row[name]}" for name in named if row[name] is not None)
+    today = "".join(
+        f"  today {one['account']}: {one['orders']} orders, {one['notional']}" for one in row["today"]
+    )
+    return f"{row['broker']}/{row['account']}  {held}  day {row['day_zone']}{today}  by {row['set_by']}"
 
 
 def _broker_line(row: dict[str, Any]) -> str:

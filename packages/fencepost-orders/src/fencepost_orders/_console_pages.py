@@ -69,12 +69,15 @@ def _add_pages(context: ConsoleContext) -> None:
                 "brokers": await context.reading.rows(
                     "select * from fencepost.orders_brokers order by broker"
                 ),
+                "limits": await context.reading.rows(
+                    "select * from fencepost.orders_limits order by broker, account"
+                ),
                 "next_before": following(rows, "id", query.limit),
                 "filters": query.filters(),
                 "states": STATES,
             },
             "orders",
-            ("counts", "brokers"),
+            ("counts", "brokers", "limits"),
         )
 
     @context.router.page("/orders/{order_id}", "order.html", "Order")

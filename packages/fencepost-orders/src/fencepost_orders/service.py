@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Literal, cast
 
 from fencepost.backoff import Backoff
@@ -22,6 +23,7 @@ from fencepost.retention import until_short
 from fencepost.transaction import Transaction, send
 from fencepost_orders import _fill_source as fill_source
 from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import limits as account_limits
 from fencepost_orders import operator_calls
 from fencepost_orders._compatible_names import NAMES
 from fencepost_orders._fill_source import Followed, FollowUp, OpenOrderSource
@@ -40,6 +42,7 @@ from fencepost_orders._sender import OrderSender, Probe, Reconciler
 from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker
+from fencepost_orders.limits import AccountLimits
 from fencepost_orders.request import OrderRequest
 
 MAINTENANCE_SECONDS = 5.0
@@ -141,6 +144,20 @@ class Orders:
 
     async def resume(self, broker: str, account: str | None, actor: str, reason: str) -> None:
         await self._fp.run(operator_calls.resume(broker, account, actor, reason))
+
+    async def set_limits(
+        self, broker: str, account: str, limits: AccountLimits, actor: str, reason: str
+    ) -> None:
+        """Set what the orders of an account may have; `*` stands for every account without its own."""
+        await self._fp.run(account_limits.set_limits(broker, account, limits, actor, reason))
+
+    async def limits(self, broker: str | None = None) -> list[dict[str, Json]]:
+        """The limits of each account, with what it has placed today."""
+        return await self._fp.run(account_limits.listing(broker))
+
+    async def set_prices(self, broker: str, prices: Mapping[str, Decimal], source: str) -> None:
+        """Store reference prices, which price collars and notional limits need."""
+        await self._fp.run(account_limits.set_prices(broker, prices, source))
 
     async def brokers(self) -> list[dict[str, Json]]:
         return await self._fp.run(operator_calls.brokers())

@@ -95,6 +95,7 @@ declare
   v_order     fencepost.orders_order;
   v_message   fencepost.outbox;
   v_key       text;
+  v_over      jsonb;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('actor', p_actor, 256);
@@ -129,6 +130,11 @@ begin
   end loop;
   if exists (select 1 from fencepost.orders_idempotency_key l where l.idempotency_key = v_key) then
     perform fencepost._refuse('duplicate', 'order', v_key, v_attempted, null);
+  end if;
+  v_over := fencepost._orders_over_limit(v_order.broker, v_order.account, v_order.symbol, p_request);
+  if v_over is not null then
+    raise exception 'the order passes a limit of its account: %', v_over
+      using errcode = 'ZF100', detail = jsonb_build_object('field', v_over ->> 'limit');
   end if;
   if v_order.final_status is null then
     update fencepost.outbox o set take = o.take + 1, owner = null, taken_until = null where o.id = p_id
