@@ -123,7 +123,7 @@ def answered(
     """The broker answered a new order."""
     match verdict.meaning:
         case Meaning.ACCEPTED if verdict.order is not None:
-            return _accepted(taken, verdict.order, None, verdict.detail)
+            return _with_pause(_accepted(taken, verdict.order, None, verdict.detail), verdict, policy)
         case Meaning.DUPLICATE:
             return _duplicate(taken, verdict, declared, policy)
         case Meaning.REFUSED:
@@ -228,7 +228,11 @@ def _carry_out(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy
                 detail=_short(_why(step, answer)),
                 delay_seconds=_wait_seconds(taken, answer, step, policy),
             )
-    return replace(ended, health=health_of(answer))
+    health = health_of(answer)
+    if health == "exhausted":
+        wait_seconds = _bounded(answer.retry_after_seconds, policy, 0.0)
+        ended = replace(ended, delay_seconds=max(ended.delay_seconds or 0.0, wait_seconds))
+    return replace(ended, health=health)
 
 
 def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
@@ -276,7 +280,7 @@ def health_of(answer: FoundOrder) -> BrokerHealth | None:
         return "ask_limited"
     if answer.finding is LookupFinding.NO_ANSWER:
         return "failed" if answer.code is not None else None
-    return "ok"
+    return "ok" if answer.retry_after_seconds is None else "exhausted"
 
 
 def _refused(taken: TakenOrder, verdict: AnswerVerdict, policy: Policy) -> OrderSettlement:
@@ -311,6 +315,14 @@ def _accepted(
         )
     result = result_of(order)
     return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, _short(detail), None, result, "ok")
+
+
+def _with_pause(accepted: OrderSettlement, verdict: AnswerVerdict, policy: Policy) -> OrderSettlement:
+    """The same, and the broker pauses if it said that it takes nothing more for now."""
+    if accepted.outcome != "sent" or verdict.retry_after_seconds is None:
+        return accepted
+    wait_seconds = _bounded(verdict.retry_after_seconds, policy, 0.0)
+    return replace(accepted, delay_seconds=wait_seconds, health="exhausted")
 
 
 def _duplicate(

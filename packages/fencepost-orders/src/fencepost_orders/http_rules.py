@@ -6,13 +6,13 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fencepost.backoff import retry_after_seconds
+from fencepost.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
@@ -346,21 +346,46 @@ def by_status(reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
 def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
     is_plain = meaning is Meaning.ACCEPTED and 200 <= reply.status < 300
     detail = None if is_plain else kept_answer(reply)
-    return AnswerVerdict(meaning, code, detail, order, retry_after_seconds(reply.headers.get("retry-after")))
+    return AnswerVerdict(meaning, code, detail, order, told_to_wait_seconds(reply))
+
+
+def told_to_wait_seconds(reply: Reply, now: datetime | None = None) -> float | None:
+    """How long the broker wants no more requests: by Retry-After, or until its rate limit is reset, when it
+    refused for it or says that nothing is left."""
+    headers = reply.headers
+    told = retry_after_seconds(headers.get("retry-after"), now)
+    is_used_up = reply.status == 429 or headers.get("x-ratelimit-remaining", "").strip() == "0"
+    reset = headers.get("x-ratelimit-reset", headers.get("ratelimit-reset", "")).strip()
+    is_number = reset.isascii() and reset.isdigit() and len(reset) <= _DIGITS_MAX
+    if told is not None or not (is_used_up and is_number):
+        return told
+    # Some brokers write a time, in seconds or milliseconds, others the seconds that are left.
+    number = float(reset) / (1000 if len(reset) > _DIGITS_OF_SECONDS else 1)
+    if number > _RESET_SECONDS_MAX:
+        number -= (now or datetime.now(UTC)).timestamp()
+    return min(max(number, 0.0), RETRY_AFTER_SECONDS_MAX)
+
+
+_DIGITS_MAX = 15
+_DIGITS_OF_SECONDS = 11
+_RESET_SECONDS_MAX = 1e9
 
 
 def read_finding(reply: Reply, order: BrokerOrder | None) -> FoundOrder:
     """Read the answer to a query: found, absent, or no answer. Absence is a proof, so only the broker's own
     answer counts: a 404 that is not JSON came from a proxy."""
+    wait_seconds = told_to_wait_seconds(reply)
     if reply.status == 200 and order is not None:
-        return FoundOrder(LookupFinding.FOUND, order)
+        return FoundOrder(LookupFinding.FOUND, order, retry_after_seconds=wait_seconds)
     kept = kept_answer(reply)
     if reply.status == 404 and isinstance(reply.json(), dict):
         return FoundOrder(LookupFinding.ABSENT, detail=kept)
     if reply.status == 429:
-        wait_seconds = retry_after_seconds(reply.headers.get("retry-after")) or 1.0
         return FoundOrder(
-            LookupFinding.LIMITED, code=Code.RATE_LIMITED, detail=kept, retry_after_seconds=wait_seconds
+            LookupFinding.LIMITED,
+            code=Code.RATE_LIMITED,
+            detail=kept,
+            retry_after_seconds=wait_seconds or 1.0,
         )
     return FoundOrder(LookupFinding.NO_ANSWER, code=_code_of_silence(reply), detail=kept)
 

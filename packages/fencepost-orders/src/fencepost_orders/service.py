@@ -89,7 +89,11 @@ class Orders:
         if request.broker not in self._brokers:
             known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
             raise InvalidInput(f"Unknown broker. Configured: {known}.", field="broker")
-        self._brokers[request.broker].adapter.declaration.orders.check(request)
+        broker = self._brokers[request.broker]
+        if broker.accounts is not None and request.account not in broker.accounts:
+            known = ", ".join(sorted(broker.accounts))
+            raise InvalidInput(f"Unknown account of this broker. Configured: {known}.", field="account")
+        broker.adapter.declaration.orders.check(request)
         keep_seconds = self._settings.key_days * 86_400
         return order_calls.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 

@@ -174,6 +174,7 @@ class HostileBroker:
     ) -> bool:
         broker_fault = self.faults.draw(self._chance)
         self.broker_faults[broker_fault] += 1
+        self.dialect.heard(headers, request)
         act = getattr(self, f"_do_{broker_fault.value}")
         lives_on: bool = await act(request, headers.get(DEADLINE_HEADER), writer)
         return lives_on
@@ -190,7 +191,7 @@ class HostileBroker:
         return self.dialect.placed(order) if is_new else self.dialect.duplicate(order)
 
     async def _do_plain(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        return await _reply(writer, *self._accept(request, deadline))
+        return await _reply(writer, *self._accept(request, deadline), self.dialect.headers())
 
     async def _do_lose_reply(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
         self._accept(request, deadline)

@@ -17,6 +17,13 @@ class Dialect:
     def client_id(self, request: dict[str, Any]) -> str:
         return str(request["idempotency_key"])
 
+    def heard(self, headers: dict[str, str], request: dict[str, Any]) -> None:
+        """Called with each request for a new order: for tests that look at what is sent."""
+
+    def headers(self) -> dict[str, str]:
+        """The headers of each answer."""
+        return {}
+
     def placed(self, order: BookOrder) -> Said:
         return 201, self.shown(order)
 
