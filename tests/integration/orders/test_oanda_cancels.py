@@ -15,10 +15,8 @@ from fencepost_orders.testing.broker import HostileBroker
 from fencepost_orders.testing.broker_dialect import Said
 from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.integration.orders.broker_env import open_floor
-from tests.integration.orders.dialects import FILLS_FROM, OandaDialect
+from tests.integration.orders.dialects import CANCELS_FROM, FILLS_FROM, OandaDialect
 from tests.integration.orders.test_real_brokers import outgoing
-
-CANCELS_FROM = 5000
 
 
 class Cancelling(OandaDialect):

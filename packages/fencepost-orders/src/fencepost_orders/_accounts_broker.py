@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from fencepost.errors import SettingsError
 from fencepost.http_client import NotSent, Reply
@@ -12,6 +13,7 @@ from fencepost_orders.broker import (
     Declaration,
     FoundOrder,
     LookupFinding,
+    OrderChanger,
     OutgoingOrder,
 )
 
@@ -41,6 +43,12 @@ class AccountsBroker:
         if order.account not in self._adapters:
             return FoundOrder(LookupFinding.NO_ANSWER, detail=_unknown(order))
         return await self._adapters[order.account].find_order(order)
+
+    async def cancel_order(self, order: OutgoingOrder) -> Reply:
+        return await cast("OrderChanger", self._of(order)).cancel_order(order)
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply:
+        return await cast("OrderChanger", self._of(order)).replace_order(order, replacement)
 
     async def close(self) -> None:
         for adapter in self._adapters.values():

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply
 from fencepost.kernel.call import Json
-from fencepost_orders._json_api import JsonApi, network_failed
+from fencepost_orders._json_api import JsonApi, network_failed, own_id
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -68,6 +68,8 @@ class AlpacaBroker:
             LookupScope.ALL,
             request_valid_seconds=request_valid_seconds,
             orders=ALPACA_ORDERS,
+            can_cancel=True,
+            can_replace=True,
         )
 
     @classmethod
@@ -105,6 +107,17 @@ class AlpacaBroker:
         except (NotSent, MaybeSent) as error:
             return network_failed(error)
         return read_finding(reply, read_order(reply.json()))
+
+    async def cancel_order(self, order: OutgoingOrder) -> Reply:
+        """204 means that it will be tried; 422 that the order is over."""
+        return await self._api.change("DELETE", f"v2/orders/{own_id(order)}")
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply:
+        """A replaced order gets a new id, and our client id for it. 200 means that it will be tried."""
+        wanted = alpaca_order(replacement)
+        names = ("qty", "time_in_force", "limit_price", "stop_price", "client_order_id")
+        changes = {name: wanted[name] for name in names if name in wanted}
+        return await self._api.change("PATCH", f"v2/orders/{own_id(order)}", changes)
 
     async def close(self) -> None:
         await self._api.close()
@@ -146,10 +159,16 @@ def read_order(answer: Json) -> BrokerOrder | None:
         status=status,
         live=word != "rejected",
         is_open=word not in _FINAL_STATUSES,
+        is_cancelled=word == "canceled",
+        replaced_by=_replaced_by(fields) if word == "replaced" else None,
         accepted_at=moment(fields.get("submitted_at")),
         fills=_fills(fields),
         body=fields,
     )
+
+
+def _replaced_by(fields: Mapping[str, Any]) -> str:
+    return name_given(fields.get("replaced_by")) or "another order"
 
 
 def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:

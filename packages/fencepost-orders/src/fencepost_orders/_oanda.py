@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply
 from fencepost.kernel.call import Json
-from fencepost_orders._json_api import JsonApi, network_failed
+from fencepost_orders._json_api import JsonApi, network_failed, own_id
 from fencepost_orders.broker import (
     PLAIN_TIMES,
     AnswerVerdict,
@@ -80,6 +80,8 @@ class OandaBroker:
             LookupScope.ALL,
             request_valid_seconds=request_valid_seconds,
             orders=OANDA_ORDERS,
+            can_cancel=True,
+            can_replace=True,
         )
 
     @classmethod
@@ -122,6 +124,14 @@ class OandaBroker:
             return await self._find_in_list(order)
         except (NotSent, MaybeSent) as error:
             return network_failed(error)
+
+    async def cancel_order(self, order: OutgoingOrder) -> Reply:
+        return await self._api.change("PUT", _path(order, f"orders/{own_id(order)}/cancel"), {})
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply:
+        """OANDA cancels the order and creates another, in one step. 404 when it is not pending any more."""
+        wanted: dict[str, Json] = {"order": oanda_order(replacement)}
+        return await self._api.change("PUT", _path(order, f"orders/{own_id(order)}"), wanted)
 
     async def close(self) -> None:
         await self._api.close()
@@ -240,6 +250,7 @@ def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
         broker_order_id=order_id,
         status=status,
         live=status != CANCELLED,
+        is_cancelled=bool(cancel),
         is_open=status in {PENDING, "PARTIALLY_FILLED"},
         why=f"{status}: {cancel.get('reason')}" if cancel else None,
         accepted_at=moment(created.get("time")),
@@ -254,11 +265,14 @@ def read_order(answer: Json) -> BrokerOrder | None:
     order_id, state = name_given(fields.get("id")), fields.get("state")
     if order_id is None or not isinstance(state, str):
         return None
+    replaced_by = name_given(fields.get("replacedByOrderID"))
     return BrokerOrder(
         client_id=key_echoed(_fields(fields.get("clientExtensions")).get("id")),
         broker_order_id=order_id,
         status=state,
-        live=state.upper() != CANCELLED or "fillingTransactionID" in fields,
+        live=state.upper() != CANCELLED or "fillingTransactionID" in fields or replaced_by is not None,
+        is_cancelled="cancellingTransactionID" in fields or state.upper() == CANCELLED,
+        replaced_by=replaced_by,
         is_open=state.upper() not in _FINAL_STATES,
         accepted_at=moment(fields.get("createTime")),
         fills=_fills(fields),

@@ -109,12 +109,18 @@ class Declaration:
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
     orders: SupportedOrders = PLAIN_ORDERS
+    can_cancel: bool = False
+    """The adapter is an OrderChanger, and the broker cancels by its own id of an order, at most once."""
+    can_replace: bool = False
+    """The same for replacements: the broker refuses to replace an order that is not open."""
 
     def __post_init__(self) -> None:
         if self.promise is Promise.WINDOW and self.window_seconds <= 0:
             raise ValueError("a promise for a window needs its length: window_seconds must be more than 0")
         if self.request_valid_seconds is not None and self.request_valid_seconds <= 0:
             raise ValueError("request_valid_seconds must be more than 0, or None")
+        if (self.can_cancel or self.can_replace) and self.lookup is LookupScope.NONE:
+            raise ValueError("a broker that cannot be searched cannot prove a cancel or a replacement")
 
 
 class Meaning(StrEnum):
@@ -149,6 +155,10 @@ class BrokerOrder:
     """The broker has not finished the order: there may be more fills, so it is queried again."""
     why: str | None = None
     """Why it ended, in the broker's words."""
+    is_cancelled: bool = False
+    """It is over because it was cancelled, perhaps after a part was filled."""
+    replaced_by: str | None = None
+    """It is over because another order took its place: the broker's id of that order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +243,12 @@ class BrokerAdapter(Protocol):
     async def find_order(self, order: OutgoingOrder) -> FoundOrder: ...
 
     async def close(self) -> None: ...
+
+
+class OrderChanger(Protocol):
+    """What an adapter can do besides, if its declaration says so. Both name the broker's own id of the order,
+    raise as `send_order` does, and may be repeated: what became of the order is asked about afterwards."""
+
+    async def cancel_order(self, order: OutgoingOrder) -> Reply: ...
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply: ...

@@ -13,7 +13,7 @@ from fencepost.errors import SettingsError
 from fencepost_orders._accounts_broker import AccountsBroker
 from fencepost_orders._alpaca import AlpacaBroker
 from fencepost_orders._oanda import OandaBroker
-from fencepost_orders.broker import BrokerAdapter
+from fencepost_orders.broker import BrokerAdapter, Declaration
 from fencepost_orders.http_broker import HttpBroker
 from fencepost_orders.http_rules import HttpBrokerConfig
 from fencepost_orders.operator_calls import BrokerLimits
@@ -93,6 +93,10 @@ def _of_your_own(place: str, rest: Mapping[str, Any]) -> BrokerAdapter:
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"the adapter {place} cannot be had: {error}.") from None
     missing = [part for part in _PARTS if not hasattr(adapter, part)]
+    if not missing:
+        declared: Declaration = adapter.declaration
+        needed = {"cancel_order": declared.can_cancel, "replace_order": declared.can_replace}
+        missing = [part for part, is_said in needed.items() if is_said and not hasattr(adapter, part)]
     if missing:
         raise SettingsError(f"the adapter {place} has no {', '.join(missing)}.")
     return cast("BrokerAdapter", adapter)

@@ -62,6 +62,7 @@ class Fields(BaseModel):
     status: str = "status"
     accepted_at: str = "accepted_at"
     fills: str = "fills"
+    replaced_by: str = "replaced_by"
 
 
 class HttpBrokerConfig(BaseModel):
@@ -72,6 +73,11 @@ class HttpBrokerConfig(BaseModel):
     base_url: Annotated[str, Field(pattern=r"^https?://")]
     send_path: str = "/orders"
     find_path: str | None = "/orders/{client_id}"
+    cancel_path: str | None = None
+    """Where an order is cancelled, such as `/orders/{broker_order_id}`; without it, it cannot be."""
+    cancel_method: Literal["DELETE", "POST", "PUT", "PATCH"] = "DELETE"
+    replace_path: str | None = None
+    replace_method: Literal["PUT", "PATCH", "POST"] = "PUT"
     headers: Mapping[str, str] = Field(default_factory=dict[str, str])
     key_header: str | None = "Idempotency-Key"
     deadline_header: str | None = None
@@ -103,6 +109,10 @@ class HttpBrokerConfig(BaseModel):
     )
     """Statuses in which the broker has finished, unless `open_statuses` has the status too: no more
     queries."""
+    cancelled_statuses: frozenset[str] = frozenset({"cancelled", "canceled"})
+    """Statuses in which an order is over because it was cancelled."""
+    replaced_statuses: frozenset[str] = frozenset({"replaced"})
+    """Statuses in which an order is over because another took its place."""
     error_statuses: frozenset[str] = frozenset({"error", "fail", "failed", "failure"})
     """An answer with one of these describes no order, unless another set has the status too."""
     rules: tuple[Rule, ...] = ()
@@ -144,10 +154,22 @@ class HttpBrokerConfig(BaseModel):
             raise ValueError(f"body has no {' and no '.join(left)}, which the declared orders need")
         return self
 
-    @field_validator("rejected_statuses", "open_statuses", "final_statuses", "error_statuses")
+    @field_validator(
+        *("rejected_statuses", "open_statuses", "final_statuses", "error_statuses"),
+        *("cancelled_statuses", "replaced_statuses"),
+    )
     @classmethod
     def _without_case(cls, words: frozenset[str]) -> frozenset[str]:
         return frozenset(_word(word) for word in words)
+
+    @model_validator(mode="after")
+    def _changes_can_be_proved(self) -> Self:
+        for path in (self.cancel_path, self.replace_path):
+            if path is not None and "{broker_order_id}" not in path:
+                raise ValueError("cancel_path and replace_path need {broker_order_id}")
+        if (self.cancel_path or self.replace_path) and self.declared_lookup is LookupScope.NONE:
+            raise ValueError("a broker that cannot be searched cannot prove a cancel or a replacement")
+        return self
 
     @model_validator(mode="after")
     def _rejected_is_not_open(self) -> Self:
@@ -172,14 +194,29 @@ class HttpBrokerConfig(BaseModel):
         word = _word(status)
         return word in self.open_statuses or word not in self.final_statuses | self.rejected_statuses
 
+    def is_cancelled(self, status: str) -> bool:
+        return not self.is_open(status) and _word(status) in self.cancelled_statuses
+
+    def is_replaced(self, status: str) -> bool:
+        return not self.is_open(status) and _word(status) in self.replaced_statuses
+
+    @property
+    def declared_lookup(self) -> LookupScope:
+        return LookupScope.NONE if self.find_path is None else self.lookup
+
     @property
     def declaration(self) -> Declaration:
-        lookup = LookupScope.NONE if self.find_path is None else self.lookup
         times = dict.fromkeys(self.order_types, self.times_in_force)
         extended = {(kind, time) for kind in times for time in self.times_in_force if self.extended_hours}
         orders = SupportedOrders(times, frozenset(extended))
         return Declaration(
-            self.promise, lookup, self.window_seconds, self.request_valid_seconds, orders=orders
+            self.promise,
+            self.declared_lookup,
+            self.window_seconds,
+            self.request_valid_seconds,
+            orders=orders,
+            can_cancel=self.cancel_path is not None,
+            can_replace=self.replace_path is not None,
         )
 
 
@@ -302,10 +339,18 @@ def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
         status=said,
         live=not config.is_rejected(said),
         is_open=config.is_open(said),
+        is_cancelled=config.is_cancelled(said),
+        replaced_by=_replaced_by(config, fields, said),
         accepted_at=moment(_at(fields, config.fields.accepted_at)),
         fills=cast("Sequence[Json]", fills) if isinstance(fills, list) else (),
         body=fields,
     )
+
+
+def _replaced_by(config: HttpBrokerConfig, fields: Mapping[str, Any], status: str) -> str | None:
+    if not config.is_replaced(status):
+        return None
+    return name_given(_at(fields, config.fields.replaced_by)) or "another order"
 
 
 def classified(config: HttpBrokerConfig, reply: Reply) -> AnswerVerdict:

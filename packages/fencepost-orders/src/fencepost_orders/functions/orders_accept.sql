@@ -94,8 +94,8 @@ declare
 begin
   perform fencepost._orders_check_accept(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,
                                          p_expires, p_keep);
-  if left(p_key, 10) = 'resend-of-' then
-    raise exception 'idempotency_key must not begin with resend-of-: keys of orders that are sent again begin so.'
+  if left(p_key, 10) = 'resend-of-' or left(p_key, 11) = 'replace-of-' then
+    raise exception 'idempotency_key must not begin with resend-of- or replace-of-: our own keys begin so.'
       using errcode = 'ZF100', detail = '{"field": "idempotency_key"}';
   end if;
   if not fencepost._idempotency_lock('orders', p_key) then

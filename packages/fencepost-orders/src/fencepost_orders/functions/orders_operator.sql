@@ -176,6 +176,7 @@ begin
     from fencepost.orders_order r where r.id = v_id;
     v_count := v_count + 1;
   end loop;
+  perform fencepost._orders_change_recover(p_broker);
   return v_count;
 end $$;
 
@@ -191,8 +192,10 @@ begin
   v_ids := array(select r.id from fencepost.orders_order r join fencepost.orders_idempotency_key l on l.idempotency_key = r.idempotency_key
     where r.final_status is not null and r.settled_at < v_before and l.expires_at < fencepost.clock()
       and not exists (select 1 from fencepost.orders_fill_tracking f where f.order_id = r.id)
+      and not exists (select 1 from fencepost.orders_change c where c.order_id = r.id and c.settled_at is null)
     order by r.settled_at limit p_limit for update of r skip locked);
   delete from fencepost.orders_audit a where a.outbox_id = any (v_ids);
+  delete from fencepost.orders_change c where c.order_id = any (v_ids);
   delete from fencepost.orders_result x where x.order_id = any (v_ids);
   delete from fencepost.orders_order r where r.id = any (v_ids);
   return cardinality(v_ids);
