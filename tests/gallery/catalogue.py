@@ -49,6 +49,8 @@ BY_FILE = {
     "tests/acceptance/players/test_frozen.py": "players that a frozen transaction holds",
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/orders/test_limits.py": "limits of accounts",
+    "tests/integration/orders/test_changes.py": "cancels at hostile brokers",
+    "tests/integration/orders/test_change_fences.py": "changes of orders at the broker",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
     "tests/integration/kernel/test_job_suspect.py": "jobs of a lost worker",
     "tests/integration/job_features/test_schedules.py": "schedules",

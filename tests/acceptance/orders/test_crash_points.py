@@ -12,6 +12,7 @@ from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
 from fencepost.testing import Child, Signals
 from fencepost.testing._points import points_in
+from fencepost_orders import _change_source as change_source
 from fencepost_orders import _order_calls as order_calls
 from fencepost_orders import operator_calls
 from fencepost_orders.broker import Promise
@@ -33,6 +34,9 @@ REST = sorted(
     }
     - {*QUICK}
 )
+# Reached only with a change under way.
+OF_CHANGES = tuple(point for point in REST if "change" in point)
+REST = [point for point in REST if point not in OF_CHANGES]
 POINTS = [*QUICK, *(pytest.param(point, marks=pytest.mark.full) for point in REST)]
 
 
@@ -86,6 +90,38 @@ def test_a_worker_that_is_killed_leaves_one_order(database: Database, point: str
         with worker(database, broker, signals):
             wait_until(signals, lambda: is_sent(database))
         assert [one.client_id for one in broker.orders] == ["killed"]
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["orders.after_change", *(pytest.param(point, marks=pytest.mark.full) for point in OF_CHANGES[1:])],
+)
+def test_a_worker_that_is_killed_leaves_one_replacement(database: Database, point: str) -> None:
+    with HostileBroker(Promise.NOTHING) as broker, Signals() as signals:
+        broker.book.fill_chance = 0.0
+        place(database, "replaced")
+        with worker(database, broker, signals):
+            wait_until(signals, lambda: is_sent(database))
+        with database.connect() as connection:
+            (row,) = connection.execute("select id from fencepost.outbox_orders").fetchall()
+            run(connection, change_source.replace_order(row[0], "r", {"qty": "7"}, "ann", "more"))
+        with worker(database, broker, signals, f"{point}:kill") as first:
+            first.be_killed(within=60)
+        with worker(database, broker, signals):
+            wait_until(signals, lambda: is_replaced(database))
+        assert [one.request["qty"] for one in broker.orders] == ["1", "7"]
+        assert broker.orders[0].replaced_by == broker.orders[1].broker_order_id
+
+
+def test_the_points_of_changes_are_known() -> None:
+    assert OF_CHANGES[0] == "orders.after_change"
+    assert len(OF_CHANGES) == 3
+
+
+def is_replaced(database: Database) -> bool:
+    with database.connect() as connection:
+        row = connection.execute("select state from fencepost.orders_changes").fetchone()
+    return row == ("done",)
 
 
 def test_a_worker_that_stood_still_before_the_send_gives_up_or_sends_too_late(database: Database) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.errors import InFlight, InvalidInput
+from fencepost.errors import InFlight, InvalidInput, Mismatch
 from fencepost.testing import Clock
 from fencepost_orders import _change_source as change_source
 from fencepost_orders import _fill_source as fill_source
@@ -180,6 +180,8 @@ def test_a_cancel_takes_the_place_of_a_replacement_that_has_not_left(market: Ord
     replace(market, order_id)
     assert cancel(market, order_id) == "requested"
     assert cancel(market, order_id) == "replay"
+    with pytest.raises(Mismatch):
+        cancel(market, order_id, "r1")
     with pytest.raises(InFlight):
         cancel(market, order_id, "c2")
     assert change_of(market, order_id)["state"] == "refused"

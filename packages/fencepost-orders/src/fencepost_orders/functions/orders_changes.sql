@@ -55,7 +55,8 @@ begin
 end $$;
 
 -- Cancel one order wherever it is: here while nothing has left, else at the broker. Returns dead, requested, replay (the same
--- change was requested before), waiting (another cancel is under way), over (it has ended) or cannot.
+-- change was requested before), mismatch (its key is that of a replacement), waiting (another cancel is under way), over (it has
+-- ended) or cannot.
 create or replace function fencepost._orders_cancel_one(p_id bigint, p_key text, p_actor text, p_reason text) returns text
 language plpgsql volatile
 as $$
@@ -68,8 +69,9 @@ begin
   select * into v_message from fencepost.outbox o where o.id = p_id for update;
   perform 1 from fencepost.orders_fill_tracking f where f.order_id = p_id for update;
   select * into strict v_order from fencepost.orders_order r where r.id = p_id for update;
-  if exists (select 1 from fencepost.orders_change c where c.order_id = p_id and c.change_key = p_key and c.kind = 'cancel') then
-    return 'replay';
+  select * into v_change from fencepost.orders_change c where c.order_id = p_id and c.change_key = p_key;
+  if found then
+    return case when v_change.kind = 'cancel' then 'replay' else 'mismatch' end;
   elsif v_order.final_status is null and v_order.open_since is null and v_message.state in ('queued', 'failed') then
     v_message.attempts := greatest(0, v_message.attempts - 1);
     perform fencepost._orders_apply(v_message, 'dead', 'unproved', 'CANCELLED', p_reason, null, null, p_actor);
@@ -96,7 +98,8 @@ begin
 end $$;
 
 -- Cancel an order at the broker, or here while nothing has left; returns dead, requested or replay. Raises not_found,
--- already_finished, in_flight while another cancel is under way, and ZF100 when the adapter cannot.
+-- already_finished, in_flight while another cancel is under way, mismatch for the key of a replacement, and ZF100 when the
+-- adapter cannot.
 create or replace function fencepost.orders_cancel_at_broker(p_id bigint, p_key text, p_actor text, p_reason text) returns text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -118,6 +121,8 @@ begin
         select x.status from fencepost.orders_result x where x.order_id = r.id)) from fencepost.orders_order r where r.id = p_id));
   elsif v_said = 'waiting' then
     perform fencepost._refuse('in_flight', 'order', p_id::text, v_attempted, null);
+  elsif v_said = 'mismatch' then
+    perform fencepost._refuse('mismatch', 'order', p_id::text, v_attempted, '{"kind": "replace"}');
   elsif v_said = 'cannot' then
     raise exception 'the adapter of this broker cannot cancel an order that was sent: cancel it at the broker.'
       using errcode = 'ZF100', detail = '{"field": "broker"}';
