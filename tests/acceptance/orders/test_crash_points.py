@@ -25,7 +25,7 @@ from tests.integration.orders.broker_env import VALID_SECONDS
 SETTLED_SECONDS_MAX = 100.0
 QUICK = ("orders.after_send",)
 # Read from the source: a point that is added is died at.
-REST = sorted(
+FURTHER = sorted(
     {
         str(point.name)
         for part in (fencepost_orders, outbox)
@@ -35,8 +35,8 @@ REST = sorted(
     - {*QUICK}
 )
 # Reached only with a change under way.
-OF_CHANGES = tuple(point for point in REST if "change" in point)
-REST = [point for point in REST if point not in OF_CHANGES]
+OF_CHANGES = tuple(point for point in FURTHER if "change" in point)
+REST = [point for point in FURTHER if point not in OF_CHANGES]
 POINTS = [*QUICK, *(pytest.param(point, marks=pytest.mark.full) for point in REST)]
 
 

@@ -296,7 +296,7 @@ def halt(
         run(connection, operator_calls.halt(broker, account, who, reason))
         call = change_source.cancel_open(broker, account, _new_key(), who, reason)
         done = run(connection, call) if cancel_open else None
-    facts = {"broker": broker, "account": account, "halted": True}
+    facts: dict[str, Any] = {"broker": broker, "account": account, "halted": True}
     line = f"{broker} {account}: halted" if account else f"{broker}: halted"
     if done is not None:
         facts["cancelled"] = asdict(done)
@@ -453,7 +453,8 @@ def _facts(found: dict[str, Any]) -> list[str]:
 
 
 def _change_line(row: dict[str, Any]) -> str:
-    terms = " ".join(f"{name} {value}" for name, value in (row["changes"] or {}).items())
+    changes = cast("dict[str, Any]", row["changes"] or {})
+    terms = " ".join(f"{name} {value}" for name, value in changes.items())
     said = " ".join(str(row[name]) for name in ("last_error", "detail") if row[name])
     who = f"by {row['actor']}: {row['reason']}"
     return f"  {row['created_at']}  {row['kind']} {terms} {row['state']}  {said}  {who}"

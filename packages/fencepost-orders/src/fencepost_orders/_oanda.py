@@ -40,7 +40,7 @@ from fencepost_orders.broker import (
     name_given,
 )
 from fencepost_orders.http_rules import by_status, moment, read_credentials, read_finding, verdict
-from fencepost_orders.request import OrderType, type_of
+from fencepost_orders.request import OrderType, TimeInForce, type_of
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
 PAGE = 500
@@ -50,12 +50,14 @@ LOOK_BACK = timedelta(seconds=60)
 PENDING, CANCELLED = "PENDING", "CANCELLED"
 # An order never leaves these; one in any other state, including those of a later version, is queried again.
 _FINAL_STATES = frozenset({"FILLED", "TRIGGERED", "CANCELLED"})
+_UNTIL_A_DATE: frozenset[TimeInForce] = frozenset({"GTD"})
+_RESTING: frozenset[TimeInForce] = frozenset({"DAY", "GTC", "GTD"})
 # No stop-limit orders: the bound of an OANDA stop order cancels it, where a limit order would wait.
 OANDA_ORDERS = SupportedOrders(
     {
         OrderType.MARKET: PLAIN_TIMES,
-        OrderType.LIMIT: PLAIN_TIMES | {"GTD"},
-        OrderType.STOP: frozenset({"DAY", "GTC", "GTD"}),
+        OrderType.LIMIT: PLAIN_TIMES | _UNTIL_A_DATE,
+        OrderType.STOP: _RESTING,
     }
 )
 DUPLICATE_REASON = "CLIENT_ORDER_ID_ALREADY_EXISTS"

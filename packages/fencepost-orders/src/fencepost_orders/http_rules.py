@@ -207,8 +207,10 @@ class HttpBrokerConfig(BaseModel):
     @property
     def declaration(self) -> Declaration:
         times = dict.fromkeys(self.order_types, self.times_in_force)
-        extended = {(kind, time) for kind in times for time in self.times_in_force if self.extended_hours}
-        orders = SupportedOrders(times, frozenset(extended))
+        extended: frozenset[tuple[OrderType, TimeInForce]] = frozenset(
+            (kind, time) for kind in times for time in self.times_in_force if self.extended_hours
+        )
+        orders = SupportedOrders(times, extended)
         return Declaration(
             self.promise,
             self.declared_lookup,

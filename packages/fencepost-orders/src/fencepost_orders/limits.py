@@ -35,7 +35,7 @@ def _said(passed: Mapping[str, Json]) -> str:
             age = "there is none" if got is None else f"the last one is {float(got):g} s old"
             return (
                 f"A limit of this account needs a reference price of {passed['symbol']} that is at most"
-                f" {float(most):g} s old, and {age}. Nothing was accepted."
+                f" {float(str(most)):g} s old, and {age}. Nothing was accepted."
             )
         case "collar":
             return (
