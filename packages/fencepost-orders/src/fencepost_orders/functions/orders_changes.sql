@@ -137,7 +137,8 @@ returns table (dead bigint, requested bigint, left_open bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_id bigint;
+  v_ids bigint[];
+  v_id  bigint;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('key', p_key, 128);
@@ -145,14 +146,17 @@ begin
   perform fencepost._check_text('reason', p_reason, 1024);
   perform fencepost._orders_check_switch(p_broker, p_account, jsonb_build_object('cancel_open', p_reason));
   dead := 0; requested := 0; left_open := 0;
-  for v_id in
+  v_ids := array(
     select r.id from fencepost.orders_order r
     where r.broker = p_broker and r.final_status is null and (p_account is null or r.account = p_account)
     union
     select r.id from fencepost.orders_fill_tracking f join fencepost.orders_order r on r.id = f.order_id
-    where f.broker = p_broker and (p_account is null or r.account = p_account)
-    order by 1
-  loop
+    where f.broker = p_broker and (p_account is null or r.account = p_account));
+  -- All of them first, kind by kind: a settlement of many takes them in this order too.
+  perform 1 from fencepost.outbox o where o.id = any (v_ids) order by o.id for update;
+  perform 1 from fencepost.orders_fill_tracking f where f.order_id = any (v_ids) order by f.order_id for update;
+  perform 1 from fencepost.orders_order r where r.id = any (v_ids) order by r.id for update;
+  foreach v_id in array v_ids loop
     case fencepost._orders_cancel_one(v_id, p_key, p_actor, p_reason)
       when 'dead' then dead := dead + 1;
       when 'requested' then requested := requested + 1;
