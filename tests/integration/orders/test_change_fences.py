@@ -207,6 +207,50 @@ def test_a_cancel_that_meets_our_replacement_goes_on_with_it_and_nothing_is_repl
     assert take_one(market).broker_order_id == "brk-2"
 
 
+def test_a_cancel_is_not_done_while_the_order_may_have_been_replaced(market: OrdersEnv, clock: Clock) -> None:
+    """Some brokers show a replaced order as cancelled; its replacement is open."""
+    order_id = open_order(market)
+    replace(market, order_id)
+    replacing = take_one(market)
+    cancel(market, order_id)
+    cancelling = take_one(market)
+    assert settle(market, cancelling, "done", fate="none", result=CANCELLED) == ("unknown", None)
+    assert market.get(order_id)["result"]["is_followed"]
+    clock.advance(1)
+    cancelling = take_one(market)
+    assert settle(market, replacing, "done", fate="none", result=REPLACEMENT) == ("done", None)
+    # It was asked about the order before it.
+    assert settle(market, cancelling, "done", fate="none", result=CANCELLED) == ("unknown", None)
+    clock.advance(1)
+    last = take_one(market)
+    assert last.broker_order_id == "brk-2"
+    over = {**CANCELLED, "broker_order_id": "brk-2"}
+    assert settle(market, last, "done", fate="none", result=over) == ("done", None)
+
+
+def test_a_word_about_the_order_before_its_replacement_is_refused_also_when_its_row_was_gone(
+    market: OrdersEnv, clock: Clock
+) -> None:
+    order_id = open_order(market)
+    clock.advance(2)
+    (stalled,) = market.run(fill_source.take(BROKER, 60, 10))
+    replace(market, order_id)
+    replacing = take_one(market)
+    clock.advance(61)
+    (follow,) = market.run(fill_source.take(BROKER, 60, 10))
+    gone = FollowUp(follow.id, follow.take, {**CANCELLED, "status": "replaced"}, over=True)
+    market.run(fill_source.settle(BROKER, "w", [gone]))
+    asked = take_one(market)
+    assert asked.take > replacing.take
+    settle(market, asked, "done", fate="none", result=REPLACEMENT)
+    clock.advance(2)
+    (next_one,) = market.run(fill_source.take(BROKER, 60, 10))
+    assert next_one.take != stalled.take
+    (late,) = market.run(fill_source.settle(BROKER, "w", [FollowUp(stalled.id, stalled.take, OPEN)]))
+    assert late.refusal == "stale_attempt"
+    assert market.get(order_id)["broker_order_id"] == "brk-2"
+
+
 def test_a_cancel_of_an_order_that_another_party_replaced_is_refused(market: OrdersEnv) -> None:
     order_id = open_order(market)
     cancel(market, order_id)

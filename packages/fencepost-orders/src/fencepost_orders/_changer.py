@@ -188,8 +188,9 @@ def _replaced(
         return replace(done, replaced=result_of(shown))
     if new is None and replacement.finding is not LookupFinding.ABSENT:
         return _ask_again(change, replacement, policy)
-    if new is None and shown.replaced_by is not None and _age_seconds(change) < policy.resend_seconds:
-        # The broker shows the end of the one before the beginning of the other.
+    is_replaced = shown.replaced_by is not None or shown.is_cancelled
+    if new is None and is_replaced and _age_seconds(change) < policy.resend_seconds:
+        # The broker may show the end of the one before the beginning of the other.
         return _ask_again(change, replacement, policy)
     return _too_late(change, shown)
 

@@ -312,9 +312,11 @@ as $$
 begin
   perform fencepost._orders_hear(p_order, p_result, p_owner, p_take, fencepost.clock());
   if p_result -> 'open' = 'true' then
-    insert into fencepost.orders_fill_tracking as f (order_id, broker, ask_at)
-    select r.id, r.broker, fencepost.clock() + fencepost._orders_fill_first() from fencepost.orders_order r where r.id = p_order
-    -- A follow-up of the order before its replacement is refused.
+    -- A follow-up of the order before its replacement is refused. Where its row is gone by now, the takes of the new row must not
+    -- be those of the old one, which began at 0.
+    insert into fencepost.orders_fill_tracking as f (order_id, broker, ask_at, take)
+    select r.id, r.broker, fencepost.clock() + fencepost._orders_fill_first(), (extract(epoch from fencepost.clock()) * 1000)::bigint
+    from fencepost.orders_order r where r.id = p_order
     on conflict (order_id) do update set take = f.take + 1, ask_at = excluded.ask_at;
   else
     delete from fencepost.orders_fill_tracking f where f.order_id = p_order;
@@ -343,6 +345,7 @@ declare
   v_order   fencepost.orders_order;
   v_outcome text;
   v_open    timestamptz;
+  v_doubt   boolean;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
@@ -386,12 +389,18 @@ begin
     v_open := case when v_asked.fate = 'none' then null
                    when v_asked.fate = 'not_this' and v_change.open_since = v_change.stamped_at then null
                    else v_change.open_since end;
+    -- Whether the end that a cancel was told of is that of an order that our own replacement may have replaced.
+    v_doubt := v_change.kind = 'cancel' and (
+      v_order.broker_order_id is distinct from v_change.broker_order_id
+      or exists (select 1 from fencepost.orders_change c
+                 where c.order_id = v_change.order_id and c.kind = 'replace' and c.settled_at is null));
     if v_outcome = 'replaced' then
-      v_outcome := case when v_order.broker_order_id is distinct from v_change.broker_order_id
-                          or exists (select 1 from fencepost.orders_change c where c.order_id = v_change.order_id
-                                       and c.kind = 'replace' and c.settled_at is null)
-                        then 'again' else 'refused' end;
+      v_outcome := case when v_doubt then 'again' else 'refused' end;
       v_open := null;
+    elsif v_outcome in ('done', 'refused') and v_doubt then
+      -- Some brokers show a replaced order as cancelled: first it is settled whether it was replaced.
+      v_outcome := 'asking';
+      v_asked.delay := greatest(v_asked.delay, interval '1 second');
     elsif v_outcome = 'refused' and v_open is not null
        or v_outcome = 'again' and v_change.kind = 'replace' and exists (
             select 1 from fencepost.orders_change c where c.order_id = v_change.order_id and c.kind = 'cancel' and c.settled_at is null)
