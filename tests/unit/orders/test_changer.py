@@ -35,9 +35,9 @@ NEW_REJECTED = found("rejected", "replace-of-7", live=False)
 ABSENT = FoundOrder(LookupFinding.ABSENT)
 SILENT = FoundOrder(LookupFinding.NO_ANSWER, code=Code.BROKER_5XX)
 OTHER = found("cancelled", "another-key", is_cancelled=True)
-LOST = {"last_error": Code.NETWORK_TIMEOUT}
-REFUSED = {"last_error": Code.BAD_REQUEST, "open_since": None}
-LATER = {"taken_at": NOON + timedelta(seconds=61)}
+LOST: dict[str, Any] = {"last_error": Code.NETWORK_TIMEOUT}
+REFUSED: dict[str, Any] = {"last_error": Code.BAD_REQUEST, "open_since": None}
+LATER: dict[str, Any] = {"taken_at": NOON + timedelta(seconds=61)}
 
 
 @pytest.mark.parametrize(
