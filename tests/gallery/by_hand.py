@@ -233,6 +233,30 @@ BY_HAND = {
             "test_dead_behind_an_open_request_would_be_a_live_order_called_dead",
         ),
     ],
+    "tests/integration/orders/test_changes.py": [
+        (
+            "a broker's yes is taken for the cancel",
+            "fencepost_orders/_changer.py",
+            "an order that is reported cancelled and is filled",
+            "test_a_yes_that_is_taken_for_the_cancel_reports_a_filled_order_as_cancelled",
+        ),
+    ],
+    "tests/integration/orders/test_change_fences.py": [
+        (
+            "a change is refused while a request of it may take effect",
+            "orders_change_settle",
+            "a replacement that no worker looks for",
+            "test_without_the_look_at_earlier_requests_a_change_would_be_refused_that_may_take_effect",
+        ),
+    ],
+    "tests/integration/orders/test_limits.py": [
+        (
+            "the sums of a day are read without their lock",
+            "_orders_over_limit",
+            "a limit that two orders pass together",
+            "test_without_the_lock_of_the_day_two_orders_pass_a_limit_together",
+        ),
+    ],
     "tests/integration/flows/test_teeth.py": [
         (
             "a durable checkpoint that is not flagged is skipped",

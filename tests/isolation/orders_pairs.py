@@ -59,6 +59,7 @@ from tests.isolation.orders_calls import (
     UNPARK_SENT,
     UNSURE,
 )
+from tests.isolation.orders_change_pairs import CHANGES
 from tests.isolation.pairs import Pair, Second
 from tests.isolation.triangles import Triangle
 
@@ -304,7 +305,7 @@ _FOLLOWED = (
         Second("none", while_open="k"),
     ),
 )
-PAIRS = (*_ACCEPTED, *_QUEUED, *_TAKEN, *_UNKNOWN, *_PARKED, *_BROKERS, *_ENDED, *_FOLLOWED)
+PAIRS = (*_ACCEPTED, *_QUEUED, *_TAKEN, *_UNKNOWN, *_PARKED, *_BROKERS, *_ENDED, *_FOLLOWED, *CHANGES)
 
 SETTLE_UP = """
 select string_agg(id || ' ' || coalesce(refusal, state), ', ' order by id)

@@ -14,6 +14,7 @@ from fencepost.kernel.drivers import run
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.testing import Child, Signals
 from fencepost.testing._points import points_in
+from fencepost_orders import _change_source as change_source
 from fencepost_orders import _order_calls as order_calls
 from fencepost_orders import operator_calls
 from fencepost_orders.broker import Promise
@@ -26,7 +27,7 @@ from tests.integration.orders.broker_env import VALID_SECONDS
 SETTLED_SECONDS_MAX = 100.0
 QUICK = ("orders.after_send",)
 # Read from the source: a point that is added is died at.
-REST = sorted(
+FURTHER = sorted(
     {
         str(point.name)
         for part in (fencepost_orders, outbox)
@@ -35,6 +36,9 @@ REST = sorted(
     }
     - {*QUICK}
 )
+# Reached only with a change under way.
+OF_CHANGES = tuple(point for point in FURTHER if "change" in point)
+REST = [point for point in FURTHER if point not in OF_CHANGES]
 POINTS = [*QUICK, *(pytest.param(point, marks=pytest.mark.full) for point in REST)]
 
 
@@ -122,6 +126,38 @@ def test_a_dead_sender_is_noticed_by_its_lease_and_not_when_its_order_would_coun
     (silent,) = [step for step in steps if step[1] == "the sender went silent"]
     assert silent[0] == "unknown"
     assert LEASE_SECONDS <= silent[2] < OutboxSettings().stuck_seconds / 5
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["orders.after_change", *(pytest.param(point, marks=pytest.mark.full) for point in OF_CHANGES[1:])],
+)
+def test_a_worker_that_is_killed_leaves_one_replacement(database: Database, point: str) -> None:
+    with HostileBroker(Promise.NOTHING) as broker, Signals() as signals:
+        broker.book.fill_chance = 0.0
+        place(database, "replaced")
+        with worker(database, broker, signals):
+            wait_until(signals, lambda: is_sent(database))
+        with database.connect() as connection:
+            (row,) = connection.execute("select id from fencepost.outbox_orders").fetchall()
+            run(connection, change_source.replace_order(row[0], "r", {"qty": "7"}, "ann", "more"))
+        with worker(database, broker, signals, f"{point}:kill") as first:
+            first.be_killed(within=60)
+        with worker(database, broker, signals):
+            wait_until(signals, lambda: is_replaced(database))
+        assert [one.request["qty"] for one in broker.orders] == ["1", "7"]
+        assert broker.orders[0].replaced_by == broker.orders[1].broker_order_id
+
+
+def test_the_points_of_changes_are_known() -> None:
+    assert OF_CHANGES[0] == "orders.after_change"
+    assert len(OF_CHANGES) == 3
+
+
+def is_replaced(database: Database) -> bool:
+    with database.connect() as connection:
+        row = connection.execute("select state from fencepost.orders_changes").fetchone()
+    return row == ("done",)
 
 
 def requests_around_a_pause(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from urllib.parse import unquote_plus
 
+from fencepost_orders import _change_source as change_source
 from fencepost_server.console._role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.watchers import Watchers
-from tests.integration.orders.env import OrdersEnv
+from tests.integration.orders.env import RESULT, OrdersEnv
 
 
 def test_jobs_are_run_again_cancelled_and_given_up(env: ConsoleEnv) -> None:
@@ -102,6 +103,24 @@ def test_orders_are_sent_again_given_up_and_cancelled(env: ConsoleEnv) -> None:
         facts = client.get(f"/api/orders/{queued}").json()
         assert facts["order"]["status"] == "dead"
         assert facts["history"][-1]["actor"] == "operator@console"
+
+
+def test_an_order_is_cancelled_at_the_broker_and_the_page_says_so(env: ConsoleEnv) -> None:
+    with closing(OrdersEnv(env.database.url)) as market, env.visitor(Role.OPERATOR) as client:
+        market.declare(rate_per_second=1e6, burst=1e6)
+        market.run(change_source.declare_abilities("acme", can_cancel=True, can_replace=False))
+        order_id = market.accepted("open", symbol="O")
+        market.settle(market.take_one(), "sent", result={**RESULT, "open": True})
+        assert "Cancel at the broker" in client.get(f"/console/orders/{order_id}").text
+        form = {"key": "console-1", "reason": "not wanted"}
+        for _ in range(2):
+            sent = client.post(f"/console/orders/{order_id}/cancel-at-broker", data=form)
+            assert sent.status_code == 303
+        page = client.get(f"/console/orders/{order_id}").text
+        assert "is to be cancelled at the broker" in page
+        assert 'data-table="changes"' in page
+        (change,) = client.get(f"/api/orders/{order_id}").json()["order"]["changes"]
+        assert (change["state"], change["actor"]) == ("queued", "operator@console")
 
 
 def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(env: ConsoleEnv) -> None:

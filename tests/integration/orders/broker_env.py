@@ -34,6 +34,8 @@ def adapter_for(url: str, promise: Promise, *, valid_seconds: float | None = VAL
             window_seconds=60 if promise is Promise.WINDOW else 0,
             request_valid_seconds=valid_seconds,
             deadline_header=DEADLINE_HEADER,
+            cancel_path="/orders/{broker_order_id}",
+            replace_path="/orders/{broker_order_id}",
             rules=(Rule(status=400, contains="too old", meaning=Meaning.STALE),),
             connect_seconds=2,
             reply_seconds=2,

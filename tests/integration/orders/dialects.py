@@ -6,10 +6,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fencepost_orders.testing._broker_book import Book, BookOrder
-from fencepost_orders.testing.broker_dialect import Dialect, Said, status_of
+from fencepost_orders.testing.broker_dialect import ChangeRequest, Dialect, Said, status_of
 
 # Transactions that filled an order are numbered behind those that made one.
-FILLS_FROM = 1000
+FILLS_FROM = 100_000
+CANCELS_FROM = 500_000
 
 
 class AlpacaDialect(Dialect):
@@ -27,6 +28,18 @@ class AlpacaDialect(Dialect):
     def refused(self, why: str) -> Said:
         return 422, {"code": 40010001, "message": why}
 
+    def change_of(self, method: str, path: str) -> ChangeRequest | None:
+        if method == "POST":
+            return None
+        broker_order_id = path.rpartition("/")[2].removeprefix("904837e3-")
+        return ChangeRequest("cancel" if method == "DELETE" else "replace", broker_order_id)
+
+    def cancelled(self, order: BookOrder) -> Said:
+        return 204, {}
+
+    def not_open(self) -> Said:
+        return 422, {"code": 42210000, "message": "order is not open"}
+
     def answer(self, path: str, book: Book) -> Said:
         asked = urlsplit(path)
         assert asked.path == "/v2/orders:by_client_order_id", path
@@ -39,19 +52,22 @@ class AlpacaDialect(Dialect):
         return {**said, "client_order_id": "somebody-elses"}
 
     def shown(self, order: BookOrder) -> dict[str, Any]:
-        filled = (order.filled_part or "0") if order.is_open else order.request["qty"]
+        filled = order.filled_quantity(order.request["qty"]) or "0"
+        replaced_by = order.replaced_by and f"904837e3-{order.replaced_by}"
+        status = status_of(order)
         return {
+            "replaced_by": replaced_by,
             "id": f"904837e3-{order.broker_order_id}",
             "client_order_id": order.client_id,
             "submitted_at": "2030-01-01T12:00:00.123456789Z",
-            "symbol": order.request["symbol"],
+            "symbol": order.request.get("symbol"),
             "qty": order.request["qty"],
             "filled_qty": filled,
             "filled_avg_price": None if filled == "0" else "145.002",
-            "type": order.request["type"],
-            "side": order.request["side"],
+            "type": order.request.get("type"),
+            "side": order.request.get("side"),
             "time_in_force": order.request["time_in_force"],
-            "status": status_of(order),
+            "status": "canceled" if status == "cancelled" else status,
         }
 
 
@@ -77,6 +93,24 @@ class OandaDialect(Dialect):
     def refused(self, why: str) -> Said:
         return self._rejected("INSUFFICIENT_MARGIN")
 
+    def change_of(self, method: str, path: str) -> ChangeRequest | None:
+        if method == "POST":
+            return None
+        kept, _, last = path.rpartition("/")
+        if last == "cancel":
+            return ChangeRequest("cancel", f"brk-{kept.rpartition('/')[2]}")
+        return ChangeRequest("replace", f"brk-{last}")
+
+    def cancelled(self, order: BookOrder) -> Said:
+        number = order.broker_order_id.removeprefix("brk-")
+        return 200, {"orderCancelTransaction": {"orderID": number, "reason": "CLIENT_REQUEST"}}
+
+    def replaced(self, order: BookOrder) -> Said:
+        return self.placed(order)
+
+    def not_open(self) -> Said:
+        return 404, {"orderCancelRejectTransaction": {"rejectReason": "ORDER_DOESNT_EXIST"}}
+
     def answer(self, path: str, book: Book) -> Said:
         asked = urlsplit(path)
         last = asked.path.rpartition("/")[2]
@@ -87,6 +121,9 @@ class OandaDialect(Dialect):
             page = [one for one in newest_first if not before or int(one["id"]) <= int(before)]
             return 200, {"orders": page[: self.page], "lastTransactionID": "9"}
         if "/transactions/" in asked.path:
+            if int(last) >= CANCELS_FROM:
+                cancel = {"id": last, "type": "ORDER_CANCEL", "reason": "CLIENT_REQUEST"}
+                return 200, {"transaction": cancel, "lastTransactionID": "9"}
             return 200, {"transaction": self._fill(book, last), "lastTransactionID": "9"}
         order = self._specified(book, last)
         if order is None:
@@ -99,11 +136,17 @@ class OandaDialect(Dialect):
 
     def shown(self, order: BookOrder) -> dict[str, Any]:
         number = order.broker_order_id.removeprefix("brk-")
+        ended: dict[str, Any] = {"state": "PENDING"}
+        if order.is_filled:
+            ended = {"state": "FILLED", "fillingTransactionID": f"{FILLS_FROM + int(number)}"}
+        elif not order.is_open:
+            ended = {"state": "CANCELLED", "cancellingTransactionID": f"{CANCELS_FROM + int(number)}"}
+            if order.replaced_by:
+                ended["replacedByOrderID"] = order.replaced_by.removeprefix("brk-")
         return {
             "id": number,
-            **({} if order.is_open else {"fillingTransactionID": f"{FILLS_FROM + int(number)}"}),
+            **ended,
             "createTime": _nanoseconds(order),
-            "state": "PENDING" if order.is_open else "FILLED",
             "clientExtensions": order.request["order"]["clientExtensions"],
         }
 

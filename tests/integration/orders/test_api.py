@@ -28,7 +28,7 @@ from fencepost_server.web._server import WebServer
 from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import QUICK, adapter_for
-from tests.integration.orders.env import OrdersEnv
+from tests.integration.orders.env import RESULT, OrdersEnv
 from tests.integration.web.tokens import program_token, user_token
 
 ORDER: dict[str, Any] = {
@@ -268,3 +268,57 @@ def test_without_a_default_a_request_names_its_broker(still: httpx.Client) -> No
 def test_a_default_broker_must_be_one_of_the_brokers(database: Database) -> None:
     with pytest.raises(SettingsError, match=r"ORDERS_DEFAULT_BROKER.*Allowed: none"):
         Orders(Fencepost(database.url), {}, OrdersSettings(default_broker="acme"))
+
+
+def test_an_order_over_a_limit_is_refused_with_the_limit_and_its_number(http: httpx.Client) -> None:
+    """Amounts of limits are text: a float is not exact."""
+    limits = {"account": "default", "reason": "the rules of the desk", "qty_max": "500"}
+    wrong = http.put("/orders/brokers/acme/limits", json={**limits, "qty_max": 0.5})
+    assert wrong.status_code == 400, wrong.text
+    assert http.put("/orders/brokers/acne/limits", json=limits).status_code == 404
+    held = http.put("/orders/brokers/acme/limits", json=limits).json()["limits"]
+    assert [(one["account"], one["qty_max"]) for one in held] == [("default", 500)]
+    answer = http.post("/orders", json=ORDER, headers={"Idempotency-Key": "01JABC"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "over_limit")
+    assert "10000" in answer.json()["message"]
+    assert "qty_max" in answer.json()["message"]
+    assert http.get("/orders/by-key/01JABC").status_code == 404
+    priced = http.put("/orders/brokers/acme/prices", json={"prices": {"USDJPY": "145.001"}})
+    assert priced.status_code == 204, priced.text
+    assert http.put("/orders/brokers/acme/limits", json={**limits, "qty_max": None}).json() == {"limits": []}
+    accepted = http.post("/orders", json=ORDER, headers={"Idempotency-Key": "01JABC"})
+    assert accepted.status_code == 202
+
+
+def test_an_order_that_the_broker_cannot_place_is_refused_with_its_field(http: httpx.Client) -> None:
+    order = {**ORDER, "stop_price": "144"}
+    answer = http.post("/orders", json=order, headers={"Idempotency-Key": "01JABC"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "stop_price")
+
+
+def test_a_change_at_the_broker_needs_a_key_and_is_made_once(still: httpx.Client, database: Database) -> None:
+    order_id = post(still).json()["id"]
+    with closing(OrdersEnv(database.url)) as market:
+        market.settle(market.take_one(), "sent", result={**RESULT, "open": True})
+    cancel = {"kind": "cancel", "reason": "not wanted"}
+    path = f"/orders/{order_id}/changes"
+    assert still.post(path, json=cancel).status_code == 400
+    assert still.post(path, json={**cancel, "qty": "1"}, headers={"Idempotency-Key": "c"}).status_code == 400
+    for _ in range(2):
+        answer = still.post(path, json=cancel, headers={"Idempotency-Key": "c"})
+        assert answer.status_code == 202
+        assert [(one["kind"], one["state"]) for one in answer.json()["changes"]] == [("cancel", "queued")]
+    replace = {"kind": "replace", "reason": "less", "qty": "1"}
+    refused = still.post(path, json=replace, headers={"Idempotency-Key": "r"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "in_flight")
+    halted = still.post("/orders/brokers/acme/halt", json={"reason": "stop", "cancel_open": True}).json()
+    assert halted["cancelled"] == {"dead": 0, "requested": 0, "left_open": 0}
+
+
+def test_a_program_that_places_orders_may_not_change_them_at_the_broker(
+    still: httpx.Client, database: Database
+) -> None:
+    order_id = post(still).json()["id"]
+    headers = {"Authorization": f"Bearer {program_token(database, 'orders')}", "Idempotency-Key": "c"}
+    body = {"kind": "cancel", "reason": "mine"}
+    assert still.post(f"/orders/{order_id}/changes", json=body, headers=headers).status_code == 403

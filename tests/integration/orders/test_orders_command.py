@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.cli.exit_codes import ExitCode
+from fencepost_orders import _change_source as change_source
 from fencepost_orders import _order_source as order_source
 from fencepost_orders import operator_calls
 from tests.integration.cli.conftest import Answer
-from tests.integration.orders.env import OrdersEnv
+from tests.integration.orders.env import RESULT, OrdersEnv
 
 Fencepost = Callable[..., Answer]
 
@@ -151,3 +152,32 @@ def test_refused_credentials_are_shown_with_whether_the_broker_answers(
     market.run(order_source.settle_probe("acme", "ok"))
     assert "answers questions since" in fencepost("brokers").out
     assert 'last_answer:      401: {"message": "expired"}' in fencepost("show", str(order_id)).out
+
+
+def test_limits_of_an_account_are_set_shown_and_removed(fencepost: Fencepost, market: OrdersEnv) -> None:
+    why = ("--reason", "desk rules", "--actor", "ann")
+    done = fencepost("limit", "acme", "main", "--qty-max", "500", "--day-zone", "Asia/Tokyo", *why)
+    assert done.code == ExitCode.OK
+    assert "qty_max 500" in fencepost("limits").out
+    assert "by ann" in fencepost("limits", "acme").out
+    assert market.accept(qty="501").outcome == "over_limit"
+    assert fencepost("limit", "acme", "main", "--qty-max", "many", *why).code != ExitCode.OK
+    assert fencepost("limit", "acne", "main", "--qty-max", "1", *why).code == ExitCode.NOT_FOUND
+    assert fencepost("limit", "acme", "main", *why).code == ExitCode.OK
+    assert fencepost("limits", "--json").json == []
+
+
+def test_an_order_is_cancelled_and_replaced_at_the_broker(fencepost: Fencepost, market: OrdersEnv) -> None:
+    market.run(change_source.declare_abilities("acme", can_cancel=True, can_replace=True))
+    first, second = market.accepted(symbol="A"), market.accepted(symbol="B")
+    for taken in market.take():
+        market.settle(taken, "sent", result={**RESULT, "open": True})
+    why = ("--reason", "cheaper", "--actor", "ann")
+    refused = fencepost("replace", str(first), "--qty", "many", *why)
+    assert refused.code != ExitCode.OK
+    assert fencepost("replace", str(first), "--limit-price", "144.50", *why).code == ExitCode.OK
+    assert "replace limit_price 144.5 queued" in fencepost("show", str(first)).out
+    assert "asked to cancel" in fencepost("cancel", str(second), "--at-broker", *why).out
+    halted = fencepost("halt", "acme", "--cancel-open", *why, "--json").json
+    assert halted["cancelled"] == {"dead": 0, "requested": 1, "left_open": 0}
+    assert {change.kind for change in market.run(change_source.take("acme", "w", 60, 10))} == {"cancel"}

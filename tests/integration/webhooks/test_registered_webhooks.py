@@ -20,7 +20,6 @@ from prometheus_client import CollectorRegistry, Counter
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import Duplicate, InvalidInput, NotFound
-from fencepost.http_client import HttpClient, NotSent, Request
 from fencepost.kernel.call import Call
 from fencepost.logs import configure_logging
 from fencepost.outbox import webhook_relays

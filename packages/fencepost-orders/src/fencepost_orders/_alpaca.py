@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply
 from fencepost.kernel.call import Json
-from fencepost_orders._json_api import JsonApi, network_failed
+from fencepost_orders._json_api import JsonApi, network_failed, own_id
 from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
@@ -26,15 +26,27 @@ from fencepost_orders.broker import (
     Meaning,
     OutgoingOrder,
     Promise,
+    SupportedOrders,
     key_echoed,
     name_given,
 )
 from fencepost_orders.http_rules import by_status, moment, read_credentials, read_finding, verdict
+from fencepost_orders.request import OrderType, TimeInForce, type_of
 
 PAPER_URL = "https://paper-api.alpaca.markets"
 # An order never leaves these; in every other status, including those of a later version, more fills may come.
 _FINAL_STATUSES = frozenset({"filled", "canceled", "expired", "replaced", "rejected"})
-_TIMES_IN_FORCE = {"DAY": "day", "GTC": "gtc", "IOC": "ioc", "FOK": "fok"}
+_AUCTIONS_TOO: frozenset[TimeInForce] = frozenset({"DAY", "GTC", "IOC", "FOK", "OPG", "CLS"})
+_RESTING: frozenset[TimeInForce] = frozenset({"DAY", "GTC"})
+ALPACA_ORDERS = SupportedOrders(
+    {
+        OrderType.MARKET: _AUCTIONS_TOO,
+        OrderType.LIMIT: _AUCTIONS_TOO,
+        OrderType.STOP: _RESTING,
+        OrderType.STOP_LIMIT: _RESTING,
+    },
+    extended_hours=frozenset({(OrderType.LIMIT, "DAY"), (OrderType.LIMIT, "GTC")}),
+)
 
 
 class AlpacaBroker:
@@ -52,7 +64,12 @@ class AlpacaBroker:
         headers = {"APCA-API-KEY-ID": key_id, "APCA-API-SECRET-KEY": secret_key}
         self._api = JsonApi(base_url, headers, client)
         self.declaration = Declaration(
-            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
+            Promise.WHILE_OPEN,
+            LookupScope.ALL,
+            request_valid_seconds=request_valid_seconds,
+            orders=ALPACA_ORDERS,
+            can_cancel=True,
+            can_replace=True,
         )
 
     @classmethod
@@ -91,6 +108,17 @@ class AlpacaBroker:
             return network_failed(error)
         return read_finding(reply, read_order(reply.json()))
 
+    async def cancel_order(self, order: OutgoingOrder) -> Reply:
+        """204 means that it will be tried; 422 that the order is over."""
+        return await self._api.change("DELETE", f"v2/orders/{own_id(order)}")
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply:
+        """A replaced order gets a new id, and our client id for it. 200 means that it will be tried."""
+        wanted = alpaca_order(replacement)
+        names = ("qty", "time_in_force", "limit_price", "stop_price", "client_order_id")
+        changes = {name: wanted[name] for name in names if name in wanted}
+        return await self._api.change("PATCH", f"v2/orders/{own_id(order)}", changes)
+
     async def close(self) -> None:
         await self._api.close()
 
@@ -102,9 +130,11 @@ def alpaca_order(order: OutgoingOrder) -> dict[str, Json]:
         "symbol": wanted["symbol"],
         "qty": wanted["qty"],
         "side": str(wanted["intent"]).lower(),
-        "type": "limit" if "limit_price" in wanted else "market",
-        "time_in_force": _TIMES_IN_FORCE[str(wanted["time_in_force"])],
+        "type": type_of(wanted).value,
+        "time_in_force": str(wanted["time_in_force"]).lower(),
         "limit_price": wanted.get("limit_price"),
+        "stop_price": wanted.get("stop_price"),
+        "extended_hours": wanted.get("extended_hours"),
         "client_order_id": order.client_id,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -129,10 +159,16 @@ def read_order(answer: Json) -> BrokerOrder | None:
         status=status,
         live=word != "rejected",
         is_open=word not in _FINAL_STATUSES,
+        is_cancelled=word == "canceled",
+        replaced_by=_replaced_by(fields) if word == "replaced" else None,
         accepted_at=moment(fields.get("submitted_at")),
         fills=_fills(fields),
         body=fields,
     )
+
+
+def _replaced_by(fields: Mapping[str, Any]) -> str:
+    return name_given(fields.get("replaced_by")) or "another order"
 
 
 def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from fencepost.errors import InvalidInput
+from fencepost_orders.limits import AccountLimits
 from fencepost_orders.operator_calls import Resolution
-from fencepost_orders.request import OrderRequest
+from fencepost_orders.request import Amount, Name, OrderRequest, TimeInForce
 from fencepost_orders.service import Orders
 from fencepost_server.web.authorization import Right, actor_of
 
@@ -25,11 +28,16 @@ ACCESS = {
     ("GET", "/orders/{order_id}/history"): Right.READ,
     # A program may withdraw what it has placed, as long as it is not sent.
     ("POST", "/orders/{order_id}/cancel"): Right.SUBMIT | Right.DECIDE,
+    ("POST", "/orders/{order_id}/changes"): Right.DECIDE,
     ("POST", "/orders/{order_id}/resolve"): Right.DECIDE,
     ("POST", "/orders/{order_id}/resend"): Right.DECIDE,
     ("GET", "/orders/brokers"): Right.READ,
     ("POST", "/orders/brokers/{broker}/halt"): Right.DECIDE,
     ("POST", "/orders/brokers/{broker}/resume"): Right.DECIDE,
+    ("GET", "/orders/brokers/{broker}/limits"): Right.READ,
+    ("PUT", "/orders/brokers/{broker}/limits"): Right.DECIDE,
+    # A program that places orders must not set the prices that its orders are held to.
+    ("PUT", "/orders/brokers/{broker}/prices"): Right.DECIDE,
 }
 """The right that each route needs."""
 
@@ -45,6 +53,50 @@ class Why(_Body):
 class Halt(_Body):
     reason: Reason
     account: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+class HaltAndCancel(Halt):
+    cancel_open: bool = False
+    """Also cancel everything that has not ended, at the broker where it was sent."""
+
+
+class Change(_Body):
+    """A cancel at the broker, or a replacement with other terms."""
+
+    kind: Literal["cancel", "replace"]
+    reason: Reason
+    qty: Amount | None = None
+    limit_price: Amount | None = None
+    stop_price: Amount | None = None
+    time_in_force: TimeInForce | None = None
+    good_until: AwareDatetime | None = None
+
+    def changes(self) -> dict[str, Any]:
+        given = self.model_dump(exclude={"kind", "reason"}, exclude_none=True)
+        if self.kind == "cancel" and given:
+            raise InvalidInput("A cancel changes no terms.", field=next(iter(given)))
+        return given
+
+
+class Limits(_Body):
+    """The limits of an account; those that are left out do not apply."""
+
+    account: Annotated[str, Field(min_length=1, max_length=128)]
+    reason: Reason
+    qty_max: Amount | None = None
+    notional_max: Amount | None = None
+    collar: Amount | None = None
+    day_orders_max: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    day_notional_max: Amount | None = None
+    day_zone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
+    price_age_max_seconds: Annotated[float, Field(gt=0, le=30 * 86_400)] = 60.0
+
+    def limits(self) -> AccountLimits:
+        return AccountLimits(**self.model_dump(exclude={"account", "reason"}))
+
+
+class Prices(_Body):
+    prices: Annotated[dict[Name, Amount], Field(min_length=1, max_length=1000)]
 
 
 class Resolve(_Body):
@@ -138,6 +190,21 @@ def _add_operator_routes(router: APIRouter, orders: Orders) -> None:
         await orders.cancel(order_id, actor_of(request), why.reason)
         return await orders.get(order_id=order_id)
 
+    @router.post("/{order_id}/changes", status_code=202)
+    async def change(
+        order_id: OrderId,
+        how: Change,
+        request: Request,
+        key: Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=128)],
+    ) -> dict[str, Any]:
+        """Cancel an order at the broker, or replace it by one with other terms; the key makes it once."""
+        changes = how.changes()
+        if how.kind == "cancel":
+            await orders.cancel_at_broker(order_id, key, actor_of(request), how.reason)
+        else:
+            await orders.replace(order_id, key, changes, actor_of(request), how.reason)
+        return await orders.get(order_id=order_id)
+
     @router.post("/{order_id}/resolve")
     async def resolve(order_id: OrderId, how: Resolve, request: Request) -> dict[str, Any]:
         """Decide about an order that waits for an operator's decision."""
@@ -165,12 +232,34 @@ def _add_brokers(router: APIRouter, orders: Orders) -> None:
         return {"brokers": await orders.brokers()}
 
     @router.post("/brokers/{broker}/halt")
-    async def halt(broker: str, how: Halt, request: Request) -> dict[str, Any]:
+    async def halt(broker: str, how: HaltAndCancel, request: Request) -> dict[str, Any]:
         """Turn on the kill switch of a broker or of one of its accounts."""
-        await orders.halt(broker, how.account, actor_of(request), how.reason)
-        return {"brokers": await orders.brokers()}
+        actor = actor_of(request)
+        await orders.halt(broker, how.account, actor, how.reason)
+        if not how.cancel_open:
+            return {"brokers": await orders.brokers()}
+        # A repeat asks for nothing that is under way, so each may have a key of its own.
+        key = f"halt-{uuid4()}"
+        done = await orders.cancel_open(broker, how.account, key, actor, how.reason)
+        return {"brokers": await orders.brokers(), "cancelled": asdict(done)}
 
     @router.post("/brokers/{broker}/resume")
     async def resume(broker: str, how: Halt, request: Request) -> dict[str, Any]:
         await orders.resume(broker, how.account, actor_of(request), how.reason)
         return {"brokers": await orders.brokers()}
+
+    @router.get("/brokers/{broker}/limits")
+    async def list_limits(broker: str) -> dict[str, Any]:
+        """The limits of each account, with what it has placed today."""
+        return {"limits": await orders.limits(broker)}
+
+    @router.put("/brokers/{broker}/limits")
+    async def set_limits(broker: str, how: Limits, request: Request) -> dict[str, Any]:
+        """Set the limits of an account, or of every account without its own (`*`)."""
+        await orders.set_limits(broker, how.account, how.limits(), actor_of(request), how.reason)
+        return {"limits": await orders.limits(broker)}
+
+    @router.put("/brokers/{broker}/prices", status_code=204)
+    async def set_prices(broker: str, how: Prices, request: Request) -> None:
+        """Store reference prices, as they are now."""
+        await orders.set_prices(broker, how.prices, actor_of(request))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import asdict
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal, cast
+from uuid import uuid4
 
 import typer
 
@@ -24,6 +27,10 @@ ReasonOption = Annotated[str, typer.Option("--reason", help="The reason, for the
 AccountOption = Annotated[
     str | None, typer.Option("--account", help="Only this account of the broker.", show_default=False)
 ]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", help="A key that makes the change once.", show_default="a new one"),
+]
 BrokerArgument = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")]
 
 app = typer.Typer(
@@ -41,7 +48,9 @@ app = typer.Typer(
     Decide:
       fencepost orders resolve 7 sent             the broker has it: you checked
       fencepost orders resend 7                   a new order to replace a dead or parked one
+      fencepost orders cancel 7 --at-broker       cancel what the broker has; `replace` changes its terms
       fencepost orders halt acme                  the kill switch; `resume` turns it off
+      fencepost orders limit acme main            what the orders of an account may have; `limits` shows it
 
     Every decision requires a reason and is recorded with your name.
     """,
@@ -102,7 +111,9 @@ def show(order_id: OrderId, json_output: JsonOption = False) -> None:
     if json_output:
         answer_json({**found, "history": history})
         return
-    answer("\n".join([*_facts(found), "", "History:", *(_step(row) for row in history)]))
+    changes = [_change_line(row) for row in found["changes"]]
+    told = ["", "Changes at the broker:", *changes] if changes else []
+    answer("\n".join([*_facts(found), *told, "", "History:", *(_step(row) for row in history)]))
 
 
 @app.command()
@@ -174,16 +185,75 @@ def resend(
 
 @app.command()
 def cancel(
-    order_id: OrderId, reason: ReasonOption, actor: ActorOption = None, json_output: JsonOption = False
+    order_id: OrderId,
+    reason: ReasonOption,
+    at_broker: Annotated[
+        bool, typer.Option("--at-broker", help="Also at the broker, if it was sent; `show` has the outcome.")
+    ] = False,
+    key: KeyOption = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
 ) -> None:
-    """Cancel an order that has not been sent. One that may have been sent is cancelled at the broker."""
+    """Cancel an order that has not been sent; with --at-broker also one that the broker has."""
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import _change_source as change_source  # noqa: PLC0415
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
+    who, said = job_commands.actor_name(actor), "dead"
     with job_commands.acting() as connection:
-        run(connection, operator_calls.cancel(order_id, job_commands.actor_name(actor), reason))
-    _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
+        if at_broker:
+            said = run(connection, change_source.cancel(order_id, key or _new_key(), who, reason))
+        else:
+            run(connection, operator_calls.cancel(order_id, who, reason))
+    if said == "dead":
+        _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
+    else:
+        line = f"order {order_id}: the broker is asked to cancel it; `orders show {order_id}` has the outcome"
+        _tell({"id": order_id, "change": said}, line, json_output=json_output)
+
+
+@app.command()
+def replace(
+    order_id: OrderId,
+    reason: ReasonOption,
+    qty: Annotated[str | None, typer.Option(help="The new quantity.", show_default=False)] = None,
+    limit_price: Annotated[str | None, typer.Option(help="The new limit price.", show_default=False)] = None,
+    stop_price: Annotated[str | None, typer.Option(help="The new stop price.", show_default=False)] = None,
+    time_in_force: Annotated[
+        str | None, typer.Option(help="The new time in force.", show_default=False)
+    ] = None,
+    key: KeyOption = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Replace an order at the broker by one with other terms; `show` has the outcome.
+
+    \b
+    Example:
+      fencepost orders replace 7 --limit-price 144.5 --reason "cheaper"
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import _change_source as change_source  # noqa: PLC0415
+    from fencepost_orders import _order_calls as order_calls  # noqa: PLC0415
+    from fencepost_orders.request import OrderRequest  # noqa: PLC0415
+
+    given = {"qty": qty, "limit_price": limit_price, "stop_price": stop_price, "time_in_force": time_in_force}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    with job_commands.acting() as connection:
+        old = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
+        terms = OrderRequest.of({**(old["terms"] or old["request_json"]), **wanted}).document()
+        changes = {name: terms[name] for name in wanted}
+        who = job_commands.actor_name(actor)
+        call = change_source.replace_order(order_id, key or _new_key(), changes, who, reason)
+        made = run(connection, call)
+    line = f"order {order_id}: the broker is asked to replace it; `orders show {order_id}` has the outcome"
+    _tell({"id": order_id, "change_id": made.change_id}, line, json_output=json_output)
+
+
+def _new_key() -> str:
+    return f"cli-{uuid4()}"
 
 
 @app.command()
@@ -206,6 +276,9 @@ def halt(
     broker: BrokerArgument,
     reason: ReasonOption,
     account: AccountOption = None,
+    cancel_open: Annotated[
+        bool, typer.Option("--cancel-open", help="Also cancel what has not ended, at the broker too.")
+    ] = False,
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -215,11 +288,21 @@ def halt(
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import _change_source as change_source  # noqa: PLC0415
     from fencepost_orders import operator_calls  # noqa: PLC0415
 
+    who = job_commands.actor_name(actor)
     with job_commands.acting() as connection, _not_found():
-        run(connection, operator_calls.halt(broker, account, job_commands.actor_name(actor), reason))
-    _tell_switch(broker, account, is_halted=True, json_output=json_output)
+        run(connection, operator_calls.halt(broker, account, who, reason))
+        call = change_source.cancel_open(broker, account, _new_key(), who, reason)
+        done = run(connection, call) if cancel_open else None
+    facts: dict[str, Any] = {"broker": broker, "account": account, "halted": True}
+    line = f"{broker} {account}: halted" if account else f"{broker}: halted"
+    if done is not None:
+        facts["cancelled"] = asdict(done)
+        line += f"; {done.dead} cancelled here, {done.requested} asked for at the broker"
+        line += f", {done.left_open} left: its adapter cannot cancel" if done.left_open else ""
+    _tell(facts, line, json_output=json_output)
 
 
 @app.command()
@@ -241,7 +324,82 @@ def resume(
 
     with job_commands.acting() as connection, _not_found():
         run(connection, operator_calls.resume(broker, account, job_commands.actor_name(actor), reason))
-    _tell_switch(broker, account, is_halted=False, json_output=json_output)
+    facts = {"broker": broker, "account": account, "halted": False}
+    _tell(facts, f"{broker} {account}: resumed" if account else f"{broker}: resumed", json_output=json_output)
+
+
+@app.command()
+def limits(
+    broker: Annotated[str | None, typer.Argument(metavar="BROKER", show_default=False)] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show the limits of accounts, and what each has placed today."""
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import limits as account_limits  # noqa: PLC0415
+
+    with job_commands.looking() as connection:
+        found = run(connection, account_limits.listing(broker))
+    if json_output:
+        answer_json(found)
+    else:
+        answer("\n".join(_limit_line(row) for row in found) or "No limits.")
+
+
+@app.command()
+def limit(
+    broker: BrokerArgument,
+    account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account; * for all without limits.")],
+    reason: ReasonOption,
+    qty_max: Annotated[str | None, typer.Option(help="Largest quantity of an order.")] = None,
+    notional_max: Annotated[str | None, typer.Option(help="Largest quantity times price.")] = None,
+    collar: Annotated[
+        str | None, typer.Option(help="Largest distance from the reference price: 0.05 is 5 %.")
+    ] = None,
+    day_orders_max: Annotated[int | None, typer.Option(min=1, help="Orders a day.")] = None,
+    day_notional_max: Annotated[str | None, typer.Option(help="Quantity times price a day.")] = None,
+    day_zone: Annotated[str, typer.Option(help="The time zone of the account's day.")] = "UTC",
+    price_age_max: Annotated[
+        float, typer.Option(min=0.001, help="How old a reference price may be, in seconds.")
+    ] = 60.0,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Set the limits of an account: those that are not named do not apply. Without any it has none.
+
+    \b
+    Example:
+      fencepost orders limit acme main --qty-max 500 --day-notional-max 1000000 --reason "desk rules"
+    """
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_orders import limits as account_limits  # noqa: PLC0415
+
+    amounts = {"qty_max": qty_max, "notional_max": notional_max, "collar": collar}
+    amounts["day_notional_max"] = day_notional_max
+    wanted = account_limits.AccountLimits(
+        **{name: _amount(name, value) for name, value in amounts.items()},
+        day_orders_max=day_orders_max,
+        day_zone=day_zone,
+        price_age_max_seconds=price_age_max,
+    )
+    who = job_commands.actor_name(actor)
+    with job_commands.acting() as connection, _not_found():
+        run(connection, account_limits.set_limits(broker, account, wanted, who, reason))
+        found = run(connection, account_limits.listing(broker))
+    mine = [row for row in found if row["account"] == account]
+    line = "".join(_limit_line(row) for row in mine) or f"{broker} {account}: no limits"
+    _tell(mine[0] if mine else {"broker": broker, "account": account}, line, json_output=json_output)
+
+
+def _amount(name: str, value: str | None) -> Decimal | None:
+    try:
+        number = None if value is None else Decimal(value)
+    except InvalidOperation:
+        number = Decimal(0)
+    if number is not None and not (number.is_finite() and number > 0):
+        raise UserError(f"--{name.replace('_', '-')} must be a number above 0, such as 500 or 0.05.")
+    return number
 
 
 @contextmanager
@@ -265,12 +423,6 @@ def _tell(facts: dict[str, Any], line: str, *, json_output: bool) -> None:
         answer(line)
 
 
-def _tell_switch(broker: str, account: str | None, *, is_halted: bool, json_output: bool) -> None:
-    whose = f"{broker} {account}" if account else broker
-    facts = {"broker": broker, "account": account, "halted": is_halted}
-    _tell(facts, f"{whose}: {'halted' if is_halted else 'resumed'}", json_output=json_output)
-
-
 def _there(found: dict[str, Any] | None, order_id: int) -> dict[str, Any]:
     if found is None:
         raise UserError(f"There is no order {order_id}.", ExitCode.NOT_FOUND)
@@ -280,6 +432,7 @@ def _there(found: dict[str, Any] | None, order_id: int) -> dict[str, Any]:
 def _line(row: dict[str, Any]) -> str:
     wanted = cast("dict[str, Any]", row["request_json"])
     price = f" @ {wanted['limit_price']}" if "limit_price" in wanted else ""
+    price += f" stop {wanted['stop_price']}" if "stop_price" in wanted else ""
     said = f"  {row['last_error']}" if row["last_error"] else ""
     return (
         f"{row['id']:>8}  {row['status']:<8} {row['broker']}/{row['account']}  "
@@ -291,7 +444,7 @@ _SHOWN = (
     *("id", "status", "last_error", "idempotency_key", "broker", "account", "broker_order_id", "trace_id"),
     *("created_at", "updated_at", "expires_at", "next_attempt_at", "retry_count", "requests", "asks"),
     "open_since",
-    *("resend_of", "resent_as", "last_answer", "request_json", "result"),
+    *("resend_of", "resent_as", "last_answer", "request_json", "terms", "result"),
 )
 
 
@@ -299,10 +452,27 @@ def _facts(found: dict[str, Any]) -> list[str]:
     return [f"{name + ':':<17} {found[name]}" for name in _SHOWN if found.get(name) is not None]
 
 
+def _change_line(row: dict[str, Any]) -> str:
+    changes = cast("dict[str, Any]", row["changes"] or {})
+    terms = " ".join(f"{name} {value}" for name, value in changes.items())
+    said = " ".join(str(row[name]) for name in ("last_error", "detail") if row[name])
+    who = f"by {row['actor']}: {row['reason']}"
+    return f"  {row['created_at']}  {row['kind']} {terms} {row['state']}  {said}  {who}"
+
+
 def _step(row: dict[str, Any]) -> str:
     said = " ".join(str(row[name]) for name in ("last_error", "detail") if row[name])
     who = f"  by {row['actor']}" if row["actor"] else ""
     return f"  {row['at']}  {row['status_from'] or '-'} -> {row['status_to']}  {said}{who}"
+
+
+def _limit_line(row: dict[str, Any]) -> str:
+    named = ("qty_max", "notional_max", "collar", "day_orders_max", "day_notional_max")
+    held = "  ".join(f"{name} {row[name]}" for name in named if row[name] is not None)
+    today = "".join(
+        f"  today {one['account']}: {one['orders']} orders, {one['notional']}" for one in row["today"]
+    )
+    return f"{row['broker']}/{row['account']}  {held}  day {row['day_zone']}{today}  by {row['set_by']}"
 
 
 def _broker_line(row: dict[str, Any]) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import pathlib
 from typing import Annotated, Any, Literal, cast
+from uuid import uuid4
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from fencepost.errors import NotFound
+from fencepost_orders import _change_source as change_source
 from fencepost_orders import operator_calls
 from fencepost_server.console.context import ConsoleContext, Name, Paged, following, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
@@ -46,6 +48,12 @@ class CancelOrder(BaseModel):
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
 
 
+class CancelAtBroker(CancelOrder):
+    """The page makes the key: a form that is sent twice asks once."""
+
+    key: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
+
+
 def _add_pages(context: ConsoleContext) -> None:
     @context.router.page("/orders", "orders.html", "Orders")
     async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
@@ -69,12 +77,15 @@ def _add_pages(context: ConsoleContext) -> None:
                 "brokers": await context.reading.rows(
                     "select * from fencepost.orders_brokers order by broker"
                 ),
+                "limits": await context.reading.rows(
+                    "select * from fencepost.orders_limits order by broker, account"
+                ),
                 "next_before": following(rows, "id", query.limit),
                 "filters": query.filters(),
                 "states": STATES,
             },
             "orders",
-            ("counts", "brokers"),
+            ("counts", "brokers", "limits"),
         )
 
     @context.router.page("/orders/{order_id}", "order.html", "Order")
@@ -92,6 +103,7 @@ def _add_pages(context: ConsoleContext) -> None:
             {
                 "title": f"Order {order_id}",
                 "order": row["facts"],
+                "change_key": f"console-{uuid4()}",
                 "history": [one["facts"] for one in history],
             },
             rows="history",
@@ -121,6 +133,15 @@ def _add_actions(context: ConsoleContext) -> None:
         await context.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
         context.live_snapshot.forget()
         return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
+
+    @context.router.action("/orders/{order_id}/cancel-at-broker", "order.cancel_at_broker")
+    async def cancel_at_broker(request: Request, order_id: OrderId, body: CancelAtBroker) -> ActionDone:
+        """Cancel an order that the broker has."""
+        actor = visitor_of(request).actor
+        said = await context.fp.run(change_source.cancel(order_id, body.key, actor, body.reason))
+        context.live_snapshot.forget()
+        told = "is cancelled" if said == "dead" else "is to be cancelled at the broker"
+        return ActionDone(f"Order {order_id} {told}.", f"/console/orders/{order_id}")
 
 
 def _add(context: ConsoleContext) -> None:

@@ -45,7 +45,10 @@ def heard(followed: Followed, answer: FoundOrder, declared: Declaration, policy:
     """Decide what follows from the answer. Only the broker's own answer about this very order changes
     anything."""
     waits = policy.backoff.seconds(followed.asks)
-    again = FollowUp(followed.id, followed.take, delay_seconds=waits, health=health_of(answer))
+    health = health_of(answer)
+    if health == "exhausted":
+        waits = max(waits, min(answer.retry_after_seconds or 0.0, policy.retry_after_max_seconds))
+    again = FollowUp(followed.id, followed.take, delay_seconds=waits, health=health)
     is_too_old = (followed.asked_at - followed.created_at).total_seconds() > policy.most_seconds
     if answer.order is not None and answer.order.client_id in {None, followed.idempotency_key}:
         is_open = answer.order.is_open and answer.order.live

@@ -4,10 +4,11 @@ means."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.kernel.call import Json, document
-from fencepost_orders.broker import Code, FoundOrder, LookupFinding
+from fencepost_orders.broker import Code, FoundOrder, LookupFinding, OutgoingOrder
 
 
 class JsonApi:
@@ -25,8 +26,19 @@ class JsonApi:
         body = document("order", order).encode()
         return await self._client.exchange(Request("POST", f"{self._base_url}/{path}", self._headers, body))
 
+    async def change(self, method: str, path: str, order: dict[str, Json] | None = None) -> Reply:
+        body = None if order is None else document("order", order).encode()
+        return await self._client.exchange(Request(method, f"{self._base_url}/{path}", self._headers, body))
+
     async def close(self) -> None:
         await self._client.close()
+
+
+def own_id(order: OutgoingOrder) -> str:
+    """The broker's id of an order, for a path; raises NotSent while it is not known."""
+    if order.broker_order_id is None:
+        raise NotSent("the broker's own id of the order is not known yet")
+    return quote(order.broker_order_id, safe="")
 
 
 def network_failed(error: NotSent | MaybeSent) -> FoundOrder:

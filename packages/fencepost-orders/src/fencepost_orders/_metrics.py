@@ -53,6 +53,9 @@ class OrderMetrics(MetricSet):
     follow_late_seconds = gauge(
         "fencepost_orders_follow_late_seconds", "Delay of the most overdue query.", labels=("channel",)
     )
+    changes = counter(
+        "fencepost_orders_changes", "Cancels and replacements at brokers.", labels=("kind", "outcome")
+    )
     loop_errors = counter(
         "fencepost_orders_loop_errors", "Ticks of the loops of orders that failed.", labels=("loop",)
     )

@@ -15,7 +15,6 @@ from fencepost.kernel.call import (
     document,
     duration,
     each,
-    one,
     optional_document,
     optional_text,
     parsed,
@@ -23,6 +22,7 @@ from fencepost.kernel.call import (
     text,
 )
 from fencepost.tracing import TRACEPARENT, within_trace
+from fencepost_orders.limits import OverLimit
 from fencepost_orders.request import OrderRequest
 
 KEEP_SECONDS = 30 * 86_400.0
@@ -34,6 +34,8 @@ class Accepted:
 
     outcome: str
     order_id: int | None
+    detail: Json = None
+    """The limit that the order passes: its name, its maximum, and what the order has."""
 
     @property
     def is_new(self) -> bool:
@@ -43,6 +45,8 @@ class Accepted:
         """The refusal to raise, or None when the order is accepted, by this call or an earlier one."""
         if self.outcome in {"accepted", "replay"}:
             return None
+        if self.outcome == OverLimit.reason:
+            return OverLimit.of(key, self.detail)
         return REFUSALS[self.outcome](_SAID[self.outcome], noun="order", subject=key)
 
 
@@ -67,8 +71,8 @@ def accept(request: OrderRequest, order_key: str, *, keep_seconds: float = KEEP_
     """Accept an order in the caller's transaction. The same key again answers, and accepts nothing."""
     trace_id, headers = _trace_of(request)
     return Call(
-        "select outcome, order_id from fencepost.orders_accept(%s::text, %s::jsonb, %s::text, %s::text,"
-        " %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::interval, %s::jsonb)",
+        "select outcome, order_id, detail::text from fencepost.orders_accept(%s::text, %s::jsonb, %s::text,"
+        " %s::text, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::interval, %s::jsonb)",
         (
             request.idempotency_key,
             document("request", request.document()),
@@ -82,8 +86,13 @@ def accept(request: OrderRequest, order_key: str, *, keep_seconds: float = KEEP_
             duration("keep", keep_seconds),
             optional_document("headers", headers),
         ),
-        one(Accepted),
+        _accepted,
     )
+
+
+def _accepted(rows: Sequence[Row]) -> Accepted:
+    outcome, order_id, detail = rows[0]
+    return Accepted(outcome, order_id, None if detail is None else parsed(detail))
 
 
 def _trace_of(request: OrderRequest) -> tuple[str | None, dict[str, str] | None]:

@@ -30,7 +30,8 @@ from fencepost_orders.broker import OutgoingOrder
 
 Outcome = Literal["sent", "dead", "failed", "queued", "unknown", "parked"]
 Fate = Literal["unproved", "not_this", "none"]
-BrokerHealth = Literal["ok", "failed", "limited", "ask_limited", "unauthorized"]
+BrokerHealth = Literal["ok", "failed", "limited", "ask_limited", "exhausted", "unauthorized"]
+"""`exhausted`: it answered, and said that its rate limit has nothing left until the reset."""
 Unauthorized = Literal["dead", "hold"]
 
 

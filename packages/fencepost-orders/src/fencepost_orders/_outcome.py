@@ -128,7 +128,7 @@ def answered(
     """The broker answered a new order."""
     match verdict.meaning:
         case Meaning.ACCEPTED if verdict.order is not None:
-            return _accepted(taken, verdict.order, None, verdict.detail)
+            return _with_pause(_accepted(taken, verdict.order, None, verdict.detail), verdict, policy)
         case Meaning.DUPLICATE:
             return _duplicate(taken, verdict, declared, policy)
         case Meaning.REFUSED:
@@ -233,7 +233,11 @@ def _carry_out(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy
                 detail=_short(_why(step, answer)),
                 delay_seconds=_wait_seconds(taken, answer, step, policy),
             )
-    return replace(ended, health=health_of(answer))
+    health = health_of(answer)
+    if health == "exhausted":
+        wait_seconds = _bounded(answer.retry_after_seconds, policy, 0.0)
+        ended = replace(ended, delay_seconds=max(ended.delay_seconds or 0.0, wait_seconds))
+    return replace(ended, health=health)
 
 
 def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
@@ -252,7 +256,8 @@ def _dead(taken: TakenOrder, answer: FoundOrder, step: Next) -> OrderSettlement:
         code = step.code or taken.last_error
         return _say(taken, "dead", fate="none", code=code, detail=_short(_why(step, answer)))
     result = result_of(answer.order)
-    return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=step.why, result=result)
+    why = step.why if answer.order.why is None else f"{step.why} ({answer.order.why})"
+    return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=_short(why), result=result)
 
 
 def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
@@ -280,7 +285,7 @@ def health_of(answer: FoundOrder) -> BrokerHealth | None:
         return "ask_limited"
     if answer.finding is LookupFinding.NO_ANSWER:
         return "failed" if answer.code is not None else None
-    return "ok"
+    return "ok" if answer.retry_after_seconds is None else "exhausted"
 
 
 def _refused(taken: TakenOrder, verdict: AnswerVerdict, policy: Policy) -> OrderSettlement:
@@ -309,12 +314,20 @@ def _accepted(
             "dead",
             fate="not_this",
             code=Code.BAD_REQUEST,
-            detail=_short(order.status if detail is None else detail),
+            detail=_short(detail or order.why or order.status),
             result=result_of(order),
             health="ok",
         )
     result = result_of(order)
     return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, _short(detail), None, result, "ok")
+
+
+def _with_pause(accepted: OrderSettlement, verdict: AnswerVerdict, policy: Policy) -> OrderSettlement:
+    """The same, and the broker pauses if it said that it takes nothing more for now."""
+    if accepted.outcome != "sent" or verdict.retry_after_seconds is None:
+        return accepted
+    wait_seconds = _bounded(verdict.retry_after_seconds, policy, 0.0)
+    return replace(accepted, delay_seconds=wait_seconds, health="exhausted")
 
 
 def _duplicate(

@@ -14,8 +14,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
+from fencepost.errors import InvalidInput
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
+from fencepost_orders.request import OrderRequest, OrderType, TimeInForce, type_of
 
 ANSWER_CHARACTERS_MAX = 900
 """How many characters of an answer's body are kept."""
@@ -55,6 +57,45 @@ class LookupScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SupportedOrders:
+    """Which orders an adapter can place: the times in force of each type, and where extended hours are
+    possible. What is not here is refused when it is to be accepted: a field that the broker is not told makes
+    another order of it."""
+
+    times_in_force: Mapping[OrderType, frozenset[TimeInForce]]
+    extended_hours: frozenset[tuple[OrderType, TimeInForce]] = frozenset()
+
+    def check(self, request: OrderRequest) -> None:
+        """Raises InvalidInput that names the field and what is allowed."""
+        kind = type_of(request.document())
+        if kind not in self.times_in_force:
+            field = "limit_price" if kind is OrderType.LIMIT else "stop_price"
+            allowed = ", ".join(sorted(self.times_in_force))
+            raise InvalidInput(
+                f"{field}: this broker takes no {kind.replace('_', '-')} orders. Allowed here: {allowed}.",
+                field=field,
+            )
+        times = self.times_in_force[kind]
+        if request.time_in_force not in times:
+            raise InvalidInput(
+                f"time_in_force: this broker takes no {request.time_in_force} for {kind} orders."
+                f" Allowed here: {', '.join(sorted(times))}.",
+                field="time_in_force",
+            )
+        if request.extended_hours and (kind, request.time_in_force) not in self.extended_hours:
+            allowed = ", ".join(sorted(f"{one} {time}" for one, time in self.extended_hours)) or "none"
+            raise InvalidInput(
+                "extended_hours: this broker does not take this order in extended hours."
+                f" Allowed here: {allowed}.",
+                field="extended_hours",
+            )
+
+
+PLAIN_TIMES: frozenset[TimeInForce] = frozenset({"DAY", "GTC", "IOC", "FOK"})
+PLAIN_ORDERS = SupportedOrders({OrderType.MARKET: PLAIN_TIMES, OrderType.LIMIT: PLAIN_TIMES})
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """What the broker guarantees; the resend policy follows from it.
 
@@ -67,12 +108,19 @@ class Declaration:
     lookup: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
+    orders: SupportedOrders = PLAIN_ORDERS
+    can_cancel: bool = False
+    """The adapter is an OrderChanger, and the broker cancels by its own id of an order, at most once."""
+    can_replace: bool = False
+    """The same for replacements: the broker refuses to replace an order that is not open."""
 
     def __post_init__(self) -> None:
         if self.promise is Promise.WINDOW and self.window_seconds <= 0:
             raise ValueError("a promise for a window needs its length: window_seconds must be more than 0")
         if self.request_valid_seconds is not None and self.request_valid_seconds <= 0:
             raise ValueError("request_valid_seconds must be more than 0, or None")
+        if (self.can_cancel or self.can_replace) and self.lookup is LookupScope.NONE:
+            raise ValueError("a broker that cannot be searched cannot prove a cancel or a replacement")
 
 
 class Meaning(StrEnum):
@@ -93,7 +141,8 @@ class Meaning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOrder:
-    """An order as the broker reports it. `live` is false when the broker rejected it: it took no effect."""
+    """An order as the broker reports it. `live` is false when the broker rejected it, or cancelled it before
+    anything was filled: it took no effect."""
 
     client_id: str | None
     broker_order_id: str | None
@@ -104,6 +153,12 @@ class BrokerOrder:
     body: Json = None
     is_open: bool = False
     """The broker has not finished the order: there may be more fills, so it is queried again."""
+    why: str | None = None
+    """Why it ended, in the broker's words."""
+    is_cancelled: bool = False
+    """It is over because it was cancelled, perhaps after a part was filled."""
+    replaced_by: str | None = None
+    """It is over because another order took its place: the broker's id of that order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +243,12 @@ class BrokerAdapter(Protocol):
     async def find_order(self, order: OutgoingOrder) -> FoundOrder: ...
 
     async def close(self) -> None: ...
+
+
+class OrderChanger(Protocol):
+    """What an adapter can do besides, if its declaration says so. Both name the broker's own id of the order,
+    raise as `send_order` does, and may be repeated: what became of the order is asked about afterwards."""
+
+    async def cancel_order(self, order: OutgoingOrder) -> Reply: ...
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply: ...

@@ -7,7 +7,7 @@ from datetime import timedelta
 from urllib.parse import quote
 
 from fencepost.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
-from fencepost_orders._json_api import network_failed
+from fencepost_orders._json_api import network_failed, own_id
 from fencepost_orders.broker import AnswerVerdict, Declaration, FoundOrder, LookupFinding, OutgoingOrder
 from fencepost_orders.http_rules import (
     HttpBrokerConfig,
@@ -63,6 +63,22 @@ class HttpBroker:
             headers,
             json_text(body_of(self._config, order.document)).encode(),
         )
+
+    async def cancel_order(self, order: OutgoingOrder) -> Reply:
+        assert self._config.cancel_path is not None
+        body = None if self._config.cancel_method == "DELETE" else b"{}"
+        return await self._change(self._config.cancel_method, self._config.cancel_path, order, body)
+
+    async def replace_order(self, order: OutgoingOrder, replacement: OutgoingOrder) -> Reply:
+        """The replacement's document has its own client id."""
+        assert self._config.replace_path is not None
+        wanted = {**replacement.document, "idempotency_key": replacement.client_id}
+        body = json_text(body_of(self._config, wanted)).encode()
+        return await self._change(self._config.replace_method, self._config.replace_path, order, body)
+
+    async def _change(self, method: str, path: str, order: OutgoingOrder, body: bytes | None) -> Reply:
+        url = self._url(path.replace("{broker_order_id}", own_id(order)), order)
+        return await self._client.exchange(Request(method, url, self._headers, body))
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
         return classified(self._config, reply)

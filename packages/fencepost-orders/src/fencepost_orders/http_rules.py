@@ -6,17 +6,19 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fencepost.backoff import retry_after_seconds
+from fencepost.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost.errors import SettingsError
 from fencepost.http_client import Reply
 from fencepost.kernel.call import Json
 from fencepost_orders.broker import (
+    PLAIN_ORDERS,
+    PLAIN_TIMES,
     AnswerVerdict,
     BrokerOrder,
     Code,
@@ -26,10 +28,12 @@ from fencepost_orders.broker import (
     LookupScope,
     Meaning,
     Promise,
+    SupportedOrders,
     kept_answer,
     key_echoed,
     name_given,
 )
+from fencepost_orders.request import OrderType, TimeInForce, type_of
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 
@@ -58,6 +62,7 @@ class Fields(BaseModel):
     status: str = "status"
     accepted_at: str = "accepted_at"
     fills: str = "fills"
+    replaced_by: str = "replaced_by"
 
 
 class HttpBrokerConfig(BaseModel):
@@ -68,13 +73,18 @@ class HttpBrokerConfig(BaseModel):
     base_url: Annotated[str, Field(pattern=r"^https?://")]
     send_path: str = "/orders"
     find_path: str | None = "/orders/{client_id}"
+    cancel_path: str | None = None
+    """Where an order is cancelled, such as `/orders/{broker_order_id}`; without it, it cannot be."""
+    cancel_method: Literal["DELETE", "POST", "PUT", "PATCH"] = "DELETE"
+    replace_path: str | None = None
+    replace_method: Literal["PUT", "PATCH", "POST"] = "PUT"
     headers: Mapping[str, str] = Field(default_factory=dict[str, str])
     key_header: str | None = "Idempotency-Key"
     deadline_header: str | None = None
     body: Mapping[str, str] | None = None
     """The broker's name to ours; without it the order's document is sent as it is. A dot in the broker's name
     descends one level, and a number there is an index into a list."""
-    numbers: frozenset[Literal["qty", "limit_price"]] = frozenset()
+    numbers: frozenset[Literal["qty", "limit_price", "stop_price"]] = frozenset()
     """Our amounts that are sent as numbers. They stay exact; without this they are text."""
     constants: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     """The broker's name to a value that every order has."""
@@ -84,6 +94,10 @@ class HttpBrokerConfig(BaseModel):
     """A name in this broker's `${…}` to the environment variable that holds its value."""
     values: Mapping[str, Mapping[str, str]] = Field(default_factory=dict[str, Mapping[str, str]])
     """For one of our fields, the broker's values for ours."""
+    order_types: frozenset[OrderType] = frozenset(PLAIN_ORDERS.times_in_force)
+    """Which types of orders it takes; others are refused before they are accepted."""
+    times_in_force: frozenset[TimeInForce] = PLAIN_TIMES
+    extended_hours: bool = False
     fields: Fields = Fields()
     # Statuses are compared without case. A status that is in none of the sets counts as open, never as final.
     rejected_statuses: frozenset[str] = frozenset({"rejected"})
@@ -95,6 +109,10 @@ class HttpBrokerConfig(BaseModel):
     )
     """Statuses in which the broker has finished, unless `open_statuses` has the status too: no more
     queries."""
+    cancelled_statuses: frozenset[str] = frozenset({"cancelled", "canceled"})
+    """Statuses in which an order is over because it was cancelled."""
+    replaced_statuses: frozenset[str] = frozenset({"replaced"})
+    """Statuses in which an order is over because another took its place."""
     error_statuses: frozenset[str] = frozenset({"error", "fail", "failed", "failure"})
     """An answer with one of these describes no order, unless another set has the status too."""
     rules: tuple[Rule, ...] = ()
@@ -123,10 +141,35 @@ class HttpBrokerConfig(BaseModel):
         nested(dict.fromkeys(names, ""))
         return self
 
-    @field_validator("rejected_statuses", "open_statuses", "final_statuses", "error_statuses")
+    @model_validator(mode="after")
+    def _body_drops_nothing(self) -> Self:
+        """A stop order without its stop price would be a market order."""
+        needed = {
+            "stop_price": bool(self.order_types & {OrderType.STOP, OrderType.STOP_LIMIT}),
+            "good_until": "GTD" in self.times_in_force,
+            "extended_hours": self.extended_hours,
+        }
+        missing = [name for name, is_declared in needed.items() if is_declared]
+        if self.body is not None and (left := sorted({*missing} - {*self.body.values()})):
+            raise ValueError(f"body has no {' and no '.join(left)}, which the declared orders need")
+        return self
+
+    @field_validator(
+        *("rejected_statuses", "open_statuses", "final_statuses", "error_statuses"),
+        *("cancelled_statuses", "replaced_statuses"),
+    )
     @classmethod
     def _without_case(cls, words: frozenset[str]) -> frozenset[str]:
         return frozenset(_word(word) for word in words)
+
+    @model_validator(mode="after")
+    def _changes_can_be_proved(self) -> Self:
+        for path in (self.cancel_path, self.replace_path):
+            if path is not None and "{broker_order_id}" not in path:
+                raise ValueError("cancel_path and replace_path need {broker_order_id}")
+        if (self.cancel_path or self.replace_path) and self.declared_lookup is LookupScope.NONE:
+            raise ValueError("a broker that cannot be searched cannot prove a cancel or a replacement")
+        return self
 
     @model_validator(mode="after")
     def _rejected_is_not_open(self) -> Self:
@@ -151,10 +194,32 @@ class HttpBrokerConfig(BaseModel):
         word = _word(status)
         return word in self.open_statuses or word not in self.final_statuses | self.rejected_statuses
 
+    def is_cancelled(self, status: str) -> bool:
+        return not self.is_open(status) and _word(status) in self.cancelled_statuses
+
+    def is_replaced(self, status: str) -> bool:
+        return not self.is_open(status) and _word(status) in self.replaced_statuses
+
+    @property
+    def declared_lookup(self) -> LookupScope:
+        return LookupScope.NONE if self.find_path is None else self.lookup
+
     @property
     def declaration(self) -> Declaration:
-        lookup = LookupScope.NONE if self.find_path is None else self.lookup
-        return Declaration(self.promise, lookup, self.window_seconds, self.request_valid_seconds)
+        times = dict.fromkeys(self.order_types, self.times_in_force)
+        extended: frozenset[tuple[OrderType, TimeInForce]] = frozenset(
+            (kind, time) for kind in times for time in self.times_in_force if self.extended_hours
+        )
+        orders = SupportedOrders(times, extended)
+        return Declaration(
+            self.promise,
+            self.declared_lookup,
+            self.window_seconds,
+            self.request_valid_seconds,
+            orders=orders,
+            can_cancel=self.cancel_path is not None,
+            can_replace=self.replace_path is not None,
+        )
 
 
 def with_secrets(
@@ -195,9 +260,11 @@ def read_credentials(
 
 
 def body_of(config: HttpBrokerConfig, document: Mapping[str, Json]) -> dict[str, Json]:
-    """The order as the broker's JSON. Amounts that are numbers are decimals: `json_text` writes them out."""
+    """The order as the broker's JSON. Amounts that are numbers are decimals: `json_text` writes them out. A
+    body may also use `type`, which follows from the order's prices."""
     names = {name: name for name in document} if config.body is None else config.body
-    said = {theirs: _said(config, ours, document.get(ours)) for theirs, ours in names.items()}
+    known = {"type": type_of(document).value, **document}
+    said = {theirs: _said(config, ours, known.get(ours)) for theirs, ours in names.items()}
     present = {name: value for name, value in said.items() if value is not None}
     if config.body is None:
         # The order's own names are not paths, whatever characters they contain.
@@ -274,10 +341,18 @@ def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
         status=said,
         live=not config.is_rejected(said),
         is_open=config.is_open(said),
+        is_cancelled=config.is_cancelled(said),
+        replaced_by=_replaced_by(config, fields, said),
         accepted_at=moment(_at(fields, config.fields.accepted_at)),
         fills=cast("Sequence[Json]", fills) if isinstance(fills, list) else (),
         body=fields,
     )
+
+
+def _replaced_by(config: HttpBrokerConfig, fields: Mapping[str, Any], status: str) -> str | None:
+    if not config.is_replaced(status):
+        return None
+    return name_given(_at(fields, config.fields.replaced_by)) or "another order"
 
 
 def classified(config: HttpBrokerConfig, reply: Reply) -> AnswerVerdict:
@@ -318,21 +393,46 @@ def by_status(reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
 def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
     is_plain = meaning is Meaning.ACCEPTED and 200 <= reply.status < 300
     detail = None if is_plain else kept_answer(reply)
-    return AnswerVerdict(meaning, code, detail, order, retry_after_seconds(reply.headers.get("retry-after")))
+    return AnswerVerdict(meaning, code, detail, order, told_to_wait_seconds(reply))
+
+
+def told_to_wait_seconds(reply: Reply, now: datetime | None = None) -> float | None:
+    """How long the broker wants no more requests: by Retry-After, or until its rate limit is reset, when it
+    refused for it or says that nothing is left."""
+    headers = reply.headers
+    told = retry_after_seconds(headers.get("retry-after"), now)
+    is_used_up = reply.status == 429 or headers.get("x-ratelimit-remaining", "").strip() == "0"
+    reset = headers.get("x-ratelimit-reset", headers.get("ratelimit-reset", "")).strip()
+    is_number = reset.isascii() and reset.isdigit() and len(reset) <= _DIGITS_MAX
+    if told is not None or not (is_used_up and is_number):
+        return told
+    # Some brokers write a time, in seconds or milliseconds, others the seconds that are left.
+    number = float(reset) / (1000 if len(reset) > _DIGITS_OF_SECONDS else 1)
+    if number > _RESET_SECONDS_MAX:
+        number -= (now or datetime.now(UTC)).timestamp()
+    return min(max(number, 0.0), RETRY_AFTER_SECONDS_MAX)
+
+
+_DIGITS_MAX = 15
+_DIGITS_OF_SECONDS = 11
+_RESET_SECONDS_MAX = 1e9
 
 
 def read_finding(reply: Reply, order: BrokerOrder | None) -> FoundOrder:
     """Read the answer to a query: found, absent, or no answer. Absence is a proof, so only the broker's own
     answer counts: a 404 that is not JSON came from a proxy."""
+    wait_seconds = told_to_wait_seconds(reply)
     if reply.status == 200 and order is not None:
-        return FoundOrder(LookupFinding.FOUND, order)
+        return FoundOrder(LookupFinding.FOUND, order, retry_after_seconds=wait_seconds)
     kept = kept_answer(reply)
     if reply.status == 404 and isinstance(reply.json(), dict):
         return FoundOrder(LookupFinding.ABSENT, detail=kept)
     if reply.status == 429:
-        wait_seconds = retry_after_seconds(reply.headers.get("retry-after")) or 1.0
         return FoundOrder(
-            LookupFinding.LIMITED, code=Code.RATE_LIMITED, detail=kept, retry_after_seconds=wait_seconds
+            LookupFinding.LIMITED,
+            code=Code.RATE_LIMITED,
+            detail=kept,
+            retry_after_seconds=wait_seconds or 1.0,
         )
     return FoundOrder(LookupFinding.NO_ANSWER, code=_code_of_silence(reply), detail=kept)
 

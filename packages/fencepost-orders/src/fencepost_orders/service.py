@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Literal, cast
 
 from fencepost.backoff import Backoff
@@ -20,9 +21,19 @@ from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.retention import until_short
 from fencepost.transaction import Transaction, send
+from fencepost_orders import _change_source as change_source
 from fencepost_orders import _fill_source as fill_source
 from fencepost_orders import _order_calls as order_calls
+from fencepost_orders import limits as account_limits
 from fencepost_orders import operator_calls
+from fencepost_orders._change_source import (
+    CancelledOpen,
+    ChangeSettlement,
+    ChangeSource,
+    Replaced,
+    TakenChange,
+)
+from fencepost_orders._changer import ChangePolicy, OrderChangeSender
 from fencepost_orders._compatible_names import NAMES
 from fencepost_orders._fill_source import Followed, FollowUp, OpenOrderSource
 from fencepost_orders._fill_tracker import FillTracker, FollowPolicy
@@ -40,12 +51,14 @@ from fencepost_orders._sender import OrderSender, Probe, Reconciler
 from fencepost_orders._settings import OrdersSettings
 from fencepost_orders.broker import LookupScope
 from fencepost_orders.brokers import Broker
+from fencepost_orders.limits import AccountLimits
 from fencepost_orders.request import OrderRequest
 
 MAINTENANCE_SECONDS = 5.0
 MAINTENANCE_BATCH = 1000
 OrderRelay = Relay[TakenOrder, OrderSettlement]
 FollowRelay = Relay[Followed, FollowUp]
+ChangeRelay = Relay[TakenChange, ChangeSettlement]
 # Fills are less urgent than orders.
 FOLLOW_IDLE_SECONDS = 1.0
 
@@ -86,6 +99,11 @@ class Orders:
         if request.broker not in self._brokers:
             known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
             raise InvalidInput(f"Unknown broker. Configured: {known}.", field="broker")
+        broker = self._brokers[request.broker]
+        if broker.accounts is not None and request.account not in broker.accounts:
+            known = ", ".join(sorted(broker.accounts))
+            raise InvalidInput(f"Unknown account of this broker. Configured: {known}.", field="account")
+        broker.adapter.declaration.orders.check(request)
         keep_seconds = self._settings.key_days * 86_400
         return order_calls.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 
@@ -114,6 +132,31 @@ class Orders:
     async def cancel(self, order_id: int, actor: str, reason: str) -> None:
         await self._fp.run(operator_calls.cancel(order_id, actor, reason))
 
+    async def cancel_at_broker(self, order_id: int, key: str, actor: str, reason: str) -> str:
+        """Cancel an order wherever it is. Answers `dead` when nothing had left, `requested` when the broker
+        is asked for it, `replay` when the same key asked before."""
+        return await self._fp.run(change_source.cancel(order_id, key, actor, reason))
+
+    async def replace(
+        self, order_id: int, key: str, changes: Mapping[str, Json], actor: str, reason: str
+    ) -> Replaced:
+        """Replace an order at the broker by one with other terms: `qty`, prices, `time_in_force`. The key
+        makes it once."""
+        old = await self.get(order_id=order_id)
+        broker = self._brokers.get(old["broker"])
+        terms = OrderRequest.of({**(old["terms"] or old["request_json"]), **changes})
+        if broker is not None:
+            broker.adapter.declaration.orders.check(terms)
+        wanted = terms.document()
+        given = {name: wanted[name] for name in changes if name in wanted}
+        return await self._fp.run(change_source.replace_order(order_id, key, given, actor, reason))
+
+    async def cancel_open(
+        self, broker: str, account: str | None, key: str, actor: str, reason: str
+    ) -> CancelledOpen:
+        """Cancel everything of a broker, or of one account, that has not ended."""
+        return await self._fp.run(change_source.cancel_open(broker, account, key, actor, reason))
+
     async def resolve(
         self,
         order_id: int,
@@ -141,6 +184,20 @@ class Orders:
     async def resume(self, broker: str, account: str | None, actor: str, reason: str) -> None:
         await self._fp.run(operator_calls.resume(broker, account, actor, reason))
 
+    async def set_limits(
+        self, broker: str, account: str, limits: AccountLimits, actor: str, reason: str
+    ) -> None:
+        """Set what the orders of an account may have; `*` stands for every account without its own."""
+        await self._fp.run(account_limits.set_limits(broker, account, limits, actor, reason))
+
+    async def limits(self, broker: str | None = None) -> list[dict[str, Json]]:
+        """The limits of each account, with what it has placed today."""
+        return await self._fp.run(account_limits.listing(broker))
+
+    async def set_prices(self, broker: str, prices: Mapping[str, Decimal], source: str) -> None:
+        """Store reference prices, which price collars and notional limits need."""
+        await self._fp.run(account_limits.set_prices(broker, prices, source))
+
     async def brokers(self) -> list[dict[str, Json]]:
         return await self._fp.run(operator_calls.brokers())
 
@@ -157,6 +214,12 @@ class Orders:
         for name, broker in self._brokers.items():
             call = operator_calls.declare_broker(name, broker.limits, can_ask=_can_ask(broker))
             await self._fp.run(call)
+            declared = broker.adapter.declaration
+            await self._fp.run(
+                change_source.declare_abilities(
+                    name, can_cancel=declared.can_cancel, can_replace=declared.can_replace
+                )
+            )
         try:
             yield
         finally:
@@ -188,7 +251,7 @@ class Orders:
             with suppress(asyncio.CancelledError):
                 await listening
 
-    def _relays(self) -> list[OrderRelay | FollowRelay]:
+    def _relays(self) -> list[OrderRelay | FollowRelay | ChangeRelay]:
         pace = self._outbox_settings.pace()
         asking = RelayLimits(
             batch=pace.batch,
@@ -208,7 +271,7 @@ class Orders:
             self._settings.retry_after_max_seconds,
             self._settings.unauthorized,
         )
-        relays: list[OrderRelay | FollowRelay] = []
+        relays: list[OrderRelay | FollowRelay | ChangeRelay] = []
         for name, broker in self._brokers.items():
             questions = Reconciler(broker.adapter, policy, asking.lease_seconds)
             relays += [
@@ -226,6 +289,8 @@ class Orders:
                 ),
                 self._following(name, broker, asking),
             ]
+            if broker.adapter.declaration.can_cancel or broker.adapter.declaration.can_replace:
+                relays.append(self._changing(name, broker, asking))
         return relays
 
     def _probes(self) -> list[Loop]:
@@ -255,6 +320,25 @@ class Orders:
             replace(asking, idle_seconds=max(asking.idle_seconds, FOLLOW_IDLE_SECONDS)),
         )
 
+    def _changing(self, name: str, broker: Broker, asking: RelayLimits) -> ChangeRelay:
+        first_seconds = self._outbox_settings.backoff_base_seconds / 2
+        policy = ChangePolicy(
+            self._outbox_settings.retry_max,
+            Backoff(first_seconds, self._settings.parked_ask_seconds),
+            min(0.1, first_seconds),
+            self._settings.ask_seconds,
+            self._settings.retry_after_max_seconds,
+        )
+        return Relay(
+            "orders.changes",
+            ChangeSource(self._fp, name, self.metrics),
+            OrderChangeSender(broker.adapter, policy),
+            self._fp,
+            self._fp.owner,
+            self.metrics.loop_errors,
+            asking,
+        )
+
     def _relay(
         self, name: str, box: PendingOrderSource, destination: OrderSender | Reconciler, pace: RelayLimits
     ) -> OrderRelay:
@@ -273,6 +357,7 @@ class Orders:
     async def maintain(self) -> float:
         """The work without urgency: ending expired orders, pruning, and metrics."""
         await self._end_what_expired()
+        await self._fp.run(change_source.sweep(MAINTENANCE_BATCH))
         await until_short(
             self._fp,
             order_calls.prune(self._settings.keep_days * 86_400, MAINTENANCE_BATCH),

@@ -27,9 +27,7 @@ from fencepost.redaction import HIDDEN, redact_text, redact_words
 IDLE_SECONDS_MAX = 15.0
 HAPPY_EYEBALLS_SECONDS = 0.25
 EXCERPT_MAX = 300
-METADATA = frozenset(
-    map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
-)
+METADATA = frozenset(map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")))
 """Where clouds answer a machine about itself, besides link-local addresses."""
 NAT64 = ip_network("64:ff9b::/96")
 Loopback = Literal["any", "named", "never"]
@@ -109,7 +107,9 @@ def peer_refusal(host: str, peer: str, loopback: Loopback = "any") -> str | None
         if loopback == "never":
             return f"{host} leads to this machine ({address})"
         if loopback == "named" and not _is_local_name(host):
-            return f"{host} leads to this machine ({address}); write localhost or the address if that is meant"
+            return (
+                f"{host} leads to this machine ({address}); write localhost or the address if that is meant"
+            )
         return None
     if (
         address.is_link_local

@@ -6,6 +6,7 @@
 --   mismatch    the key was used with different content
 --   in_flight   another transaction is accepting the key right now
 --   too_old     the key was used, and its replay period is over: it can never be used again
+--   over_limit  the order passes a limit of its account (orders_limits.sql): detail has the limit, its maximum and what it has
 --
 -- Locks: the advisory try-lock of the key (as idempotency keys have), then the outbox's lock of (channel, order key), which waits
 -- for another open accept of the same order key. Served by orders_idempotency_key_pkey.
@@ -84,7 +85,7 @@ end $$;
 create or replace function fencepost.orders_accept(
   p_key text, p_request jsonb, p_digest text, p_broker text, p_account text, p_symbol text, p_order_key text,
   p_trace text default null, p_expires timestamptz default null, p_keep interval default '30 days', p_headers jsonb default null
-) returns table (outcome text, order_id bigint)
+) returns table (outcome text, order_id bigint, detail jsonb)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -93,8 +94,8 @@ declare
 begin
   perform fencepost._orders_check_accept(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,
                                          p_expires, p_keep);
-  if left(p_key, 10) = 'resend-of-' then
-    raise exception 'idempotency_key must not begin with resend-of-: keys of orders that are sent again begin so.'
+  if left(p_key, 10) = 'resend-of-' or left(p_key, 11) = 'replace-of-' then
+    raise exception 'idempotency_key must not begin with resend-of- or replace-of-: our own keys begin so.'
       using errcode = 'ZF100', detail = '{"field": "idempotency_key"}';
   end if;
   if not fencepost._idempotency_lock('orders', p_key) then
@@ -102,6 +103,14 @@ begin
   else
     select * into v_known from fencepost.orders_idempotency_key l where l.idempotency_key = p_key;
     if not found then
+      detail := fencepost._orders_over_limit(p_broker, p_account, p_symbol, p_request);
+      if detail is not null then
+        outcome := 'over_limit';
+        perform fencepost._event(fencepost.clock(), 'broker', p_broker, 'over limit', null, null,
+                                 detail || jsonb_build_object('account', p_account, 'key', p_key));
+        return next;
+        return;
+      end if;
       outcome := 'accepted';
       order_id := fencepost._orders_create(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,
                                            p_expires, p_keep, null, null, p_headers);

@@ -41,7 +41,7 @@ begin
     where f.order_id = any (array(select d.order_id from due d))
     returning f.order_id, f.take, f.asks
   )
-  select r.id, t.take, r.request_json, r.idempotency_key, r.account, r.broker_order_id, t.asks, r.created_at,
+  select r.id, t.take, coalesce(r.terms, r.request_json), coalesce(r.client_id, r.idempotency_key), r.account, r.broker_order_id, t.asks, r.created_at,
          coalesce(r.stamped_at, r.created_at), v_now
   from taken t join fencepost.orders_order r on r.id = t.order_id order by r.id;
   get diagnostics v_count = row_count;

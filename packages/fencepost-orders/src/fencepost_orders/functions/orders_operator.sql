@@ -95,6 +95,7 @@ declare
   v_order     fencepost.orders_order;
   v_message   fencepost.outbox;
   v_key       text;
+  v_over      jsonb;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('actor', p_actor, 256);
@@ -129,6 +130,11 @@ begin
   end loop;
   if exists (select 1 from fencepost.orders_idempotency_key l where l.idempotency_key = v_key) then
     perform fencepost._refuse('duplicate', 'order', v_key, v_attempted, null);
+  end if;
+  v_over := fencepost._orders_over_limit(v_order.broker, v_order.account, v_order.symbol, p_request);
+  if v_over is not null then
+    raise exception 'the order passes a limit of its account: %', v_over
+      using errcode = 'ZF100', detail = jsonb_build_object('field', v_over ->> 'limit');
   end if;
   if v_order.final_status is null then
     update fencepost.outbox o set take = o.take + 1, owner = null, taken_until = null where o.id = p_id
@@ -170,6 +176,7 @@ begin
     from fencepost.orders_order r where r.id = v_id;
     v_count := v_count + 1;
   end loop;
+  perform fencepost._orders_change_recover(p_broker);
   return v_count;
 end $$;
 
@@ -185,8 +192,10 @@ begin
   v_ids := array(select r.id from fencepost.orders_order r join fencepost.orders_idempotency_key l on l.idempotency_key = r.idempotency_key
     where r.final_status is not null and r.settled_at < v_before and l.expires_at < fencepost.clock()
       and not exists (select 1 from fencepost.orders_fill_tracking f where f.order_id = r.id)
+      and not exists (select 1 from fencepost.orders_change c where c.order_id = r.id and c.settled_at is null)
     order by r.settled_at limit p_limit for update of r skip locked);
   delete from fencepost.orders_audit a where a.outbox_id = any (v_ids);
+  delete from fencepost.orders_change c where c.order_id = any (v_ids);
   delete from fencepost.orders_result x where x.order_id = any (v_ids);
   delete from fencepost.orders_order r where r.id = any (v_ids);
   return cardinality(v_ids);

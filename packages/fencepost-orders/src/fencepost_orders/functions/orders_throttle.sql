@@ -81,7 +81,8 @@ as $$
 $$;
 
 -- What the answers of one batch say about the broker itself: ok, failed, limited (a request for an order was), ask_limited (a
--- query was: then sending waits too), or null for nothing. orders_settle handles other values.
+-- query was: then sending waits too), exhausted (it answered, and its rate limit has nothing left until the delay is over: then
+-- everything waits, and the rate stays), or null for nothing. orders_settle handles other values.
 create or replace function fencepost._orders_note_health(p_broker text, p_health text[], p_delays interval[]) returns void
 language plpgsql volatile
 as $$
@@ -92,8 +93,15 @@ declare
   v_limited integer;
   v_pause   interval;
   v_silence interval;
+  v_reset   interval;
 begin
-  select count(*) filter (where w.health = 'ok'), count(*) filter (where w.health = 'failed'),
+  select max(w.delay) into v_reset from unnest(p_health, p_delays) w (health, delay) where w.health = 'exhausted';
+  if v_reset is not null then
+    update fencepost.orders_broker b
+    set paused_until = greatest(b.paused_until, v_now + v_reset), ask_paused_until = greatest(b.ask_paused_until, v_now + v_reset)
+    where b.broker = p_broker;
+  end if;
+  select count(*) filter (where w.health in ('ok', 'exhausted')), count(*) filter (where w.health = 'failed'),
          count(*) filter (where w.health in ('limited', 'ask_limited')),
          max(coalesce(w.delay, interval '0')) filter (where w.health in ('limited', 'ask_limited')),
          max(coalesce(w.delay, interval '0')) filter (where w.health = 'ask_limited')

@@ -30,7 +30,7 @@ create or replace view fencepost.orders_brokers as
                                     order by h.account) from fencepost.orders_halt h where h.broker = b.broker), '[]')
            as halted_accounts,
          case when b.ask_paused_until > fencepost.clock() then b.ask_paused_until end as ask_paused_until,
-         b.halted_code, b.can_ask, b.answered_at
+         b.halted_code, b.can_ask, b.answered_at, b.can_cancel, b.can_replace
   from fencepost.orders_broker b;
 
 -- One order by its id or by its key, with the broker's result. Served by the primary and the unique key, and by
@@ -39,6 +39,9 @@ create or replace function fencepost.orders_get(p_id bigint, p_key text) returns
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select to_jsonb(v) || jsonb_build_object('result', (select to_jsonb(x) from fencepost.exec_result x where x.outbox_id = v.id),
+           'terms', (select r.terms from fencepost.orders_order r where r.id = v.id),
+           'changes', coalesce((select jsonb_agg(to_jsonb(c) order by c.change_id)
+                                from fencepost.orders_changes c where c.order_id = v.id), '[]'),
            'resent_as', (select n.id from fencepost.orders_order n where n.resend_of = v.id limit 1),
            -- What an operator looks for first: the broker's last answer that was not simply a success.
            'last_answer', (select a.detail from fencepost.orders_audit a where a.outbox_id = v.id and a.detail ~ '^[1-5][0-9][0-9]: '

@@ -21,7 +21,18 @@ class BookOrder:
     accepted_at: float
     is_open: bool = True
     filled_part: str | None = None
-    """How much of it was filled while it is open."""
+    """How much of it was filled while it was open."""
+    is_cancelled: bool = False
+    replaced_by: str | None = None
+
+    @property
+    def is_filled(self) -> bool:
+        """Filled as a whole: neither open nor cancelled nor replaced."""
+        return not (self.is_open or self.is_cancelled or self.replaced_by)
+
+    def filled_quantity(self, quantity: str | None) -> str | None:
+        """How much of it was filled, of its quantity."""
+        return quantity if self.is_filled else self.filled_part
 
 
 @dataclass
@@ -53,10 +64,43 @@ class Book:
         known = self._remembered(client_id, now)
         if known is not None:
             return known, False
+        return self._add(client_id, request, now), True
+
+    def cancel(self, broker_order_id: str, *, at_once: bool = False) -> BookOrder | None:
+        """Cancel an order, unless it is filled first; None when it is not open."""
+        order = self._open_one(broker_order_id, at_once=at_once)
+        if order is not None:
+            order.is_open, order.is_cancelled = False, True
+        return order
+
+    def replace(
+        self,
+        broker_order_id: str,
+        client_id: str,
+        request: dict[str, Any],
+        now: float,
+        *,
+        at_once: bool = False,
+    ) -> BookOrder | None:
+        """Put another order in the place of one, unless that is filled first; None when it is not open."""
+        order = self._open_one(broker_order_id, at_once=at_once)
+        if order is None:
+            return None
+        made = self._add(client_id, request, now)
+        order.is_open, order.replaced_by = False, made.broker_order_id
+        return made
+
+    def _open_one(self, broker_order_id: str, *, at_once: bool) -> BookOrder | None:
+        order = next((one for one in self.orders if one.broker_order_id == broker_order_id), None)
+        if order is not None and not at_once:
+            self._fill(order.client_id)
+        return order if order is not None and order.is_open else None
+
+    def _add(self, client_id: str, request: dict[str, Any], now: float) -> BookOrder:
         order = BookOrder(client_id, f"brk-{next(self._numbers)}", request, now)
         self.orders.append(order)
         self._by_client.setdefault(client_id, []).append(order)
-        return order, True
+        return order
 
     def find(self, client_id: str) -> BookOrder | None:
         """The newest order with this id that a search can see, as it is now; afterwards it may be filled."""

@@ -5,7 +5,8 @@
         assert broker.doubled() == []
 
 It runs in a thread of the test's process, so the test reads its book directly: `orders`, `doubled()`,
-`client_ids()`. `POST /orders` takes the order's document, `GET /orders/{client id}` answers for one.
+`client_ids()`. `POST /orders` takes the order's document, `GET /orders/{client id}` answers for one. `DELETE
+/orders/{broker's id}` cancels it and `PUT` replaces it, while it is open.
 """
 
 from __future__ import annotations
@@ -15,19 +16,27 @@ import json
 import random
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from fencepost.testing.server_close import stop_listening
 from fencepost_orders.broker import LookupScope, Promise
 from fencepost_orders.testing._broker_book import Book, BookOrder
-from fencepost_orders.testing.broker_dialect import Dialect
-from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
+from fencepost_orders.testing.broker_dialect import ChangeRequest, Dialect, Said
+from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFault, BrokerFaults
 
 DEADLINE_HEADER = "x-request-deadline"
 _REASONS = {200: "OK", 201: "Created", 400: "Bad Request", 404: "Not Found", 409: "Conflict"}
+
+
+class Effect(Protocol):
+    """What a request does to the book, and the answer to it. `at_once`: it arrives together with another."""
+
+    def __call__(self, *, at_once: bool = False) -> Said: ...
 
 
 class HostileBroker:
@@ -45,6 +54,7 @@ class HostileBroker:
         slow_seconds: float = 0.2,
         late_seconds: float | None = 0.3,
         retry_after_seconds: int = 1,
+        lazy_changes: bool = False,
         seed: int = 1,
     ) -> None:
         self.faults = faults
@@ -57,6 +67,7 @@ class HostileBroker:
         self._late_seconds = late_seconds
         self._late_may_come = asyncio.Event()
         self._retry_after_seconds = retry_after_seconds
+        self._lazy_changes = lazy_changes
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hostile-broker", daemon=True)
         self._server: asyncio.Server | None = None
@@ -167,6 +178,9 @@ class HostileBroker:
             await asyncio.sleep(self._latency_seconds)
         if method == "GET":
             return await _reply(writer, *self.dialect.answer(path, self.book))
+        change = self.dialect.change_of(method, path)
+        if change is not None:
+            return await self._change(change, json.loads(body or b"{}"), writer)
         return await self._place(json.loads(body), headers, writer)
 
     async def _place(
@@ -174,9 +188,41 @@ class HostileBroker:
     ) -> bool:
         broker_fault = self.faults.draw(self._chance)
         self.broker_faults[broker_fault] += 1
-        act = getattr(self, f"_do_{broker_fault.value}")
-        lives_on: bool = await act(request, headers.get(DEADLINE_HEADER), writer)
+        self.dialect.heard(headers, request)
+        effect = partial(self._accept, request, headers.get(DEADLINE_HEADER))
+        return await self._do(broker_fault, effect, writer)
+
+    async def _change(
+        self, change: ChangeRequest, body: dict[str, Any], writer: asyncio.StreamWriter
+    ) -> bool:
+        """A cancel or a replacement: what can happen to an order can happen to it."""
+        broker_fault = self.faults.draw(self._chance)
+        self.broker_faults[f"{change.kind} {broker_fault.value}"] += 1
+
+        def effect(*, at_once: bool = False) -> Said:
+            return self._changed(change, body, at_once=at_once)
+
+        return await self._do(broker_fault, effect, writer)
+
+    async def _do(self, fault: BrokerFault, effect: Effect, writer: asyncio.StreamWriter) -> bool:
+        act = getattr(self, f"_do_{fault.value}")
+        lives_on: bool = await act(effect, writer)
         return lives_on
+
+    def _changed(self, change: ChangeRequest, body: dict[str, Any], *, at_once: bool) -> Said:
+        if self._lazy_changes:
+            # It says yes and does it later, if the order is not filled first: a yes is no proof.
+            self._later(lambda: self._apply(change, body, at_once=True))
+            return 202, {"status": "pending"}
+        return self._apply(change, body, at_once=at_once)
+
+    def _apply(self, change: ChangeRequest, body: dict[str, Any], *, at_once: bool) -> Said:
+        if change.kind == "cancel":
+            order = self.book.cancel(change.broker_order_id, at_once=at_once)
+            return self.dialect.not_open() if order is None else self.dialect.cancelled(order)
+        client_id = self.dialect.client_id(body)
+        made = self.book.replace(change.broker_order_id, client_id, body, self._loop.time(), at_once=at_once)
+        return self.dialect.not_open() if made is None else self.dialect.replaced(made)
 
     def _accept(
         self, request: dict[str, Any], deadline: str | None, *, at_once: bool = False
@@ -189,70 +235,73 @@ class HostileBroker:
         order, is_new = self.book.place(client_id, request, self._loop.time(), at_once=at_once)
         return self.dialect.placed(order) if is_new else self.dialect.duplicate(order)
 
-    async def _do_plain(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        return await _reply(writer, *self._accept(request, deadline))
+    async def _do_plain(self, effect: Effect, writer: Any) -> bool:
+        return await _reply(writer, *effect(), self.dialect.headers())
 
-    async def _do_lose_reply(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        self._accept(request, deadline)
+    async def _do_lose_reply(self, effect: Effect, writer: Any) -> bool:
+        effect()
         return False
 
-    async def _do_lose_request(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
+    async def _do_lose_request(self, effect: Effect, writer: Any) -> bool:
         return False
 
-    async def _do_accept_late(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
+    async def _do_accept_late(self, effect: Effect, writer: Any) -> bool:
+        self._later(effect)
+        return await _reply(writer, 504, {"error": "timed out"})
+
+    def _later(self, effect: Callable[[], Said]) -> None:
         async def later() -> None:
             if self._late_seconds is None:
                 await self._late_may_come.wait()
             else:
                 await asyncio.sleep(self._late_seconds)
-            self._accept(request, deadline)
+            effect()
 
         task = asyncio.create_task(later())
         self._late.add(task)
         task.add_done_callback(self._late.discard)
-        return await _reply(writer, 504, {"error": "timed out"})
 
-    async def _do_fail_after(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        self._accept(request, deadline)
+    async def _do_fail_after(self, effect: Effect, writer: Any) -> bool:
+        effect()
         return await _reply(writer, 500, {"error": "out of order"})
 
-    async def _do_fail_before(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
+    async def _do_fail_before(self, effect: Effect, writer: Any) -> bool:
         return await _reply(writer, 503, {"error": "not now"})
 
-    async def _do_close_halfway(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        status, answer = self._accept(request, deadline)
+    async def _do_close_halfway(self, effect: Effect, writer: Any) -> bool:
+        status, answer = effect()
         whole = _message(status, json.dumps(answer).encode())
         writer.write(whole[: len(whole) - 10])
         await writer.drain()
         return False
 
-    async def _do_garble(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        self._accept(request, deadline)
+    async def _do_garble(self, effect: Effect, writer: Any) -> bool:
+        effect()
         writer.write(_message(200, b"<html>It works!</html>"))
         await writer.drain()
         return True
 
-    async def _do_echo_another(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        status, answer = self._accept(request, deadline)
+    async def _do_echo_another(self, effect: Effect, writer: Any) -> bool:
+        status, answer = effect()
         return await _reply(writer, status, self.dialect.echo_another(answer))
 
-    async def _do_duplicate(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
+    async def _do_duplicate(self, effect: Effect, writer: Any) -> bool:
         if self.book.promise is not Promise.NOTHING:
             # Where a second request is a second order, no client can survive a network that duplicates
             # requests.
-            self._accept(request, deadline)
-            return await _reply(writer, *self._accept(request, deadline, at_once=True))
-        return await _reply(writer, *self._accept(request, deadline))
+            effect()
+            return await _reply(writer, *effect(at_once=True))
+        return await _reply(writer, *effect())
 
-    async def _do_slow(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
-        answer = self._accept(request, deadline)
+    async def _do_slow(self, effect: Effect, writer: Any) -> bool:
+        answer = effect()
         await asyncio.sleep(self._slow_seconds)
         return await _reply(writer, *answer)
 
-    async def _do_limit(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
+    async def _do_limit(self, effect: Effect, writer: Any) -> bool:
         return await _reply(writer, 429, {"error": "slower"}, {"Retry-After": str(self._retry_after_seconds)})
 
-    async def _do_change_mind(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
+    async def _do_change_mind(self, effect: Effect, writer: Any) -> bool:
         self.book.refusals["whim"] += 1
         return await _reply(writer, *self.dialect.refused("not today"))
 
@@ -260,7 +309,7 @@ class HostileBroker:
 async def _reply(
     writer: asyncio.StreamWriter, status: int, answer: dict[str, Any], headers: dict[str, str] | None = None
 ) -> bool:
-    writer.write(_message(status, json.dumps(answer).encode(), headers))
+    writer.write(_message(status, b"" if status == 204 else json.dumps(answer).encode(), headers))
     await writer.drain()
     return True
 

@@ -13,6 +13,7 @@ from fencepost.errors import InvalidInput
 from fencepost.http_client import peer_refusal
 from fencepost.settings import is_http_url
 
+
 def checked_url(url: str, *, loopback: bool = False) -> str:
     """The URL, if webhooks may be registered with it; raises InvalidInput. A name is checked again at each
     connection."""
