@@ -9,10 +9,12 @@ from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
 from fencepost.webhooks import calls as webhooks
+from fencepost_orders import _change_source as change_source
 from fencepost_orders import _fill_source as fill_source
 from fencepost_orders import _order_calls as order_calls
 from fencepost_orders import _order_source as order_source
 from fencepost_orders import operator_calls
+from fencepost_orders._change_source import ChangeSettlement
 from fencepost_orders._fill_source import FollowUp
 from fencepost_orders._order_source import OrderSettlement
 from fencepost_orders.operator_calls import BrokerLimits
@@ -46,6 +48,7 @@ class Desk:
         for connection in (self.connection, self._admin):
             connection.autocommit = True
         self.run(operator_calls.declare_broker("acme", LIMITS, can_ask=True))
+        self.run(change_source.declare_abilities("acme", can_cancel=True, can_replace=True))
         self.run(webhooks.add("audit", "https://audit.example/in", ["orders"], "ann"))
 
     def run(self, call: Any) -> Any:
@@ -84,6 +87,13 @@ class Desk:
         (one,) = self.run(fill_source.take("acme", 60, 10))
         heard = result(**report) if report else None
         self.run(fill_source.settle("acme", "me", [FollowUp(one.id, one.take, heard, over)]))
+
+    def change(self, outcome: Any, report: Mapping[str, Any]) -> None:
+        """Settle the change that is due."""
+        (one,) = self.run(change_source.take("acme", "me", 60, 10))
+        settlement = ChangeSettlement(one.id, one.take, outcome, fate="none", result=report)
+        (settled,) = self.run(change_source.settle("acme", "me", [settlement]))
+        assert settled.refusal is None
 
     def later(self, seconds: float) -> None:
         self._clock.advance(seconds)
@@ -343,3 +353,30 @@ def test_an_expiry_that_is_not_told_would_be_seen(desk: Desk) -> None:
     desk.later(80 * 366 * 86_400)
     desk.run(order_calls.expire_due(10))
     assert len(desk.mistold()) == 1
+
+
+def test_an_order_that_is_cancelled_at_the_broker_is_closed_once(desk: Desk) -> None:
+    order_id = desk.sent(status="partially_filled", qty="4")
+    desk.run(change_source.cancel(order_id, "c", "ann", "not wanted"))
+    desk.change("done", result("cancelled", "6", is_open=False))
+    assert desk.events == ["sent", "partially_filled", "partially_filled", "closed"]
+    assert desk.said()[-1]["order"]["filled_quantity"] == "6"
+
+
+def test_an_order_that_was_told_as_closed_is_not_closed_again_by_its_cancel(desk: Desk) -> None:
+    order_id = desk.sent()
+    desk.run(change_source.cancel(order_id, "c", "ann", "not wanted"))
+    desk.report(over=True, status="cancelled", is_open=False)
+    desk.change("done", result("cancelled", is_open=False))
+    assert desk.events == ["sent", "closed"]
+
+
+def test_a_replacement_is_told_and_its_fills_are_its_own(desk: Desk) -> None:
+    order_id = desk.sent(status="partially_filled", qty="4")
+    desk.run(change_source.replace_order(order_id, "r", {"qty": "6"}, "ann", "less"))
+    desk.change("done", {**result(), "broker_order_id": "brk-2"})
+    desk.report(over=True, status="filled", qty="6", is_open=False)
+    assert desk.events == ["sent", "partially_filled", "replaced", "filled"]
+    replaced, filled = desk.said()[-2:]
+    assert (replaced["order"]["broker_order_id"], replaced["order"]["quantity"]) == ("brk-2", "6")
+    assert filled["order"]["filled_quantity"] == "6"

@@ -305,21 +305,30 @@ begin
   perform fencepost._orders_spend(p_broker, v_count, true);
 end $$;
 
--- Store a last report about an order: its end, which no later report changes.
+-- Store the report that settles a change, and tell what it says: the order's end, or its replacement.
 create or replace function fencepost._orders_change_hear(p_order bigint, p_result jsonb, p_owner text, p_take bigint) returns void
 language plpgsql volatile
 as $$
+declare
+  v_now    timestamptz := fencepost.clock();
+  v_is_new boolean := fencepost._orders_hear(p_order, p_result, p_owner, p_take, v_now);
 begin
-  perform fencepost._orders_hear(p_order, p_result, p_owner, p_take, fencepost.clock());
   if p_result -> 'open' = 'true' then
     -- A follow-up of the order before its replacement is refused. Where its row is gone by now, the takes of the new row must not
     -- be those of the old one, which began at 0.
     insert into fencepost.orders_fill_tracking as f (order_id, broker, ask_at, take)
-    select r.id, r.broker, fencepost.clock() + fencepost._orders_fill_first(), (extract(epoch from fencepost.clock()) * 1000)::bigint
+    select r.id, r.broker, v_now + fencepost._orders_fill_first(), (extract(epoch from v_now) * 1000)::bigint
     from fencepost.orders_order r where r.id = p_order
     on conflict (order_id) do update set take = f.take + 1, ask_at = excluded.ask_at;
+    if v_is_new then
+      perform fencepost._orders_tell_transition(p_order, 'sent', 'sent', null, v_now, null);
+    end if;
   else
     delete from fencepost.orders_fill_tracking f where f.order_id = p_order;
+    -- One that is not followed any more and says nothing new has been told as closed.
+    if found or v_is_new then
+      perform fencepost._orders_tell_transition(p_order, 'sent', 'sent', null, v_now, true);
+    end if;
   end if;
 end $$;
 
@@ -414,6 +423,7 @@ begin
         set client_id = v_change.client_id, terms = v_change.terms, broker_order_id = v_asked.result ->> 'broker_order_id'
         where r.id = v_order.id;
         update fencepost.orders_change c set replaced_result = v_asked.replaced where c.change_id = v_asked.id;
+        perform fencepost._orders_tell_replaced(v_order.id, v_now);
       end if;
       if v_asked.result is not null then
         perform fencepost._orders_change_hear(v_order.id, v_asked.result, p_owner, v_asked.take);

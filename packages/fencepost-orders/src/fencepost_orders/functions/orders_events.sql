@@ -5,6 +5,7 @@
 --   order.sent               the broker has it
 --   order.partially_filled   more of it is filled than was told before
 --   order.filled             all of it is filled
+--   order.replaced           another order of the broker stands for it now; what is filled is counted from here on
 --   order.closed             the broker is done with it, and did not fill all of it
 --   order.unfollowed         the broker no longer shows it or cannot be queried: how it ends is not known
 --   order.dead               the broker does not have it, and will not get it
@@ -29,7 +30,7 @@ as $$
   select coalesce(
     (select sum(abs(fencepost._orders_decimal(f ->> 'qty')))
      from jsonb_array_elements(case when jsonb_typeof(p_result.fills) = 'array' then p_result.fills else '[]' end) f),
-    case when lower(p_result.status) = 'filled' then fencepost._orders_decimal(p_order.request_json ->> 'qty') end,
+    case when lower(p_result.status) = 'filled' then fencepost._orders_decimal(coalesce(p_order.terms, p_order.request_json) ->> 'qty') end,
     0)
 $$;
 
@@ -53,7 +54,7 @@ begin
     'order', jsonb_build_object(
       'id', p_id, 'idempotency_key', v_order.idempotency_key, 'broker', v_order.broker, 'account', v_order.account,
       'symbol', v_order.symbol, 'intent', v_order.request_json ->> 'intent', 'state', p_state,
-      'quantity', v_order.request_json ->> 'qty', 'filled_quantity', trim_scale(p_filled)::text,
+      'quantity', coalesce(v_order.terms, v_order.request_json) ->> 'qty', 'filled_quantity', trim_scale(p_filled)::text,
       'broker_order_id', v_order.broker_order_id, 'broker_status', v_result.status, 'resend_of', v_order.resend_of)),
     v_order.trace_id);
 end $$;
@@ -78,7 +79,7 @@ begin
   select * into v_result from fencepost.orders_result x where x.order_id = p_id;
   v_filled := fencepost._orders_filled(v_order, v_result);
   if p_to = 'sent' then
-    v_is_all := coalesce(v_filled >= fencepost._orders_decimal(v_order.request_json ->> 'qty'), false);
+    v_is_all := coalesce(v_filled >= fencepost._orders_decimal(coalesce(v_order.terms, v_order.request_json) ->> 'qty'), false);
     if p_from is distinct from 'sent' then
       perform fencepost._orders_tell(p_id, 'order.sent', p_at, p_to, p_reason, 0);
     end if;
@@ -94,6 +95,17 @@ begin
     perform fencepost._orders_tell(p_id, 'order.' || p_to, p_at, p_to, p_reason, v_filled);
   elsif p_to = 'queued' and p_reason = 'UNAUTHORIZED' then
     perform fencepost._orders_tell(p_id, 'order.halted', p_at, p_to, p_reason, v_filled);
+  end if;
+end $$;
+
+-- Tell that a replacement stands for the order. Its fills are those of the new order.
+create or replace function fencepost._orders_tell_replaced(p_id bigint, p_at timestamptz) returns void
+language plpgsql volatile
+as $$
+begin
+  if fencepost._webhook_is_heard('orders') then
+    perform fencepost._orders_tell(p_id, 'order.replaced', p_at, 'sent', null, 0);
+    update fencepost.orders_order r set told_filled = null where r.id = p_id;
   end if;
 end $$;
 
