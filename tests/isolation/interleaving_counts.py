@@ -209,6 +209,7 @@ COUNTS = {
     "jobs: claims of many with concurrency keys": 30,
     "jobs: submissions of many with unique keys": 42,
     "jobs: burials of many in two batches": 30,
+    "jobs: finishes and burials together in two batches": 30,
     "jobs: a reclaim and a finish of many in two batches": 30,
     "jobs: records of dispatches around a cancel": 36,
     "checkpoint: a store and a takeover that restores": 55,

@@ -176,6 +176,11 @@ JOB = (
         ),
     ),
     PlantedBug(
+        "a transaction that finishes and buries locks the batches of each by itself",
+        "jobs: finishes and burials together in two batches",
+        (Edit("job_finish_many", "if p_leaving <> '{}' then", "if false then"),),
+    ),
+    PlantedBug(
         "many jobs are left in the caller's order",
         "jobs: leavings of many around a progress",
         (

@@ -151,6 +151,26 @@ _JOBS = (
         "dead, dead",
         "dead, dead",
     ),
+    # As a chunk does in one transaction: what one finishes, the other buries.
+    Triangle(
+        "finishes and burials together in two batches",
+        (*TWO_BATCHES, "select fencepost.job_claim_many(array[1, 2, 3, 4, 5], 'a')"),
+        "select fencepost.job_finish(5, 1, 'a')",
+        """with f as materialized (
+             select coalesce(refusal, 'finished') as said
+             from fencepost.job_finish_many(array[1], array[1], 'a', p_leaving => array[2]))
+           select f.said || ', ' || coalesce(l.refusal, l.state)
+           from f cross join lateral fencepost.job_leave_many(
+             case when f.said <> '' then array[2]::bigint[] end, array[1], 'a', array['bury']) l""",
+        """with f as materialized (
+             select coalesce(refusal, 'finished') as said
+             from fencepost.job_finish_many(array[3], array[1], 'a', p_leaving => array[4]))
+           select f.said || ', ' || coalesce(l.refusal, l.state)
+           from f cross join lateral fencepost.job_leave_many(
+             case when f.said <> '' then array[4]::bigint[] end, array[1], 'a', array['bury']) l""",
+        "finished, dead",
+        "finished, dead",
+    ),
     Triangle(
         "a reclaim and a finish of many in two batches",
         (

@@ -77,9 +77,7 @@ async def _send_transactions(context: DemoContext, metrics: NonceMetrics, home: 
         sender = TransactionSender(fp, node, chains, keystore, metrics)
         sender.start()
         closing.push_async_callback(sender.stop)
-        acceptance = Acceptance(
-            fp, chains, keystore, sender, metrics=metrics, gas_max=_SETTINGS.gas_max, hooks=()
-        )
+        acceptance = Acceptance(fp, chains, keystore, sender, metrics=metrics, settings=_SETTINGS, hooks=())
         context.say(f"A chain of its own (anvil, id {CHAIN_ID}) mines a block each second.")
         number = 0
         while True:
