@@ -459,7 +459,6 @@ class Judging:
                 minutes = self.settings.store_wait_minutes
                 await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
             _log.error("judge_fault", error=str(fault), **about)
-            crash_point("judge.before_system_error")
             await repeat_elsewhere(self.fp, job, fault, self.settings, self._metrics)
             judgement = Judgement(verdict="SE", message=FAILED)
         crash_point("judge.after_run")
