@@ -56,7 +56,7 @@ class JudgeSite:
 
 
 @contextmanager
-def judge_site(database: Database, folder: Path) -> Generator[JudgeSite]:
+def judge_site(database: Database, folder: Path, web: WebSettings | None = None) -> Generator[JudgeSite]:
     """With the samples, a contestant, a jury and an admin."""
     fp = Fencepost(database.url, job_settings=BRISK)
     judging = judging_of(fp, folder, "judge")
@@ -64,7 +64,8 @@ def judge_site(database: Database, folder: Path) -> Generator[JudgeSite]:
     router.include_router(make_router(judging))
     router.include_router(make_pages(judging))
     part = HttpService("judge", router, judging.running, own_auth_paths=OWN_AUTH_PATHS)
-    server = WebServer(make_app([part], WebSettings(), opened_first=lambda: fp), address="127.0.0.1", port=0)
+    app = make_app([part], web or WebSettings(), opened_first=lambda: fp)
+    server = WebServer(app, address="127.0.0.1", port=0)
     try:
         server.start()
         here = JudgeSite(server.url, database)

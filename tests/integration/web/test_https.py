@@ -12,21 +12,11 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from fastapi import APIRouter
 
-from fencepost.client import Fencepost
 from fencepost.embedded import Database
-from fencepost_judge._access import OWN_AUTH_PATHS
-from fencepost_judge._api import make_router
-from fencepost_judge._role import ACCOUNTS, JudgeRole
-from fencepost_judge.pages._routes import make_pages
-from fencepost_server.accounts.secret import new_secret
 from fencepost_server.console._role import Role
-from fencepost_server.web._app import make_app
-from fencepost_server.web._server import WebServer
-from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
-from tests.acceptance.judge.judge_workers import BRISK, judging_of
+from tests.browser.judge_site import judge_site
 from tests.integration.console.env import PASSWORD, ConsoleEnv, console, form_token, log_in
 from tests.integration.web.test_nginx import NGINX, TOKEN, documented, folder, free_port, nginx
 
@@ -153,34 +143,19 @@ def test_events_come_at_once(database: Database, folder: Path) -> None:
 
 def test_the_judge_behind_https(database: Database, folder: Path) -> None:
     """Its login, its cookies, a redirect, and the events of a submission."""
-    fp = Fencepost(database.url, job_settings=BRISK)
-    judging = judging_of(fp, folder, "judge")
-    router = APIRouter()
-    router.include_router(make_router(judging))
-    router.include_router(make_pages(judging))
-    part = HttpService("judge", router, judging.running, own_auth_paths=OWN_AUTH_PATHS)
-    server = WebServer(make_app([part], WEB, opened_first=lambda: fp), address="127.0.0.1", port=0)
-    server.start()
-    try:
-        token = ACCOUNTS.token_prefix + new_secret()
-        env = ConsoleEnv(server.url, database, None)  # type: ignore[arg-type]
-        env.call(ACCOUNTS.set_user("con", JudgeRole.CONTESTANT, None, "test", by_service=True))
-        env.call(ACCOUNTS.make_token(token, "con", "test", None, lifetime_seconds=600, actor="test"))
-        with https(folder, server.url) as browser:
-            wanted = browser.get("/judge/contests")
-            assert wanted.headers["location"] == "/judge/login?next=%2Fjudge%2Fcontests"
-            fields = {"name": "con", "password": token, "next": "/judge/contests"}
-            fields["form_token"] = form_token(browser, "/judge/login")
-            entered = browser.post("/judge/login", data=fields)
-            assert (entered.status_code, entered.headers["location"]) == (303, "/judge/contests")
-            assert binds_its_cookies(entered) >= 1
-            browser.headers["x-form-token"] = form_token(browser, "/judge")
-            program = {"problem_id": "fence-posts", "language": "python", "code": "print(1)"}
-            sent = browser.post("/judge/submissions", data=program)
-            assert sent.status_code == 303, sent.text[-500:]
-            assert stays_by_https(sent)
-            with browser.stream("GET", f"{sent.headers['location']}/events") as stream:
-                assert stream.headers["content-type"].startswith("text/event-stream")
-                assert next(stream.iter_lines())
-    finally:
-        server.stop()
+    with judge_site(database, folder, WEB) as site, https(folder, site.url) as browser:
+        wanted = browser.get("/judge/contests")
+        assert wanted.headers["location"] == "/judge/login?next=%2Fjudge%2Fcontests"
+        fields = {"name": "con", "password": site.tokens["con"], "next": "/judge/contests"}
+        fields["form_token"] = form_token(browser, "/judge/login")
+        entered = browser.post("/judge/login", data=fields)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/judge/contests")
+        assert binds_its_cookies(entered) >= 1
+        browser.headers["x-form-token"] = form_token(browser, "/judge")
+        program = {"problem_id": "fence-posts", "language": "python", "code": "print(1)"}
+        sent = browser.post("/judge/submissions", data=program)
+        assert sent.status_code == 303, sent.text[-500:]
+        assert stays_by_https(sent)
+        with browser.stream("GET", f"{sent.headers['location']}/events") as stream:
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            assert next(stream.iter_lines())
