@@ -138,6 +138,26 @@ def fees_above_the_cap_are_not_signed(node: NonceOperator, clock: Clock) -> None
     node.caller.execute(signing, *node.key, capped, 100)
 
 
+def what_went_back_into_the_queue_ends_there(node: NonceOperator, clock: Clock) -> None:
+    """Its deadline passed while it had a nonce; then its owner died before it signed."""
+    late = submit(node, "late", 60)
+    asked = submit(node, "asked", 60)
+    node.caller.execute(TAKE, *node.key)
+    node.caller.execute("select fencepost.nonce_tx_cancel(%s)", asked)
+    clock.advance(60)
+    node.caller.execute(EXPIRE, *node.key)
+    assert shown(node, late)[0] == "BOUND"
+    clock.advance(7200)
+    successor = NonceOperator(node.caller, "b/boot-1", ttl=LONG)
+    successor.acquire()
+    assert [shown(node, one)[:2] for one in (late, asked)] == [("QUEUED", None)] * 2
+
+    assert node.caller.value(EXPIRE, *successor.key) == 2
+
+    assert [shown(node, one)[0] for one in (late, asked)] == ["CANCELLED"] * 2
+    assert node.caller.value(TAKE, *successor.key) == 0
+
+
 def test_what_is_mined_in_spite_of_its_no_op_is_confirmed(node: NonceOperator, clock: Clock) -> None:
     late = submit(node, "late", 60)
     sent(node, late, "0xaa")
@@ -195,15 +215,22 @@ Story = Callable[[NonceOperator, Clock], None]
 BUGS: list[tuple[str, Edit, Story]] = [
     (
         "a deadline forgets the nonce of what was sent",
-        Edit(
-            "nonce_tx_expire", "case t.state when 'QUEUED' then 'CANCELLED' else t.state end", "'CANCELLED'"
-        ),
+        Edit("nonce_tx_expire", "case when t.state <> 'QUEUED' then t.state when", "case when"),
         what_was_sent_keeps_its_nonce,
     ),
     (
         "what is late takes a nonce",
         Edit("nonce_tx_take", "and (t.deadline is null or t.deadline > v_now)", ""),
         what_is_late_takes_no_nonce,
+    ),
+    (
+        "a deadline that was acted on once is forgotten when the nonce is given back",
+        Edit(
+            "nonce_tx_expire",
+            "(t.state = 'QUEUED' or t.cancel_requested_at is null)",
+            "t.cancel_requested_at is null",
+        ),
+        what_went_back_into_the_queue_ends_there,
     ),
     (
         "fees above the cap are signed",

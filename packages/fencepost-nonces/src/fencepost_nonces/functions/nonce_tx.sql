@@ -249,8 +249,8 @@ as $$ select 'deadline: it was not mined by its deadline, and was cancelled.'::t
 
 -- Act on deadlines that have passed, of at most p_limit transactions. Fenced. One that waits is CANCELLED at
 -- once. One that has its nonce is marked, and the owner replaces it with a no-op: its nonce is never forgotten,
--- and whichever of the two is mined decides. One in a block, and one in doubt, is left alone. Returns how many
--- were cancelled. Served by nonce_transaction_deadline.
+-- and whichever of the two is mined decides. One that lost its nonce again after that is ended here too. One in
+-- a block, and one in doubt, is left alone. Returns how many ended. Served by nonce_transaction_deadline.
 create or replace function fencepost.nonce_tx_expire(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_limit integer
 ) returns bigint
@@ -268,20 +268,23 @@ begin
   v_id := fencepost._nonce_fence('expire', p_chain_id, p_signer, p_owner, p_token);
   v_now := fencepost.clock();
   v_ids := array(select t.transaction_id from fencepost.nonce_transaction t
-                 where t.signer_id = v_id and t.deadline <= v_now and t.deadline is not null and t.expired_at is null
-                   and t.state in ('QUEUED', 'BOUND') and t.in_doubt_since is null and t.cancel_requested_at is null
+                 where t.signer_id = v_id and t.deadline <= v_now and t.deadline is not null
+                   and t.state in ('QUEUED', 'BOUND') and t.in_doubt_since is null
+                   and (t.state = 'QUEUED' or t.cancel_requested_at is null)
                  order by t.deadline limit p_limit);
   for v_tx in
     select * from fencepost.nonce_transaction t where t.transaction_id = any (v_ids) order by t.transaction_id for no key update
   loop
     -- It may have been cancelled, or seen in a block, since it was found.
-    continue when v_tx.state not in ('QUEUED', 'BOUND') or v_tx.cancel_requested_at is not null;
+    continue when v_tx.state not in ('QUEUED', 'BOUND') or v_tx.state = 'BOUND' and v_tx.cancel_requested_at is not null;
     update fencepost.nonce_transaction t
-    set state = case t.state when 'QUEUED' then 'CANCELLED' else t.state end, expired_at = v_now, cancel_requested_at = v_now,
-        error = case t.state when 'QUEUED' then fencepost._nonce_tx_too_late() else t.error end, updated_at = v_now
+    set state = case when t.state <> 'QUEUED' then t.state when t.rejected_at is null then 'CANCELLED' else 'REJECTED' end,
+        expired_at = coalesce(t.expired_at, v_now), cancel_requested_at = coalesce(t.cancel_requested_at, v_now),
+        error = case when t.state = 'QUEUED' and t.rejected_at is null then fencepost._nonce_tx_too_late() else t.error end,
+        updated_at = v_now
     where t.transaction_id = v_tx.transaction_id
     returning * into v_tx;
-    if v_tx.state = 'CANCELLED' then
+    if v_tx.state <> 'BOUND' then
       perform fencepost._nonce_tx_tell(v_tx);
       v_ended := v_ended + 1;
     end if;

@@ -9,9 +9,9 @@ alter table fencepost.nonce_transaction
   add constraint nonce_transaction_cap_is_positive check (fee_cap > 0),
   add constraint nonce_transaction_expired_had_deadline check (expired_at is null or deadline is not null);
 
--- The deadlines that are still to come, or to be acted on.
+-- The deadlines of what is open. Also after one was acted on: its transaction may go back into the queue.
 create index nonce_transaction_deadline on fencepost.nonce_transaction (signer_id, deadline)
-  where deadline is not null and expired_at is null and state in ('QUEUED', 'BOUND');
+  where deadline is not null and state in ('QUEUED', 'BOUND');
 
 -- Lists, newest first, of one state each: a list of several states, or of all, merges them. So two indexes serve every filter.
 create index nonce_transaction_by_state on fencepost.nonce_transaction (state, created_at, transaction_id);
