@@ -59,7 +59,7 @@ class Webhook:
         traceparent = current_traceparent()
         traced = {} if traceparent is None else {TRACEPARENT: traceparent}
         body = document("payload", message.payload).encode()
-        signed = {} if self._sign is None else self._sign(body)
+        signed: Mapping[str, str] = {} if self._sign is None else self._sign(body)
         return Request(
             "POST",
             self._url,
