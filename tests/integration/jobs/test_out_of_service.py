@@ -50,7 +50,8 @@ async def test_a_drained_worker_finishes_what_it_has_and_another_takes_the_rest(
 async def test_a_disabled_worker_reads_nothing_until_it_is_enabled(some_harness: JobHarness) -> None:
     harness = some_harness
 
-    @harness.fp.job("default")
+    # An entry that was given back unclaimed is removed when it has been idle for the longest lease.
+    @harness.fp.job("default", lease=2)
     async def note(job: Job) -> None: ...
 
     with Signals() as signals:
