@@ -12,11 +12,11 @@ import pytest
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import worker as kernel_worker
-from fencepost.testing import Signals
+from fencepost.testing import Child, Clock, Signals
 from fencepost_judge._judging import Judge, JudgeFault
 from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
-from tests.acceptance.judge.judge_workers import BRISK, judging_of
+from tests.acceptance.judge.judge_workers import BRISK, judge, judging_of, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -37,13 +37,13 @@ async def judge_of(
 
 def make_sick(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> list[str]:
     """Let the judge of this name fail at everything; answers the jobs that it fails at."""
-    failed, judge = list[str](), Judge.judge
+    failed, well = list[str](), Judge.judge
 
     async def fail(self: Judge, *args: Any, **options: Any) -> Any:
-        if f"/{name}/" in str(self._workspace.folder):
+        if f"/{name}/" in str(self._workspace.folder):  # pyright: ignore[reportPrivateUsage]
             failed.append(options["job_id"])
             raise error
-        return await judge(self, *args, **options)
+        return await well(self, *args, **options)
 
     monkeypatch.setattr(Judge, "judge", fail)
     return failed
@@ -129,6 +129,37 @@ async def test_lease_and_tries_are_those_of_the_settings(
     ]
     terms = rows(database, "select job_id, extract(epoch from lease)::float, tries_max from fencepost.job")
     assert sorted(terms) == [(job_id, 7.5, 2), (custom, 7.5, 2)]
+
+
+async def sick_judge(url: str, redis_url: str, folder: str) -> None:
+    """A judge in a process of its own that fails at everything."""
+
+    async def fail(self: Judge, *args: Any, **options: Any) -> Any:
+        raise JudgeFault("sandbox: clone failed")
+
+    Judge.judge = fail  # type: ignore[method-assign]
+    await judge(url, redis_url, folder)
+
+
+@pytest.mark.parametrize(
+    ("point", "errors", "tries"), [("judge.before_system_error", 0, 2), ("judge.after_system_error", 1, 1)]
+)
+async def test_a_judge_that_is_killed_beside_its_error_leaves_all_of_it_or_nothing(
+    database: Database, redis_url: str, tmp_path: Path, clock: Clock, point: str, errors: int, tries: int
+) -> None:
+    async with open_judging(database.url, redis_url, tmp_path, "asking", work=False) as asking:
+        await asking.import_samples()
+        job_id = await asking.submit("fence-posts", "python", RIGHT, author="ann")
+    with Child(sick_judge, database.url, redis_url, str(tmp_path), crash=f"{point}:kill") as child:
+        child.be_killed(within=60)
+    assert len(rows(database, "select * from fencepost.judge_system_error")) == errors
+    assert rows(database, "select count(*) from fencepost.job_running") == [(1 - errors,)]
+    clock.advance(31)
+    async with open_judging(database.url, redis_url, tmp_path, "survivor") as judging:
+        got = await judged(judging, job_id)
+    assert got["result"]["verdict"] == "AC"
+    # Only a judge that was lost without a word is charged.
+    assert rows(database, "select tries from fencepost.job_finished") == [(tries,)]
 
 
 def test_the_settings_have_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         names.add(loop.name)
 
     async def run(worker: Worker) -> None:
-        names.add(f"a worker of {', '.join(worker._handlers.queues)}")
+        queues = worker._handlers.queues  # pyright: ignore[reportPrivateUsage]
+        names.add(f"a worker of {', '.join(queues)}")
 
     monkeypatch.setattr(Loop, "start", start)
     monkeypatch.setattr(Worker, "run", run)

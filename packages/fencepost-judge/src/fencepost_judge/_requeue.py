@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from fencepost.backoff import Backoff
 from fencepost.client import Fencepost
+from fencepost.crashpoints import crash_point
 from fencepost.errors import NotRunning
 from fencepost.jobs.job import Job
 from fencepost.kernel import job as kernel_job
@@ -56,6 +57,7 @@ async def repeat_elsewhere(
     that the job waits; returns when the job has no tries left. The database may disable this judge for it."""
     about = log_fields(job)
     cause = fault.cause if isinstance(fault, JudgeFault) else "judge"
+    crash_point("judge.before_system_error")
     told = await fp.run(
         judge_calls.system_error(
             job,
@@ -65,6 +67,7 @@ async def repeat_elsewhere(
             settings=settings,
         )
     )
+    crash_point("judge.after_system_error")
     metrics.system_errors.labels(reason=cause, outcome="blamed" if told.blamed else "charged").inc()
     if told.disabled_for is not None:
         alone = "" if told.others else " No other judge is in service: submissions wait."

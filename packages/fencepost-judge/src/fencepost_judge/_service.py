@@ -464,7 +464,6 @@ class Judging:
                 self._metrics.store_waits.inc()
                 await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
             _log.error("judge_fault", error=str(fault), **about)
-            crash_point("judge.before_system_error")
             await repeat_elsewhere(self.fp, job, fault, self.settings, self._metrics)
             judgement = Judgement(verdict="SE", message=FAILED)
         crash_point("judge.after_run")

@@ -25,6 +25,7 @@ from fencepost.plugin import OWN_COMMANDS, broken_plugins, load, plugins
 
 BROUGHT_BY: Mapping[str, str] = {
     "serve": "fencepost-server",
+    "run": "fencepost-server",
     "console": "fencepost-server",
     "orders": "fencepost-orders",
     "players": "fencepost-players",
@@ -44,6 +45,8 @@ _HELP = """Exactly-once effects for Python, on PostgreSQL and Redis.
       fencepost explain job:7      the history of one job, with the reason of every refusal
       fencepost worker shop.tasks  run the jobs of an application
       fencepost serve              the services over HTTP
+      fencepost run orders         what a service executes by itself: a role
+      fencepost workers list       workers and judges, in service or not; `workers drain node7`
       fencepost jobs dead          dead jobs by cause; `jobs replay` runs them again
 
     \b
