@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fencepost.errors import InvalidInput, ServerUnavailable
 from fencepost.http_client import Reply
 from fencepost_judge._comparison import Comparison, ExpectedAnswer, compare
-from fencepost_judge._discovery_etcd import EtcdAddress, code_of, number_in, workers_in
+from fencepost_judge._discovery_etcd import PREFIX, EtcdAddress, code_of, number_in, workers_in
 from fencepost_judge._store import Store
 from fencepost_judge.packages._documents import parse_here
 from fencepost_judge.packages._reading import read_problem
@@ -77,7 +77,8 @@ def coded(worker: Any) -> str:
 
 
 def listed(worker: Any) -> dict[str, Any]:
-    return {"kvs": [{"key": "a", "value": coded(worker)}, {"key": "b"}, {"key": "c", "value": coded(WORKER)}]}
+    key = base64.b64encode(f"{PREFIX}{WORKER['owner']}".encode()).decode()
+    return {"kvs": [{"key": key, "value": coded(worker)}, {"key": "b"}, {"key": key, "value": coded(WORKER)}]}
 
 
 def read_workers(found: Any) -> None:

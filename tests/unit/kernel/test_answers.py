@@ -34,9 +34,9 @@ def test_what_every_job_of_a_batch_leaves_by_default_is_not_sent() -> None:
     plain = job.Finish(1, 1)
 
     def sent_for(other: job.Finish) -> tuple[object, ...]:
-        return tuple(job.finish_many([plain, other], "w").arguments[3:])
+        return tuple(job.finish_many([plain, other], "w").arguments[3:5])
 
-    assert job.finish_many([plain], "w").arguments == ([1], [1], "w", None, None)
+    assert job.finish_many([plain], "w").arguments == ([1], [1], "w", None, None, None)
     assert sent_for(job.Finish(2, 1, "partly")) == (["ok", "partly"], [None, None])
     assert sent_for(job.Finish(2, 1, result={"n": 1})) == (["ok", "ok"], [None, '{"n":1}'])
 
