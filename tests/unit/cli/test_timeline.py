@@ -31,6 +31,8 @@ REMEDIES = {"stale_attempt": Reason("stale_attempt", "ZF001", 1, "A later attemp
         ("lease:signer:0xabc", "lease:signer:0xabc"),
         ("request:player:7/req-9", "request:player:7/req-9"),
         ("outbox:42", "outbox:42"),
+        ("schedule:nightly", "schedule:nightly"),
+        ("webhook:audit", "webhook:audit"),
     ],
 )
 def test_a_bare_number_is_a_job(text: str, subject: str) -> None:

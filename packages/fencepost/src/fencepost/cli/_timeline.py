@@ -26,6 +26,8 @@ KINDS = {
     "queue": "queue:NAME",
     "checkpoint": "checkpoint:RESOURCE",
     "worker": "worker:HOST, or worker:NAME@HOST",
+    "schedule": "schedule:NAME",
+    "webhook": "webhook:NAME",
 }
 _NUMBERED = {"job", "outbox"}
 
