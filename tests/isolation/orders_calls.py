@@ -1,7 +1,7 @@
 """The calls on one order, and the states that it can be in before two of them meet.
 
 The state names an order by its key, because a rolled-back acceptance has used up its id. It ends with a
-complaint unless the audit tells an unbroken story: every line begins where the one before it ended, and the
+error unless the audit tells an unbroken story: every line begins where the one before it ended, and the
 last one ends in the order's present state.
 """
 

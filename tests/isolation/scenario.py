@@ -2,7 +2,7 @@
 
 A session is one connection in one transaction. Its steps run in order; the steps of different sessions run
 in every order that the database allows. A judge is a pure function: it reads what was answered, when, and the
-state at the end, and yields a complaint for everything that is not as it must be.
+state at the end, and yields an error for everything that is not as it must be.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -59,7 +59,7 @@ def test_a_deadlock_is_a_violation(env: IsolationEnv) -> None:
         env.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
 
 
-def test_a_complaint_of_the_judge_tells_the_whole_run(env: IsolationEnv) -> None:
+def test_an_error_of_the_judge_tells_the_whole_run(env: IsolationEnv) -> None:
     with pytest.raises(Violation) as caught:
         env.explore(Scenario("a scenario", (), (_counts("a"),), STATE, never_content))
 

@@ -330,6 +330,7 @@ def run(before: Callable[[SystemEnvironment], None] = lambda env: None) -> RunRe
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.full
 def test_judges_that_are_killed_at_every_crash_point_break_nothing() -> None:
     outcome = run()
 

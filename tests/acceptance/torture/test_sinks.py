@@ -192,6 +192,7 @@ def all_points(tally: Tally, _effects: Mapping[str, int]) -> bool:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_all_crash_points_are_hit_and_nothing_breaks() -> None:
     pace = RunPace(crowd=2, helpings_per_second={SINKS: 4.0}, evenly=True)
     outcome = TortureRun(

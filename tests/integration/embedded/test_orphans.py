@@ -109,7 +109,7 @@ def test_an_ephemeral_pair_vanishes_with_its_starter(directory: Path) -> None:
         Deadline(60, "the directories are removed").wait(lambda: not list((directory / "pair").iterdir()))
 
 
-def test_a_caller_that_lets_go_of_the_lifeline_is_on_its_way_though_it_is_still_there(
+def test_a_caller_that_lets_go_of_the_parent_pipe_is_on_its_way_though_it_is_still_there(
     directory: Path,
 ) -> None:
     """A process that is killed closes its files before it has left; a quick server ends in between."""

@@ -67,6 +67,6 @@ async def test_a_database_that_is_away_does_not_either(
             monkeypatch.setattr(office.fp, "transaction", fine)
 
     assert (told.status_code, told.json()["code"]) == (503, "indeterminate")
-    # The program comes back with the complaint: nobody writes it twice.
+    # The program comes back with the error message, so that it need not be written again.
     assert PROGRAM["code"] in page.text.replace("&#40;", "(").replace("&#41;", ")")
     assert ADDRESS not in told.text + page.text

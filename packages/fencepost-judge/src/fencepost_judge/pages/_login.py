@@ -39,7 +39,7 @@ def add(router: PageRouter, passwords: Passwords) -> None:
 def _add_login(router: PageRouter, logins: PasswordLogin[JudgeRole]) -> None:
     def form(request: Request, wanted: str, user_error: str | None = None, status: int = 200) -> Response:
         return router.show(
-            request, "login.html", "Log in", {"next": wanted, "complaint": user_error}, status=status
+            request, "login.html", "Log in", {"next": wanted, "error_message": user_error}, status=status
         )
 
     @router.router.get(LOGIN)

@@ -76,7 +76,7 @@ async def show_problem(
         "tests": sum(1 for _ in found.problem.data.all_cases()),
         "contest": None if contest is None else await visibility.contest(router.fp, contest),
         "bench": SubmitForm(problem=slug, languages=offered(judging, found.problem.languages), **bench),
-        "complaint": None if refused is None else str(told_to(who, refused)),
+        "error_message": None if refused is None else str(told_to(who, refused)),
     }
     status = 200 if refused is None else status_of(refused)[0]
     return router.show(request, "problem.html", found.title, facts, status=status)

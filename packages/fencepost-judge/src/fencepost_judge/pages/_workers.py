@@ -40,7 +40,7 @@ def add(router: PageRouter) -> None:
     async def workers(request: Request, who: Who) -> Response:
         facts: dict[str, Any] = {
             "workers": (),
-            "complaint": None,
+            "error_message": None,
             "dead": await router.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
             "queue": QUEUE,
             "holds": {},
@@ -53,7 +53,7 @@ def add(router: PageRouter) -> None:
                 facts["holds"][one.owner] = await router.fp.run(kernel_worker.standing(one.owner))
         except FencepostError as error:
             # If the directory is unavailable, only the list is missing.
-            facts["complaint"] = str(error)
+            facts["error_message"] = str(error)
         return router.show(request, "workers.html", "Workers", facts)
 
     @router.router.post(f"{HOME}/{{decision}}")

@@ -141,4 +141,4 @@ def _add_sign_on(context: ConsoleContext, provider: OidcProvider[Role]) -> None:
 
 def _form(context: ConsoleContext, wanted: str, user_error: str | None = None) -> dict[str, Any]:
     sign_on = None if context.settings.oidc_issuer is None else link(SIGN_ON, next=wanted)
-    return {"title": "Log in", "next": wanted, "complaint": user_error, "sign_on": sign_on}
+    return {"title": "Log in", "next": wanted, "error_message": user_error, "sign_on": sign_on}

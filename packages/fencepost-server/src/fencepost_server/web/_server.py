@@ -135,7 +135,7 @@ class WebServer:
         app.router.lifespan_context = watched
 
     async def _run(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(_Complaints())
+        asyncio.get_running_loop().set_exception_handler(_LoopErrors())
         await self._server.serve(sockets=[self._socket] if self._socket else None)
 
     def _count(self, ending: Ending) -> None:
@@ -167,7 +167,7 @@ class WebServer:
         return listening
 
 
-class _Complaints:
+class _LoopErrors:
     """Logs errors of the event loop, at most a few lines of a kind in ten seconds."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Mapping
 
-VARIABLE = "FENCEPOST_LIFELINE"
+VARIABLE = "FENCEPOST_PARENT_PIPE"
 
 
 def hold(environment: Mapping[str, str]) -> None:
@@ -19,7 +19,7 @@ def hold(environment: Mapping[str, str]) -> None:
     descriptor = environment.get(VARIABLE, "")
     if descriptor.isdecimal():
         threading.Thread(
-            target=_wait, args=(int(descriptor),), name="fencepost-lifeline", daemon=True
+            target=_wait, args=(int(descriptor),), name="fencepost-parent-watch", daemon=True
         ).start()
 
 

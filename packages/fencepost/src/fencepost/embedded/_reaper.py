@@ -4,7 +4,7 @@ A server must end with the process that started it, even if that process is kill
 mechanism, PR_SET_PDEATHSIG, fires when the *thread* that forked ends, and is cleared when the credentials
 change; a server that is stopped (SIGSTOP) does not receive it. So each server gets a reaper:
 
-    us ── lifeline (a pipe, and our pidfd) ── reaper ── PR_SET_PDEATHSIG ── server ── its children
+    us ── parent pipe (a pipe, and our pidfd) ── reaper ── PR_SET_PDEATHSIG ── server ── its children
 
 The reaper has one thread, so the kernel's mechanism works between it and the server. It waits for us to end,
 then resumes the server's processes, asks the server to stop, repeats with stronger signals, and kills. It
@@ -155,7 +155,7 @@ def main() -> int:
 def _watch(process_tree: ProcessTree, parent_watches: list[int], wake: int) -> bool:
     """Wait until the server has ended, the parent is gone, or a signal requests a stop.
 
-    True when the parent is gone, or is exiting: its end of the lifeline closes before the kernel reparents
+    True when the parent is gone, or is exiting: its end of the parent pipe closes before the kernel reparents
     its children, and a server may end before the parent's exit is complete.
     """
     while True:
@@ -198,7 +198,7 @@ def _heard(_signum: int, _frame: FrameType | None) -> None:
 def _open_parent(parent: int) -> list[int]:
     """A descriptor that becomes readable when the parent ends.
 
-    The lifeline alone is not enough: a process that the parent forked without exec has a copy of its end.
+    The parent pipe alone is not enough: a process that the parent forked without exec has a copy of its end.
     """
     if not hasattr(os, "pidfd_open"):
         return []
@@ -296,7 +296,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _prctl(option: int, *arguments: int) -> int:
-    """Only Linux has it; elsewhere the lifeline alone is used."""
+    """Only Linux has it; elsewhere the parent pipe alone is used."""
     if sys.platform != "linux":
         return -1
     padded = [*arguments, 0, 0, 0, 0][:4]

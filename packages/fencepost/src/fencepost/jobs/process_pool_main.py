@@ -97,7 +97,7 @@ def serve(pipe: Connection[Any, Any], database_url: str, settings: Settings) -> 
     """Answer one call after another until the pipe is closed."""
     # Ctrl-C reaches every process of the terminal; the worker decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, name="fencepost-lifeline", daemon=True).start()
+    threading.Thread(target=_die_with_parent, name="fencepost-parent-watch", daemon=True).start()
     configure_logging(level=settings.log_level, form=settings.log_format)
     database = _Database(database_url, settings)
     while True:

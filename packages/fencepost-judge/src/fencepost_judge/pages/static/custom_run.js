@@ -19,7 +19,7 @@ export async function tryOut(event, form) {
 
 async function show(place, answer) {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const told = page.querySelector("#outcome, .complaint");
+  const told = page.querySelector("#outcome, .error-message");
   if (!told) throw new Error("another page");
   const again = told.dataset.again !== undefined;
   told.removeAttribute("id");
