@@ -1,4 +1,4 @@
-"""What `fencepost torture` answers: a code for each verdict, and an error message about what does not exist."""
+"""What `fencepost torture` answers: a code for each verdict, and an error about what does not exist."""
 
 import json
 import math
