@@ -162,7 +162,7 @@ def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: Pop
     visit.env.context.live_snapshot.forget()
     visit.go("/console/dead?queue=buried")
     visit.page.get_by_role("link", name="Preview…").click()
-    expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are meant")
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are selected")
     visit.shoot("dead-preview-of-one-cause")
     visit.press("Replay 3")
     expect(visit.page.locator(".notice")).to_contain_text("3 replayed")

@@ -31,7 +31,7 @@ class PreviewQuery(CauseQuery):
 
 
 class Settle(BaseModel):
-    """Which dead letters are meant: those that match the filter and that were dead at `before`."""
+    """Which dead letters are selected: those that match the filter and that were dead at `before`."""
 
     model_config = {"extra": "forbid"}
 
