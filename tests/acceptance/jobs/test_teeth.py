@@ -99,6 +99,7 @@ def _sample(fp: Fencepost, name: str, **labels: str) -> float:
 
 
 FINISH = "fencepost._job_finish(bigint[],bigint[],text,text[],jsonb[])"
+FINISH_ONE = "fencepost.job_finish(bigint,bigint,text,text,jsonb)"
 FENCE = "fencepost.job_fence(bigint,bigint,text)"
 TAKE_OVER = "fencepost._job_take_over(bigint,text,interval)"
 
@@ -106,7 +107,9 @@ TAKE_OVER = "fencepost._job_take_over(bigint,text,interval)"
 def finish_without_attempt(env: JobsEnv) -> None:
     """Any owner, any attempt, at any time."""
     env.mutate(FINISH, "and r.attempt = a.attempt and r.owner = p_owner", "")
-    env.mutate(FINISH, "((r.expires_at > v_now", "((true or r.expires_at > v_now")
+    env.mutate(FINISH_ONE, "and r.attempt = p_attempt and r.owner = p_owner", "")
+    for function in (FINISH, FINISH_ONE):
+        env.mutate(function, "((r.expires_at > v_now", "((true or r.expires_at > v_now")
     env.mutate(
         FENCE, "r.job_id = p_id and r.attempt = p_attempt for key share", "r.job_id = p_id for key share"
     )

@@ -25,6 +25,8 @@ TRANSACTION = {
     "signer": "0x1563915e194D8CfBA1943570603F7606A3115508",
     "to": "0x" + "ab" * 20,
     "value": "5",
+    # Estimated otherwise, which needs a chain that answers.
+    "gas": 21_000,
     "webhook": "shop",
 }
 
