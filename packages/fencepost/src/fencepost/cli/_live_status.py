@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
 from dataclasses import replace
 
 from rich.console import Console
@@ -13,6 +11,7 @@ from fencepost import server_addresses
 from fencepost.cli._status_screen import board_screen
 from fencepost.cli._status_snapshot import StatusSnapshot, read_board
 from fencepost.cli.database_reader import reading
+from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer_json, logs_json
 from fencepost.plugin import compatible_plugins
 from fencepost.settings import Settings
@@ -29,24 +28,24 @@ def look(settings: Settings | None = None) -> StatusSnapshot:
 
 
 def watch(every_seconds: float, *, as_json: bool) -> None:
-    """Show the status repeatedly until Ctrl-C, which is the normal way to end it."""
-    with suppress(KeyboardInterrupt):
+    """Show the status repeatedly until a stop is requested, which cuts no line."""
+    ending = Shutdown()
+    with ending.listening():
         if as_json or logs_json():
-            _watch_json(every_seconds)
+            _watch_json(ending, every_seconds)
         else:
-            _watch_screen(every_seconds)
+            _watch_screen(ending, every_seconds)
 
 
-def _watch_json(every_seconds: float) -> None:
-    while True:
+def _watch_json(ending: Shutdown, every_seconds: float) -> None:
+    answer_json(look().as_json(), indent=None)
+    while not ending.wait(every_seconds):
         answer_json(look().as_json(), indent=None)
-        threading.Event().wait(every_seconds)
 
 
-def _watch_screen(every_seconds: float) -> None:
+def _watch_screen(ending: Shutdown, every_seconds: float) -> None:
     with Live(
         board_screen(look()), console=Console(highlight=False), screen=True, auto_refresh=False
     ) as live:
-        while True:
-            threading.Event().wait(every_seconds)
+        while not ending.wait(every_seconds):
             live.update(board_screen(look()), refresh=True)
