@@ -173,7 +173,18 @@ def test_every_raise_is_counted() -> None:
     assert all(any(site.statement.startswith(start) for site in found) for start in REACHED_ELSEWHERE)
 
 
-PACKAGES = ("kernel", "accounts", "console", "flows", "judge", "mutations", "nonces", "orders", "players")
+PACKAGES = (
+    "kernel",
+    "accounts",
+    "console",
+    "flows",
+    "judge",
+    "mutations",
+    "nonces",
+    "orders",
+    "players",
+    "webhooks",
+)
 
 
 def test_no_package_with_functions_is_forgotten() -> None:

@@ -27,7 +27,7 @@ from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_o
 
 ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}
 """Who is at the browser, and how much he may."""
-NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
+NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id", "decision")
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre></textarea>"
 SHOWN = [path for method, path in PAGES if method == "GET" and not path.endswith("/events")]
 OWNER = "judge/boot-1"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import pytest
 
 from fencepost.cli.exit_codes import ExitCode
@@ -52,10 +55,11 @@ def test_status_for_machines_has_the_same(fencepost: Fencepost, job: int) -> Non
 def test_status_watches_until_ctrl_c(fencepost: Fencepost, job: int, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
 
-    def second_look_is_the_last(_event: object, seconds: float) -> None:
+    def second_look_is_the_last(event: threading.Event, seconds: float) -> bool:
         looks.append(seconds)
         if len(looks) == 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
+        return event.is_set()
 
     monkeypatch.setattr("threading.Event.wait", second_look_is_the_last)
     watched = fencepost("status", "--watch", "--every", "7", "--json")

@@ -21,6 +21,7 @@ WALKS: Mapping[str, Callable[[Ask], None]] = {
     "rate": job_walks.walk_rate,
     "schedule": job_walks.walk_schedule,
     "dead_letter": job_walks.walk_dead_letter,
+    "worker": job_walks.walk_worker,
     "workflow": workflow_walks.walk_workflow,
     "event": workflow_walks.walk_event,
 }

@@ -6,7 +6,7 @@ from datetime import timedelta
 from fencepost.kernel import _batch as batch
 from fencepost.kernel import _job_need as job_need
 from fencepost.kernel import _notify as notify
-from fencepost.kernel import dead_letter, job, job_queries, lease, rate, schedule
+from fencepost.kernel import dead_letter, job, job_queries, lease, rate, schedule, worker
 from tests.integration.drivers.walking import AT_ONCE, AWKWARD, DOCUMENT, LONG_AGO, NOBODY, Ask, is_moment
 
 
@@ -259,3 +259,22 @@ def walk_dead_letter(ask: Ask) -> None:
         (jobs[1], "replayed"),
         (NOBODY, "not_found"),
     ]
+
+
+def walk_worker(ask: Ask) -> None:
+    assert ask(worker.standing("worker@host:1:ab")) is None
+    assert ask(worker.disable("host", AWKWARD, AWKWARD)) == []
+    hold = ask(worker.standing("worker@host:1:ab"))
+    assert hold is not None
+    assert (hold.target, hold.state, hold.reason, hold.actor) == ("host", "disabled", AWKWARD, AWKWARD)
+    assert is_moment(hold.held_at)
+    assert ask(worker.enable("host", "ann", "mended")) == ["host"]
+    ask(lease.acquire("job-worker:1", "worker@host:1:ab", 60))
+    assert ask(worker.drain("host", "ann", "a new disk")) == ["worker@host:1:ab"]
+    assert ask(worker.pin("host", "ann", AWKWARD, queues=["a,b", 'c"d'], kinds=None, abilities=["x{}"])) == [
+        "worker@host:1:ab"
+    ]
+    (row,) = [row for row in ask(worker.listing()) if row.owner == "worker@host:1:ab"]
+    assert (row.state, row.pin_reason) == ("drained", AWKWARD)
+    assert sorted(row.pinned_to["queues"]) == ["a,b", 'c"d']
+    ask(worker.unpin("host", "ann", "no longer"))

@@ -1,7 +1,7 @@
 """The nonces over HTTP, by real servers: what is answered, and what a wrong node does."""
 
 import socket
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +17,7 @@ from fencepost_nonces._http_service import make_service
 from fencepost_nonces._request_forwarder import FORWARDED
 from fencepost_nonces._routing import home_of
 from fencepost_nonces._settings import NoncesSettings
+from fencepost_server.roles import with_work
 from fencepost_server.web._app import make_app
 from fencepost_server.web._server import WebServer
 from fencepost_server.web.settings import WebSettings
@@ -37,10 +38,16 @@ def free_port() -> int:
 
 @contextmanager
 def served(
-    database: Database, settings: NoncesSettings, port: int = 0, token: str | None = None
+    database: Database,
+    settings: NoncesSettings,
+    port: int = 0,
+    token: str | None = None,
+    roles: Sequence[str] = (),
 ) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
-    app = make_app([make_service(fp, settings)], WebSettings(token=token), opened_first=lambda: fp)
+    app = make_app(
+        with_work([make_service(fp, settings)], roles), WebSettings(token=token), opened_first=lambda: fp
+    )
     server = WebServer(app, address="127.0.0.1", port=port)
     server.start()
     try:

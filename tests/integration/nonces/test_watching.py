@@ -115,7 +115,7 @@ def test_a_service_does_its_maintenance_by_itself(
     node.used(0)
     clock.advance(86_400)
 
-    with served(database, NoncesSettings(keep_days=0.5)):
+    with served(database, NoncesSettings(keep_days=0.5), roles=["nonces"]):
         Deadline(60, "the bytes are forgotten").wait(
             lambda: admin.column("select nonce from fencepost.nonce_signature") == []
         )

@@ -47,9 +47,9 @@ HOUSEKEEPING = {
 RELAY = ("intake", "settlement", "keeper")
 WORK = {
     "orders": {"orders.maintenance", "orders.probe"}
-    | {f"orders{what}.{part}" for what in ("", ".unknown", ".following") for part in RELAY},
+    | {f"orders{what}.{part}" for what in ("", ".unknown", ".following", ".changes") for part in RELAY},
     "nonces": {"transactions", "nonces_maintenance"},
-    "webhooks": {f"webhook.shop.{part}" for part in RELAY},
+    "webhooks": {"webhooks.registry"},
     "judge": {"judge-presence", "a worker of judge"},
 }
 
