@@ -26,7 +26,7 @@ QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/un
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up quick test test-matrix mutants coverage specs check audit bench torture sbom lock clean setup
+.PHONY: help up quick test test-matrix mutants coverage specs check docs references audit bench torture sbom release lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,12 @@ check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, 
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_secrets.py tests/unit/test_bill_of_materials.py
 
+docs: $(READY) ## the documentation as a site in dist/docs, with every broken link an error; `fencepost docs` shows it
+	@$(BIN)/python -m docs.site
+
+references: $(READY) ## write the pages that come from code, and the index of each folder of docs
+	@$(BIN)/python -m docs.site.references
+
 audit: $(READY) ## known vulnerabilities of the dependencies, as far as the package registry reports them
 	@$(BIN)/python .ci/audit.py
 
@@ -92,6 +98,9 @@ torture: $(READY) ## the systems under faults: SECONDS=60 SEED=7 SYSTEMS=jobs,no
 
 sbom: ## what we are made of, as CycloneDX, from the lock file: dist/sbom.json
 	@$(PYTHON) deploy/bill_of_materials.py dist/sbom.json
+
+release: $(READY) ## what a release publishes, in dist/release: wheels, bill of materials, notes, digests; sends nothing. TAG=v0.1.0
+	@$(BIN)/python deploy/release.py $(if $(TAG),--tag $(TAG),)
 
 lock: ## write the lock files anew: requirements.lock for the product, requirements-dev.lock for its developers
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 $(OURS) --extra embedded \

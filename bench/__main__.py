@@ -1,4 +1,4 @@
-"""`python -m bench NAME [--quick]`: run one benchmark, or all of them."""
+"""`python -m bench NAME [--quick]`: run one benchmark, or all; `publish NAME…` keeps runs for the README."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from bench.catalogue import NAMES, benchmark
+from bench.publish import publish, write_readme
 from bench.report import show, write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print and write the report. A goal that was not met is shown and is no error: machines differ."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("name", choices=[*NAMES, "all"])
+    parser.add_argument("name", choices=[*NAMES, "all", "publish"])
+    parser.add_argument("published", nargs="*", metavar="NAME", help="the runs to publish")
     parser.add_argument("--quick", action="store_true", help="under a minute for each, with more noise")
     asked = parser.parse_args(arguments)
     console = Console()
+    if asked.name == "publish":
+        for path in publish(asked.published):
+            console.print(f"kept in {path}", highlight=False)
+        write_readme()
+        return 0
     for name in NAMES if asked.name == "all" else [asked.name]:
         report = benchmark(name)(quick=asked.quick)
         show(report, console)

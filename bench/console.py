@@ -24,8 +24,8 @@ from fencepost_server.web._app import make_app
 from fencepost_server.web._server import WebServer
 from fencepost_server.web.settings import WebSettings
 
-FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000)
-QUICK = FixtureData(jobs=50_000, orders=5_000, leases=1_000)
+FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000, workflows=1_000_000)
+QUICK = FixtureData(jobs=50_000, orders=5_000, leases=1_000, workflows=50_000)
 FIRST_BYTE_MS = 200.0
 STREAM_KIB_MAX = 256.0
 
@@ -47,6 +47,25 @@ def pages(stock: FixtureData) -> Iterator[str]:
         "/jobs?kind=kind-7",
         "/jobs?kind=nothing",
         "/jobs?state=cancelled",
+    )
+    newest = stock.jobs + stock.workflows
+    yield from (
+        "/workflows",
+        f"/workflows?before={newest - stock.workflows // 2}",
+        "/workflows?state=dead",
+        "/workflows?state=running&name=name-1",
+        "/workflows?state=pending&name=name-3",
+        "/workflows?state=cancelled",
+        "/workflows?waits=event",
+        "/workflows?waits=time&name=nothing",
+        "/workflows?tag=import",
+        "/workflows?tag=import&state=running",
+        f"/workflows?arg=order_id={stock.workflows // 2}",
+        "/workflows/preview?how=cancel&waits=event",
+        "/workflows/preview?how=replay",
+        f"/workflows/{newest}",
+        # The one with ten thousand steps.
+        f"/workflows/{stock.jobs + 1}",
     )
     yield from (
         f"/jobs/{middle}",
@@ -106,7 +125,12 @@ def run(*, quick: bool) -> Report:
             Goal("slowest page, p95 of the first byte in ms", slowest, FIRST_BYTE_MS, at_most=True),
             Goal("memory of one open stream in KiB", streams, STREAM_KIB_MAX, at_most=True),
         ]
-        facts = {"jobs": stock.jobs, "orders": stock.orders, "leases": stock.leases}
+        facts = {
+            "jobs": stock.jobs,
+            "orders": stock.orders,
+            "leases": stock.leases,
+            "workflows": stock.workflows,
+        }
         return Report("console", quick, rows, goals, machine(**server_facts(database), **facts))
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from fencepost.embedded import Database
 
-STATEMENTS = Path(__file__).parent / "fixture_data" / "console.sql"
+STATEMENTS = [
+    Path(__file__).parent / "fixture_data" / name for name in ("console.sql", "console_workflows.sql")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class FixtureData:
     jobs: int
     orders: int
     leases: int
+    workflows: int
 
 
 def fill(database: Database, stock: FixtureData) -> None:
@@ -24,5 +27,6 @@ def fill(database: Database, stock: FixtureData) -> None:
     with database.connect_admin() as connection:
         for name, count in asdict(stock).items():
             connection.execute("select set_config(%s, %s, false)", (f"bench.{name}", str(count)))
-        connection.execute(STATEMENTS.read_bytes())
+        for statements in STATEMENTS:
+            connection.execute(statements.read_bytes())
         connection.execute("vacuum analyze")

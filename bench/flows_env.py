@@ -26,6 +26,7 @@ from fencepost.flows._settings import FlowSettings
 from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.metrics import Metrics
 
 STREAM = "bench"
@@ -121,6 +122,8 @@ async def run_flow_on(
     database: Database, redis_url: str, flow: Flow, count: int, settings: FlowSettings = SETTINGS
 ) -> Figures:
     """Measure from the first read to the commit of the last record."""
+    # As `fencepost flows run` does for its process.
+    freeze_collected_objects()
     stop = asyncio.Event()
     metrics = Metrics()
 

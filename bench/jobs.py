@@ -12,11 +12,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 
 from bench import jobs_measurements as contest
 from bench import jobs_scale as scale
+from bench import jobs_writes as writes
 from bench import jobs_zombie as zombie
 from bench.bench_server import server_facts
 from bench.jobs_env import Entrant, Servers, servers
@@ -33,12 +35,13 @@ from bench.report import Cell, Goal, Report, Row, machine, write
 
 TIMES_THE_BEST_MIN = 3
 TIMES_REDIS_MIN = 1
-P50_MS_MAX = 10
-QUICK_STRANGERS = ("pgqueuer",)
+P50_MS_MAX = 3
+P99_MS_MAX = 10
+WORKER_MB_MAX = 45
 PGBENCH_CONNECTIONS = 4
 EXHIBITS_AT_ONCE = 4
-CHUNK = 100
-"""As `peers/run_fencepost.py` declares it."""
+RIVAL = next(peer for peer in STRANGERS if peer.name == "pgqueuer")
+"""The fastest peer whose truth is PostgreSQL: the ways to write a row take turns with it."""
 
 JOBS = "jobs/s"
 BESIDE = "fencepost beside it, jobs/s"
@@ -55,24 +58,24 @@ def run(*, quick: bool) -> Report:
             _measured(pair, us, bare, quick=quick)
             for us, bare in zip((OURSELVES, ALONE), _bare(pair, [OURSELVES, ALONE], quick=quick), strict=True)
         )
-        chunks = _chunks(pair, quick=quick)
+        written = _writes(pair, quick=quick)
         held = _held(pair, float(ours[JOBS]), quick=quick)
         invited = _invited(quick=quick)
         strangers: list[Row] = []
         for peer in invited:
             strangers.append(_stranger(pair, peer, quick=quick))
             # It takes long: if it is interrupted, the report has what was measured so far.
-            write(_report(ours, alone, strangers, chunks, held, facts, quick=quick))
+            write(_report(ours, alone, strangers, written, held, facts, quick=quick))
     if not quick:
         ours, alone, *strangers = _with_exhibits([OURSELVES, ALONE, *invited], [ours, alone, *strangers])
-    return _report(ours, alone, strangers, chunks, held, facts, quick=quick)
+    return _report(ours, alone, strangers, written, held, facts, quick=quick)
 
 
 def _report(
     ours: Row,
     alone: Row,
     strangers: Sequence[Row],
-    chunks: Sequence[Row],
+    written: Sequence[Row],
     held: scale.HeldRate,
     facts: Row,
     *,
@@ -81,15 +84,16 @@ def _report(
     """With a row for every peer, including those that were not measured."""
     seen = {row["system"] for row in strangers}
     absent = [_absent(peer, NOT_INVITED) for peer in STRANGERS if peer.title not in seen]
-    rows = [ours, alone, *strangers, *absent, *chunks, *held.rows()]
-    return Report("jobs", quick, rows, [*goals(ours, strangers), *held.goals()], facts)
+    rows = [ours, alone, *strangers, *absent, *written, *held.rows()]
+    met = [*goals(ours, strangers), *writes.goals(written, RIVAL.title), *held.goals()]
+    return Report("jobs", quick, rows, met, facts)
 
 
 def _invited(*, quick: bool) -> Sequence[Peer]:
     """All of them; in the quick form the fastest of them, if its environment exists already."""
     if not quick:
         return STRANGERS
-    return ready_ones(peer for peer in STRANGERS if peer.name in QUICK_STRANGERS)
+    return ready_ones([RIVAL])
 
 
 def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
@@ -111,24 +115,37 @@ def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.
         return contest.by_turns([(entrant, "empty") for entrant in entrants], _length(quick))
 
 
-def _chunks(pair: Servers, *, quick: bool) -> list[Row]:
-    """Jobs whose handler writes one row for each: in the finish of each job, and of a chunk. In turns."""
-    _tell(f"fencepost: chunks of {CHUNK}")
-    with _in_env(pair, OURSELVES) as single, _in_env(pair, OURSELVES) as together:
-        found = contest.by_turns([(single, "write"), (together, "chunk")], _length(quick))
-    titles = (
-        "fencepost, a row in the finish of each job",
-        f"fencepost, chunks of {CHUNK}, a row for each job",
-    )
+def _writes(pair: Servers, *, quick: bool) -> list[Row]:
+    """Each way to write a row for each job, the rival's and pgbench's, in turns; and long payloads."""
+    _tell("fencepost: jobs with a row each")
+    length = _length(quick)
+    with ExitStack() as stack:
+        sides = [(stack.enter_context(_in_env(pair, OURSELVES)), kind) for kind in writes.KINDS.values()]
+        titles = list(writes.KINDS)
+        if _is_there(RIVAL, quick=quick):
+            sides.append((stack.enter_context(_in_env(pair, RIVAL)), "write"))
+            titles.append(f"{RIVAL.title} beside these")
+        found = contest.by_turns(sides, length)
+        limit = median(writes.pgbench_rate(sides[0][0]) for _ in range(length.rounds))
+    _tell("fencepost: long payloads")
+    with ExitStack() as stack:
+        sides = [(stack.enter_context(_in_env(pair, OURSELVES)), kind) for kind in writes.PAYLOADS.values()]
+        long = contest.by_turns(sides, length)
     return [
-        {
-            "system": title,
-            "truth": OURSELVES.truth,
-            "with a write, jobs/s": round(one.jobs_per_second),
-            "with a write, commits/job": round(one.commits_per_job, 2),
-        }
-        for title, one in zip(titles, found, strict=True)
+        *(writes.row(title, one) for title, one in zip(titles, found, strict=True)),
+        {"system": writes.PGBENCH, "truth": "PostgreSQL", "with a write, jobs/s": round(limit)},
+        *(writes.bare_row(title, one) for title, one in zip(writes.PAYLOADS, long, strict=True)),
     ]
+
+
+def _is_there(peer: Peer, *, quick: bool) -> bool:
+    """Whether the peer can be run; the quick form makes no environment."""
+    if not quick:
+        try:
+            Environment(peer).make()
+        except CannotTakePart:
+            return False
+    return Environment(peer).ready
 
 
 def _length(quick: bool) -> contest.JobsLength:
@@ -261,7 +278,12 @@ def _tell(what: str) -> None:
 
 def goals(ours: Row, strangers: Sequence[Row]) -> list[Goal]:
     """The goals with the measured figures. Without a peer to compare with there is no goal."""
-    found = [Goal("p50 from submit to start, ms", float(ours["p50 ms"]), P50_MS_MAX, at_most=True)]
+    found = [
+        Goal("p50 from submit to start, ms", float(ours["p50 ms"]), P50_MS_MAX, at_most=True),
+        Goal("p99 from submit to start, ms", float(ours["p99 ms"]), P99_MS_MAX, at_most=True),
+    ]
+    if "worker MB" in ours:
+        found.append(Goal("a worker's memory, MB", float(ours["worker MB"]), WORKER_MB_MAX, at_most=True))
     rivals = (
         ("PostgreSQL", "times the best whose truth is PostgreSQL", BESIDE, TIMES_THE_BEST_MIN),
         ("PostgreSQL", "the same, ours without Redis too", ALONE_BESIDE, TIMES_THE_BEST_MIN),

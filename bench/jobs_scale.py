@@ -16,6 +16,8 @@ from bench.report import Goal, Row
 
 SHARE_OF_PGBENCH_MIN = 0.5
 SHARE_KEPT_MIN = 0.8
+SHARE_BESIDE_OTHERS_MIN = 0.9
+MANY_WORKERS = 2
 BATCH = 500
 """The batch of a worker's claim and finish when enough jobs wait, and of one submission."""
 PIECE = 1_000_000
@@ -50,7 +52,7 @@ class JobsScale:
 
 
 QUICK = JobsScale(0.5, 1, 50_000, 30_000, 60_000, 10, (1,))
-WHOLE = JobsScale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4))
+WHOLE = JobsScale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4, 8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,15 @@ class HeldRate:
             ),
             Goal(
                 "share kept with the long queue", round(self.long_queue / self.short_queue, 2), SHARE_KEPT_MIN
+            ),
+            *(
+                Goal(
+                    f"{workers} workers against one",
+                    round(rate / self.by_workers[1], 2),
+                    SHARE_BESIDE_OTHERS_MIN,
+                )
+                for workers, rate in self.by_workers.items()
+                if workers > MANY_WORKERS
             ),
         ]
 

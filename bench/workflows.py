@@ -1,8 +1,8 @@
-"""Workflows a second on one worker: steps with a row of their own, trivial steps, one alone, children, and
-the same beside many that sleep.
+"""Workflows beside their peers, and what peers do not have: children by the thousand, and many that sleep.
 
-Durable commits, without Redis, the worker in this process. A commit is counted by the server, those of the
-worker's own loops included.
+Durable commits, without Redis. The first table has each library in a worker process of its own, by the same
+roles; the goals are ratios to the best peer of the same run. Children and sleepers are measured with the
+worker in this process. Commits are those of the whole server, the worker's own loops included.
 """
 
 from __future__ import annotations
@@ -12,116 +12,118 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
+from bench import workflow_peers
 from bench.bench_server import migrated_database, server_facts
+from bench.jobs_env import Servers, servers
+from bench.jobs_peers import ready_ones
 from bench.report import Goal, Report, Row, machine
-from fencepost import ChildJob, Fencepost, Job, Transaction, Workflow, WorkflowHandler
+from fencepost import ChildJob, Fencepost, Job, Workflow, WorkflowHandler
 from fencepost.embedded import Database
 from fencepost.jobs.settings import JobSettings
 
-STEPS = 5
-BEST_WITH_ROWS = 42.0
-"""DBOS with transactions, measured on a machine of this size; likewise the figures below."""
-BEST_TRIVIAL = 199.0
+TAKEOVER_SECONDS = workflow_peers.LEASE_SECONDS + 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowsLength:
     workflows: int
+    beside: int
+    """Workflows of each library in the first table."""
     alone: int
+    zombies: bool
     children: int
     sleepers: int
 
 
-QUICK = WorkflowsLength(workflows=1000, alone=50, children=2000, sleepers=50_000)
-WHOLE = WorkflowsLength(workflows=5000, alone=300, children=10_000, sleepers=1_000_000)
+QUICK = WorkflowsLength(workflows=1000, beside=100, alone=20, zombies=False, children=2000, sleepers=50_000)
+WHOLE = WorkflowsLength(
+    workflows=5000, beside=1000, alone=200, zombies=True, children=10_000, sleepers=1_000_000
+)
 
 
 def run(*, quick: bool) -> Report:
     length = QUICK if quick else WHOLE
+    with servers() as pair:
+        rows, goals = _beside_peers(pair, length, quick=quick)
     with migrated_database() as database:
         facts = machine(**server_facts(database))
-        rows, goals = asyncio.run(_measure(database, length))
-    return Report("workflows", quick, rows, goals, facts)
+        more_rows, more_goals = asyncio.run(_measure(database, length))
+    return Report("workflows", quick, [*rows, *more_rows], [*goals, *more_goals], facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    per_second: float
-    commits_a_step: float
+def _beside_peers(pair: Servers, length: WorkflowsLength, *, quick: bool) -> tuple[list[Row], list[Goal]]:
+    """All libraries, one after another; a short run installs nothing."""
+    peers = workflow_peers.STRANGE_WORKFLOWS
+    taking_part = ready_ones(peers) if quick else list(peers)
+    ours, *others = (
+        workflow_peers.measure(pair, peer, length.beside, length.alone)
+        for peer in (workflow_peers.OURSELVES, *taking_part)
+    )
+    killed = workflow_peers.takeover_seconds(pair, "killed")
+    frozen = workflow_peers.takeover_seconds(pair, "frozen")
+    rows = [one.row() for one in (ours, *others)]
+    rows += [
+        {"library": peer.title, "not measured": "not installed: a whole run installs it"}
+        for peer in peers
+        if peer not in taking_part
+    ]
+    if length.zombies:
+        rows += [workflow_peers.zombie_row(pair, peer) for peer in (workflow_peers.OURSELVES, *taking_part)]
+    goals = [
+        Goal("one workflow of five steps alone, p50 ms", ours.alone_ms, 10, at_most=True),
+        Goal("commits a step, with a row", ours.row_commits, 1.2, at_most=True),
+        Goal("commits a step, without", ours.trivial_commits, 0.1, at_most=True),
+        Goal("takeover after kill -9 in a step, seconds", killed, TAKEOVER_SECONDS, at_most=True),
+        Goal("takeover from a frozen open transaction, seconds", frozen, TAKEOVER_SECONDS, at_most=True),
+    ]
+    best_rows = workflow_peers.best(others, "rows_per_second")
+    best_trivial = workflow_peers.best(others, "trivial_per_second")
+    if best_rows and best_trivial:
+        goals += [
+            Goal("five steps with a row each, times the best peer", ours.rows_per_second / best_rows, 5),
+            Goal("five trivial steps, times the best peer", ours.trivial_per_second / best_trivial, 5),
+        ]
+    return rows, goals
 
 
 async def _measure(database: Database, length: WorkflowsLength) -> tuple[list[Row], list[Goal]]:
-    with database.connect_admin() as owner:
-        owner.execute("create table effect (workflow bigint, step integer)")
-        owner.execute("grant insert on effect to fencepost_app")
     fp = Fencepost(database.url)
     entrants = _declare(fp)
     async with fp:
-        with_rows = await _throughput(fp, database, entrants.with_rows, length.workflows)
         trivial = await _throughput(fp, database, entrants.trivial, length.workflows)
-        alone_ms = await _alone(fp, entrants.trivial, length.alone)
         plain = await _plain(fp, database, entrants.job, length.children)
         fan_out = await _fan_out(fp, entrants.parent, length.children)
         await asyncio.to_thread(_put_to_sleep, database, length.sleepers)
         beside = await _throughput(fp, database, entrants.trivial, length.workflows)
     rows: list[Row] = [
-        {
-            "work": "five steps with a row each",
-            "per_second": with_rows.per_second,
-            "commits_a_step": with_rows.commits_a_step,
-        },
-        {
-            "work": "five trivial steps",
-            "per_second": trivial.per_second,
-            "commits_a_step": trivial.commits_a_step,
-        },
-        {"work": "five trivial steps, alone, p50 ms", "per_second": alone_ms, "commits_a_step": 1},
-        {"work": f"{length.children} plain jobs", "per_second": plain, "commits_a_step": 0},
-        {"work": f"{length.children} children and back", "per_second": fan_out, "commits_a_step": 0},
-        {
-            "work": f"five trivial steps beside {length.sleepers} sleepers",
-            "per_second": beside.per_second,
-            "commits_a_step": beside.commits_a_step,
-        },
+        {"work": "five trivial steps", "per_second": trivial},
+        {"work": f"{length.children} plain jobs", "per_second": plain},
+        {"work": f"{length.children} children and back", "per_second": fan_out},
+        {"work": f"five trivial steps beside {length.sleepers} sleepers", "per_second": beside},
     ]
     goals = [
-        Goal("five steps with a row each, times the best peer", with_rows.per_second / BEST_WITH_ROWS, 5),
-        Goal("five trivial steps, times the best peer", trivial.per_second / BEST_TRIVIAL, 5),
-        Goal("one workflow of five steps alone, p50 ms", alone_ms, 10, at_most=True),
-        Goal("commits a step, with a row", with_rows.commits_a_step, 1.2, at_most=True),
-        Goal("commits a step, without", trivial.commits_a_step, 0.1, at_most=True),
         Goal("children and back, of plain jobs", fan_out / plain, 0.5),
-        Goal("beside sleepers, of without", beside.per_second / trivial.per_second, 0.95),
+        Goal("beside sleepers, of without", beside / trivial, 0.95),
     ]
     return rows, goals
 
 
 @dataclass(frozen=True, slots=True)
 class Entrants:
-    with_rows: WorkflowHandler[[], None]
     trivial: WorkflowHandler[[], None]
     parent: WorkflowHandler[[int], int]
     job: Any
 
 
 def _declare(fp: Fencepost) -> Entrants:
-    async def write(tx: Transaction, workflow: int, step: int) -> None:
-        await tx.execute("insert into effect values (%s, %s)", (workflow, step))
-
     async def nothing(step: int) -> int:
         return step
 
-    @fp.workflow("rows")
-    async def with_rows(wf: Workflow) -> None:
-        for step in range(STEPS):
-            await wf.options(key=step).transaction(write, wf.id, step)
-
     @fp.workflow("trivial")
     async def trivial(wf: Workflow) -> None:
-        for step in range(STEPS):
+        for step in range(workflow_peers.STEPS):
             await wf.options(key=step).step(nothing, step)
 
     @fp.job("children")
@@ -133,7 +135,7 @@ def _declare(fp: Fencepost) -> Entrants:
         results = await wf.gather(*(ChildJob.of(job.submission(number=number)) for number in range(count)))
         return len(results)
 
-    return Entrants(with_rows, trivial, parent, job)
+    return Entrants(trivial, parent, job)
 
 
 @asynccontextmanager
@@ -149,30 +151,14 @@ async def _working(fp: Fencepost) -> AsyncGenerator[None]:
 
 async def _throughput(
     fp: Fencepost, database: Database, workflow: WorkflowHandler[[], None], count: int
-) -> Measured:
+) -> float:
     async with fp.transaction() as tx:
         nothing: dict[str, Any] = {}
         await workflow.handler.submit_many(tx, [nothing] * count)
-    before = _commits(database)
     began = time.perf_counter()
     async with _working(fp):
         await asyncio.to_thread(_until_gone, database, workflow.handler.queue)
-        seconds = time.perf_counter() - began
-    # The server tells its figures up to a second late.
-    await asyncio.sleep(1.5)
-    return Measured(count / seconds, (_commits(database) - before) / (count * STEPS))
-
-
-async def _alone(fp: Fencepost, workflow: WorkflowHandler[[], None], count: int) -> float:
-    took: list[float] = []
-    async with _working(fp):
-        for _ in range(count):
-            began = time.perf_counter()
-            async with fp.transaction() as tx:
-                started = await workflow.start(tx)
-            await workflow.result(started)
-            took.append((time.perf_counter() - began) * 1000)
-    return median(took)
+        return count / (time.perf_counter() - began)
 
 
 async def _plain(fp: Fencepost, database: Database, job: Any, count: int) -> float:
@@ -219,12 +205,3 @@ def _put_to_sleep(database: Database, count: int) -> None:
                      p_run_at => fencepost.clock() + interval '1 year')""",
                 (min(count, 50_000),),
             )
-
-
-def _commits(database: Database) -> int:
-    with database.connect_admin() as owner:
-        row = owner.execute(
-            "select xact_commit from pg_stat_database where datname = current_database()"
-        ).fetchone()
-    assert row is not None
-    return int(row[0])

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.redis_streams.stream_names import NORMAL, stream_of
 
 QUEUE = "bench"
+WORDS = [f"{number:x}" for number in range(1000, 5000, 7)]
 BATCH = 500
 CHUNK = 100
 # A row for each job, as the handlers of single jobs write.
@@ -102,6 +104,11 @@ def _declare(fp: Fencepost, order: PeerTask):
         handlers.results.count()
 
     @fp.job(QUEUE, lease=order.lease_seconds)
+    async def write_with(job: Job) -> None:
+        await job.finish_with((WRITE, ("load", handlers.who)))
+        handlers.results.count()
+
+    @fp.job(QUEUE, lease=order.lease_seconds)
     async def zombie(job: Job) -> None:
         handlers.results.act(handlers.who, "started")
         await handlers.wait_until_allowed()
@@ -116,7 +123,32 @@ def _declare(fp: Fencepost, order: PeerTask):
         for _ in chunk:
             handlers.results.count()
 
-    return {"empty": empty, "timed": timed, "write": write, "zombie": zombie, "chunk": chunk}
+    @fp.job(QUEUE, lease=order.lease_seconds)
+    async def bytes_100(job: Job, text: str) -> str:
+        handlers.results.count()
+        return text
+
+    @fp.job(QUEUE, lease=order.lease_seconds)
+    async def bytes_10240(job: Job, text: str) -> str:
+        handlers.results.count()
+        return text
+
+    return {
+        "bytes_100": bytes_100,
+        "bytes_10240": bytes_10240,
+        "empty": empty,
+        "timed": timed,
+        "write": write,
+        "write_with": write_with,
+        "zombie": zombie,
+        "chunk": chunk,
+    }
+
+
+def _text(size: int) -> str:
+    """As compressible as text usually is: words, each time in another order."""
+    chance = random.Random(size)  # noqa: S311 -- No secret.
+    return " ".join(chance.choice(WORDS) for _ in range(size))[:size]
 
 
 class OurClient:
@@ -128,7 +160,8 @@ class OurClient:
         self._order = order
 
     async def submit_many(self, kind: str, count: int) -> None:
-        payload = self._jobs[kind].payload()
+        texts = {"text": _text(int(size))} if (size := kind.removeprefix("bytes_")) != kind else {}
+        payload = self._jobs[kind].payload(**texts)
 
         async def submit(size: int) -> None:
             async with self._fp.transaction() as tx:

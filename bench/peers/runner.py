@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ else:
     from results_store import ResultsStore
 
 POLL_SECONDS = 0.005
-KINDS = ("empty", "write", "timed", "zombie", "chunk")
+STEPS = 5
+"""The steps of a workflow, in the benchmark of workflows."""
+KINDS = ("empty", "write", "write_with", "timed", "zombie", "chunk", "bytes_100", "bytes_10240")
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def play(peer: Peer) -> None:
             "pace": _pace,
             "fill": _fill,
             "submit": _submit,
+            "alone": _alone,
             "outcome": _outcome,
             "recover": _recover,
         }
@@ -147,6 +151,20 @@ async def _pace(client: Client, order: PeerTask) -> dict[str, Any]:
     await asyncio.gather(*pending)
     await _until(lambda: order.results.total() - before >= count, time.monotonic() + order.deadline_seconds)
     return {"submitted": count, "waits": order.results.waits()}
+
+
+async def _alone(client: Client, order: PeerTask) -> dict[str, Any]:
+    """One after another, from the submission to the end of the handler: the median in milliseconds."""
+    took: list[float] = []
+    for turn in range(order.count):
+        before, began = order.results.total(), time.monotonic()
+        await client.submit(order.kind, began)
+        while order.results.total() == before:
+            if time.monotonic() - began > order.deadline_seconds:
+                raise TimeoutError(f"number {turn} is not handled after {order.deadline_seconds} s")
+            await asyncio.sleep(0.0005)
+        took.append((time.monotonic() - began) * 1000)
+    return {"p50_ms": median(took)}
 
 
 async def _fill(client: Client, order: PeerTask) -> dict[str, Any]:

@@ -31,8 +31,10 @@ class CompileTheBox(BuildHookInterface[Any]):
             if old != compiled:
                 old.unlink()
         build_data["artifacts"].append(str(compiled.relative_to(self.root)))
-        # It links to the C library only, whatever the version of Python.
-        build_data["tag"] = f"py3-none-linux_{platform.machine()}"
+        # It is linked statically and without a C library, so that it runs on any Linux of this processor,
+        # whatever its C library and the version of Python; the index accepts no plain `linux` tag.
+        machine = platform.machine()
+        build_data["tag"] = f"py3-none-manylinux2014_{machine}.musllinux_1_1_{machine}"
         build_data["pure_python"] = False
 
     def _program(self) -> Any:

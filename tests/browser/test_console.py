@@ -38,6 +38,8 @@ def paths(city: PopulatedSystem) -> list[str]:
     things = [
         f"jobs/{city.running}",
         f"jobs/{city.dead[0]}",
+        f"workflows/{city.workflow}",
+        f"workflows/{city.dead_workflow}",
         f"leases/{city.lease}",
         f"outbox/{city.parked}",
         f"orders/{city.orders['parked']}",
@@ -57,6 +59,7 @@ def in_the_dark(city: PopulatedSystem) -> list[str]:
         f"jobs/{city.dead[0]}",
         f"orders/{city.orders['parked']}",
         f"flows/{city.flow}",
+        f"workflows/{city.workflow}",
         "users",
     ]
 

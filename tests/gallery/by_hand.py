@@ -103,6 +103,14 @@ BY_HAND = {
             "test_an_eviction_that_does_not_ask_for_the_grace_ends_a_holder_too_early",
         ),
     ],
+    "tests/integration/job_features/test_group_commit.py": [
+        (
+            "a group asks for no answer of fence and finish",
+            "GroupCommit",
+            "a zombie that writes",
+            "test_a_group_that_asks_for_no_answer_of_the_finish_writes_for_a_zombie",
+        ),
+    ],
     "tests/acceptance/test_killed_mutation.py": [
         (
             "the key commits first, in a transaction of its own",

@@ -64,6 +64,7 @@ BY_FILE = {
     "tests/integration/job_features/test_schedules.py": "schedules",
     "tests/integration/job_features/test_schedule_releases.py": "releases of schedules",
     "tests/integration/job_features/test_batches.py": "batches",
+    "tests/integration/job_features/test_group_commit.py": "jobs that share a commit",
     "tests/integration/job_features/test_rates.py": "rates",
     "tests/integration/kernel/test_job_need.py": "claims of what a worker serves",
     "tests/integration/jobs/test_rolling_deploys.py": "rolling deploys",

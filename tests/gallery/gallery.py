@@ -209,4 +209,52 @@ GALLERY = (
             ),
         ),
     ),
+    TorturedBug(
+        "the undo of a workflow is forgotten",
+        "workflows",
+        ("kill",),
+        ("lost",),
+        edits=(Edit("_job_ended", "perform fencepost._workflow_undo(p_ids, p_now);", "null;"),),
+    ),
+    TorturedBug(
+        "all undo jobs of a workflow are due at once",
+        "workflows",
+        ("kill",),
+        ("newest first",),
+        edits=(
+            Edit(
+                "_workflow_undo",
+                "case when v.is_newest then p_now else fencepost._batch_never() end",
+                "p_now",
+            ),
+        ),
+    ),
+    TorturedBug(
+        "an emission calls no workflow",
+        "workflows",
+        ("kill",),
+        ("liveness", "lost"),
+        edits=(Edit("event_emit", "set run_at = v_now", "set run_at = j.run_at"),),
+    ),
+    TorturedBug(
+        "a step of a workflow is fenced by nothing",
+        "workflows",
+        ("stall",),
+        ("tokens grow", "lost", "doubled", "one attempt"),
+        points=("workflow.step.before_fence",),
+        edits=(
+            Edit("_step_fence", " and r.attempt = p_attempt for key share", " for key share"),
+            Edit(
+                "_step_fence",
+                "not found or v_running.owner <> p_owner",
+                "not found and v_running.owner <> p_owner",
+            ),
+            Edit(
+                "job_fence",
+                "r.job_id = p_id and r.attempt = p_attempt for key share",
+                "r.job_id = p_id for key share",
+            ),
+            Edit("job_fence", "if not found or v_running.owner <> p_owner or", "if not found and"),
+        ),
+    ),
 )

@@ -15,6 +15,7 @@ union all select 'written by ' || writer from isolation.effect
 RUNNING = (SUBMIT, CLAIMED)
 
 FENCE = Step("fence", "select fencepost.job_fence(1, 1, 'a')")
+FENCE_ALL = Step("fence", "select fencepost.job_fence_all(array[1], array[1], 'a')")
 WRITE = Step("write", "insert into isolation.effect values ('a') returning 'written'")
 FINISH = Step("finish", "select fencepost.job_finish(1, 1, 'a')")
 SAVEPOINT = Step("savepoint", "savepoint s")
@@ -203,8 +204,8 @@ def _renewal(title: str, end: Step) -> Scenario:
     return Scenario(title, given, sessions, STATE, a_renewal_that_commits_keeps_the_job)
 
 
-def _against(title: str, taker: Taker, end: Step) -> Scenario:
-    worker = Session("a", (FENCE, WRITE, FINISH, end))
+def _against(title: str, taker: Taker, end: Step, fence: Step = FENCE) -> Scenario:
+    worker = Session("a", (fence, WRITE, FINISH, end))
     return Scenario(title, RUNNING, (worker, Session("b", (taker.step, COMMIT)), TIME), STATE, taker.judge)
 
 
@@ -215,6 +216,8 @@ STORIES = (
     _against("a fenced finish that rolls back and a takeover", BY_CLAIM, ROLLBACK),
     _against("a fenced finish and a reclaim that waits", BY_RECLAIM_ONE, COMMIT),
     _against("a fenced finish that rolls back and a reclaim that waits", BY_RECLAIM_ONE, ROLLBACK),
+    _against("a finish fenced with others and a reclaim", BY_RECLAIM, COMMIT, FENCE_ALL),
+    _against("a finish fenced with others and a takeover", BY_CLAIM, COMMIT, FENCE_ALL),
     _bare("a bare finish and a reclaim", BY_RECLAIM, COMMIT),
     _bare("a bare finish that rolls back and a reclaim", BY_RECLAIM, ROLLBACK),
     _bare("a bare finish and a takeover", BY_CLAIM, COMMIT),
@@ -226,6 +229,13 @@ STORIES = (
         "a fenced finish and a cancel",
         RUNNING,
         (Session("a", (FENCE, FINISH, COMMIT)), Session("b", (CANCEL, COMMIT))),
+        STATE,
+        a_fence_that_was_passed_wins_over_a_cancel,
+    ),
+    Scenario(
+        "a finish fenced with others and a cancel",
+        RUNNING,
+        (Session("a", (FENCE_ALL, FINISH, COMMIT)), Session("b", (CANCEL, COMMIT))),
         STATE,
         a_fence_that_was_passed_wins_over_a_cancel,
     ),

@@ -14,6 +14,26 @@ JOB = (
         (Edit("job_fence", "for key share", "for no key update"),),
     ),
     PlantedBug(
+        "the fence of many jobs does not lock them",
+        "running job: a finish fenced with others and a takeover",
+        (Edit("job_fence_all", "for key share of r", ""),),
+    ),
+    PlantedBug(
+        "the fence of many jobs does not look at the clock",
+        "running job: a finish fenced with others and a reclaim",
+        (Edit("job_fence_all", "or v_held.expires_at <= fencepost.clock() ", ""),),
+    ),
+    PlantedBug(
+        "the fence of many jobs does not look at the cancel",
+        "running job: a finish fenced with others and a cancel",
+        (Edit("job_fence_all", "or v_held.cancelled > 0 ", ""),),
+    ),
+    PlantedBug(
+        "the fence of many jobs is not remembered",
+        "running job: a finish fenced with others and a reclaim",
+        (Edit("job_fence_all", "|| v_held.fenced, true)", ", true)"),),
+    ),
+    PlantedBug(
         "a finish does not compare the attempt",
         "lost job: a late finish meets a takeover by its own owner",
         (

@@ -99,14 +99,15 @@ WORKFLOW = (
         "workflow: a join meets the end of the last child",
         (
             Edit(
-                "workflow_join",
-                "perform 1 from fencepost.job_batch b where b.batch_id = p_batch or b.callback_job_id = p_id"
-                " order by b.batch_id for update;",
+                "workflow_join_any",
+                "perform 1 from fencepost.job_batch b where b.batch_id = any (p_batches)"
+                " order by b.batch_id for no key update;",
                 "",
             ),
             Edit(
-                "workflow_join",
-                "update fencepost.job_batch b set callback_job_id = p_id where b.batch_id = p_batch;",
+                "workflow_join_any",
+                "update fencepost.job_batch b set awaited = true"
+                " where b.batch_id = any (p_batches) and not b.awaited;",
                 "",
             ),
         ),
@@ -147,6 +148,41 @@ WORKFLOW = (
                 "with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)"
                 " insert into fencepost.job_waiting (job_id, queue, priority, run_at, attempt)"
                 " select g.job_id, g.queue, 1, fencepost.clock(), g.attempt from gone g;",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "what parks or restarts a workflow does not ask whether it runs",
+        "workflow: a restart meets a finish",
+        (Edit("_workflow_hold", "v.refusal is not null or ", ""),),
+    ),
+    PlantedBug(
+        "a child that ends is not counted",
+        "workflow: a join meets the burial of the last child",
+        (Edit("_job_ended", "perform fencepost._batch_count(p_ids, p_now);", "null;"),),
+    ),
+    PlantedBug(
+        "an undo that is done calls nobody",
+        "workflow: two ends of an undo",
+        (Edit("_workflow_undo_next", "set run_at = p_now", "set run_at = w.run_at"),),
+    ),
+    PlantedBug(
+        "an undo that is dead calls the next",
+        "workflow: two ends of an undo",
+        (
+            Edit(
+                "_workflow_undo_next", "in ('finished', 'cancelled')", "in ('finished', 'cancelled', 'dead')"
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a retry from a step does not ask whether its undo is done",
+        "workflow: a retry from an undone step meets the end of its undo",
+        (
+            Edit(
+                "workflow_retry_from",
+                "s.step_id >= v_from and s.undone_by is not null",
+                "s.step_id >= v_from and false",
             ),
         ),
     ),

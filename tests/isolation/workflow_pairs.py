@@ -105,6 +105,15 @@ SPAWN = Call(
     "spawned",
     {"spawned": "1 jobs, 1 steps"},
 )
+SPAWN_WORKFLOW = Call(SPAWN.name, SPAWN.sql, SPAWN.alone)
+RUNNING_PARENT = Given(
+    (START, CLAIMED),
+    "running 1 by a",
+    """
+    select j.state || ' ' || j.attempt || coalesce(' by ' || j.owner, '') from fencepost.jobs j
+    where j.job_id = 1
+    """,
+)
 RELEASE_WORKFLOW = Call(RELEASE_JOB.name, RELEASE_JOB.sql, RELEASE_JOB.alone)
 CANCEL_WORKFLOW = Call(CANCEL_JOB.name, CANCEL_JOB.sql, CANCEL_JOB.alone)
 
@@ -171,6 +180,71 @@ OLD_EVENT = Given(
 )
 PRUNE_EVENT = Call("prune", "select fencepost.event_prune('1 second', 10)", "1", {"1": ""})
 
+# Parked on the event, with a deadline that is over: both the emission and the time call it.
+PARKED_ON_E = Given(
+    (START, CLAIMED, "select fencepost.event_await(1, 1, 'a', 'e', 'e', '1 minute')", LATER), "well", CALLED
+)
+CLAIM_PARKED = Call("claim", "select 'attempt ' || attempt from fencepost.job_claim(1, 'b')", "attempt 2")
+CANCEL_PARKED = Call("cancel", "select fencepost.job_cancel(1, 'anna')", "cancelled")
+EMIT_AGAIN = Call(EMIT.name, EMIT.sql, "again", {"first": "1"})
+
+# The workflow is dead; job 3 undoes its newer step and runs, job 2 undoes the older one and waits for it.
+UNDO_STEP_Y = """
+select fencepost.step_commit(1, 1, 'a', 'charge', 'd', null,
+  '{"queue": "undo", "kind": "refund", "payload": 1}')
+"""
+ENDED_BADLY = "select fencepost.job_bury(1, 1, 'a', 'no')"
+NEXT_UNDO = """
+select case when w.run_at <= fencepost.clock() then 'the next is due' else 'the next waits' end
+from fencepost.job_waiting w where w.job_id = 2
+"""
+UNDOING = Given(
+    (START, CLAIMED, UNDO_STEP, UNDO_STEP_Y, ENDED_BADLY, "select fencepost.job_claim(3, 'b')"),
+    "the next waits",
+    NEXT_UNDO,
+)
+FINISH_UNDO = Call(
+    "finish the undo", "select fencepost.job_finish(3, 1, 'b')", "done", {"done": "the next is due"}
+)
+BURY_UNDO = Call("bury the undo", "select fencepost.job_bury(3, 1, 'b', 'no')", "dead")
+CANCEL_NEXT = Call("cancel the next", "select fencepost.job_cancel(2, 'anna')", "cancelled")
+# Whatever happens: an undo behind one that ended well is not forgotten.
+UNDOING_WELL = Given(
+    UNDOING.statements,
+    "well",
+    """
+    select case when w.run_at > fencepost.clock() + interval '1 minute' and u.state = 'finished'
+                then 'forgotten' else 'well' end
+    from fencepost.jobs u left join fencepost.job_waiting w on w.job_id = 2 where u.job_id = 3
+    """,
+)
+# Its only undo runs.
+LAST_UNDO = Given(
+    (START, CLAIMED, UNDO_STEP, ENDED_BADLY, "select fencepost.job_claim(2, 'b')"),
+    "dead",
+    "select state from fencepost.jobs where job_id = 1",
+)
+RETRY_FROM_UNDONE = Call(
+    "retry from the undone step",
+    "select fencepost.workflow_retry_from(1, 'reserve', 'anna')",
+    MISMATCH,
+    {"done": "pending"},
+)
+FINISH_LAST_UNDO = Call("finish the undo", "select fencepost.job_finish(2, 1, 'b')", "done")
+BURY_RUNNING = Call("bury", "select fencepost.job_bury(1, 1, 'a', 'no')", "dead", {"dead": "dead 1 by a"})
+FAIL_RUNNING = Call(
+    "fail", "select fencepost.job_retry(1, 1, 'a', 'no', '0')", "pending", {"pending": "pending 1"}
+)
+
+DUPLICATE = "refused: duplicate"
+IN_PARTS = Second("not_running", "in_flight")
+RENEWED = Second("renewed", "renewed")
+DEAD_CHILD = Second("dead")
+BURY_CHILD = Call("bury the child", "select fencepost.job_bury(2, 1, 'b', 'no')", "dead")
+# The same where the state shows something else.
+SLEEP_WORKFLOW, RESTART_WORKFLOW, FINISH_WORKFLOW, RENEW_WORKFLOW = (
+    Call(call.name, call.sql, call.alone) for call in (SLEEP, RESTART, FINISH_JOB, RENEW)
+)
 PASSES = Second("done", "done")
 GONE = Second(NOT_RUNNING)
 DONE = Second("done")
@@ -355,6 +429,131 @@ PAIRS = (
     ),
     Pair("two retries from a step", DEAD, RETRY_FROM, RETRY_FROM, Second(MISMATCH), Second(MISMATCH)),
     Pair("a retry from a step meets a replay", DEAD, RETRY_FROM, REPLAY, Second(MISMATCH), Second(MISMATCH)),
+    # The rest of the pairs of what the owner of a running workflow does.
+    Pair("a step meets an await", RUNNING, STEP_Y, AWAIT, GONE, Second("parked")),
+    Pair("a step meets a burial", RUNNING, STEP_Y, BURY_RUNNING, Second(FINISHED), Second("dead")),
+    Pair("a step meets a failure", RUNNING, STEP_Y, FAIL_RUNNING, GONE, Second("pending")),
+    Pair("steps of many meet a sleep", RUNNING, STEPS_MANY, SLEEP, IN_PARTS, Second("asleep")),
+    Pair("steps of many meet an await", RUNNING, STEPS_MANY, AWAIT, IN_PARTS, Second("parked")),
+    Pair("steps of many meet a restart", RUNNING, STEPS_MANY, RESTART, IN_PARTS, DONE),
+    Pair(
+        "steps of many meet a finish",
+        RUNNING,
+        STEPS_MANY,
+        FINISH,
+        Second("already_finished", "in_flight"),
+        DONE,
+    ),
+    Pair("two awaits", RUNNING, AWAIT, AWAIT, GONE, GONE),
+    Pair("an await meets a finish", RUNNING, AWAIT, FINISH, Second(FINISHED), GONE),
+    Pair("an await meets a release", RUNNING, AWAIT, RELEASE, GONE, GONE),
+    Pair("an await meets a restart", RUNNING, AWAIT, RESTART, GONE, GONE),
+    Pair("an await meets a burial", RUNNING, AWAIT, BURY_RUNNING, Second(FINISHED), GONE),
+    Pair(
+        "an await meets a renewal",
+        RUNNING,
+        AWAIT,
+        RENEW,
+        Second("parked"),
+        Second(NOT_RUNNING, IN_FLIGHT),
+    ),
+    Pair("two restarts", RUNNING, RESTART, RESTART, GONE, GONE),
+    Pair("a restart meets a finish", RUNNING, RESTART, FINISH, Second(FINISHED), GONE),
+    Pair("a restart meets a release", RUNNING, RESTART, RELEASE, GONE, GONE),
+    Pair("a restart meets a burial", RUNNING, RESTART, BURY_RUNNING, Second(FINISHED), GONE),
+    Pair("a restart meets a renewal", RUNNING, RESTART, RENEW, DONE, Second(NOT_RUNNING, IN_FLIGHT)),
+    Pair("a sleep meets a burial", RUNNING, SLEEP, BURY_RUNNING, Second(FINISHED), GONE),
+    Pair(
+        "a late await meets a reclaim",
+        LOST,
+        AWAIT.answering(LATE),
+        RECLAIM,
+        GONE,
+        Second("pending"),
+        overlapping=PASSED_OVER,
+    ),
+    Pair(
+        "a late await meets a takeover",
+        LOST,
+        AWAIT.answering(LATE),
+        CLAIM_B.answering("attempt 2"),
+        Second(STALE),
+        Second("attempt 2"),
+        overlapping=((LATE, NOT_OWNER),),
+    ),
+    Pair(
+        "a late restart meets a reclaim",
+        LOST,
+        RESTART.answering(LATE),
+        RECLAIM,
+        GONE,
+        Second("pending"),
+        overlapping=PASSED_OVER,
+    ),
+    Pair(
+        "a late restart meets a takeover",
+        LOST,
+        RESTART.answering(LATE),
+        CLAIM_B.answering("attempt 2"),
+        Second(STALE),
+        Second("attempt 2"),
+        overlapping=((LATE, NOT_OWNER),),
+    ),
+    Pair(
+        "a late sleep meets a takeover",
+        LOST,
+        SLEEP.answering(LATE),
+        CLAIM_B.answering("attempt 2"),
+        Second(STALE),
+        Second("attempt 2"),
+        overlapping=((LATE, NOT_OWNER),),
+    ),
+    # Events and a workflow that is parked.
+    Pair("an emission meets a claim", PARKED_ON_E, EMIT, CLAIM_PARKED, Second("first"), Second("attempt 2")),
+    Pair(
+        "an emission meets a cancel", PARKED_ON_E, EMIT, CANCEL_PARKED, Second("first"), Second("cancelled")
+    ),
+    Pair(
+        "an emission meets the pruning of its event",
+        OLD_EVENT,
+        EMIT_AGAIN,
+        PRUNE_EVENT,
+        Second("first"),
+        Second("1", "1"),
+    ),
+    Pair("two prunings", OLD_EVENT, PRUNE_EVENT, PRUNE_EVENT, Second("0", "0"), Second("0", "0")),
+    # Children.
+    Pair("one spawn twice", SPAWNING, SPAWN, SPAWN, Second(DUPLICATE), Second(DUPLICATE)),
+    Pair("a spawn meets a sleep", RUNNING_PARENT, SPAWN_WORKFLOW, SLEEP, GONE, Second("asleep")),
+    Pair("a spawn meets a restart", RUNNING_PARENT, SPAWN_WORKFLOW, RESTART, GONE, DONE),
+    Pair("a spawn meets an await", RUNNING_PARENT, SPAWN_WORKFLOW, AWAIT, GONE, Second("parked")),
+    Pair("a spawn meets a finish", SPAWNING, SPAWN, FINISH_WORKFLOW, Second(FINISHED), DONE),
+    Pair("a renewal passes a spawn", SPAWNING, SPAWN, RENEW_WORKFLOW, Second("spawned", "spawned"), RENEWED),
+    Pair("two joins", PARENT, JOIN, JOIN, GONE, GONE),
+    Pair("a join meets a cancel", PARENT, JOIN, CANCEL_WORKFLOW, Second(CANCELLED), Second("cancelled")),
+    Pair("a join meets a release", PARENT, JOIN, RELEASE_WORKFLOW, GONE, GONE),
+    Pair("a join meets a finish", PARENT, JOIN, FINISH_WORKFLOW, Second(FINISHED), GONE),
+    Pair("a join meets a sleep", PARENT, JOIN, SLEEP_WORKFLOW, GONE, GONE),
+    Pair("a join meets a restart", PARENT, JOIN, RESTART_WORKFLOW, GONE, GONE),
+    Pair("a join meets the burial of the last child", PARENT, JOIN, BURY_CHILD, Second("ended"), DEAD_CHILD),
+    # Undo.
+    Pair("two ends of an undo", UNDOING, FINISH_UNDO, BURY_UNDO, Second(FINISHED), Second(FINISHED)),
+    Pair(
+        "the end of an undo meets a cancel of the next",
+        UNDOING_WELL,
+        Call(FINISH_UNDO.name, FINISH_UNDO.sql, FINISH_UNDO.alone),
+        CANCEL_NEXT,
+        DONE,
+        Second("cancelled"),
+    ),
+    Pair(
+        "a retry from an undone step meets the end of its undo",
+        LAST_UNDO,
+        RETRY_FROM_UNDONE,
+        FINISH_LAST_UNDO,
+        Second("done", MISMATCH),
+        DONE,
+    ),
 )
 
 STORY_STATE = """

@@ -105,6 +105,7 @@ def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
         f"{PAGES_ROOT}/logout",
     }
     assert {path for _, path in OPEN_PAGES} == {
+        f"{PAGES_ROOT}/contests/{{contest}}/scoreboard",
         f"{PAGES_ROOT}/login",
         f"{PAGES_ROOT}/static/{{name}}",
     }
@@ -223,7 +224,7 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
     await office.fp.run(contests.join("evil", EVIL[:100]))
     await office.fp.run(contests.ask("evil", "A", EVIL[:100], EVIL))
     await office.fp.run(contests.announce("evil", None, EVIL, EVIL))
-    for page in ("", "/scoreboard", "/clarifications"):
+    for page in ("", "/scoreboard", "/clarifications", "/teams"):
         yield f"/judge/contests/evil{page}"
     custom_run = await office.judging.custom_runs.submit("python", {"main.py": EVIL}, EVIL, author="ada")
     yield f"/judge/custom-runs/{custom_run}?problem=evil"

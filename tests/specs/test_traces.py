@@ -17,6 +17,8 @@ HIDDEN = {
     "IdempotencyKey": set[str](),
     "Outbox": set[str](),
     "Sink": {"Ack", "Crash"},
+    # Where a guard is off, and what happens to a process that does nothing any more.
+    "Workflow": {"RecordLater", "Look", "UndoLater", "Lose"},
 }
 SETS = {"Workers", "Clients", "Messages", "Relays"}
 
@@ -148,6 +150,62 @@ def test_commits_of_a_key_group_are_behaviours_and_broken_ones_are_not() -> None
         "Sink",
         {name: traces.commit_trace(events, expected) for name, events in {"whole": whole, **broken}.items()},
     ) == list(broken)
+
+
+SAGA: list[traces.Event] = [
+    ("1", "claimed", 1, None),
+    ("2", "reversible", 1, "a"),
+    ("3", "step", 1, "price"),
+    ("4", "lost", 1, None),
+    ("5", "claimed", 2, None),
+    ("6", "reversible", 2, "b"),
+    ("7", "sleep", 2, "sleep"),
+    ("7", "left", 2, None),
+    ("8", "claimed", 3, None),
+    ("9", "left", 3, None),
+    ("9", "dead", 3, None),
+    ("9", "undo", None, "a"),
+    ("9", "undo", None, "b"),
+]
+LISTENER: list[traces.Event] = [
+    ("1", "claimed", 1, None),
+    ("2", "awaits", None, "go"),
+    ("2", "left", 1, None),
+    ("3", "emitted", None, "go"),
+    ("4", "claimed", 2, None),
+    ("5", "event", 2, "go"),
+    ("6", "step", 2, "a"),
+    ("7", "left", 2, None),
+    ("7", "finished", 2, None),
+]
+
+
+def test_lives_of_workflows_are_behaviours_and_broken_ones_are_not() -> None:
+    written = [("a", 1), ("b", 2)]
+    in_time = [*LISTENER[:3], *LISTENER[4:5], ("5", "timed out", 2, "go"), *LISTENER[6:]]
+    cancelled: list[traces.Event] = [*LISTENER[:3], ("3", "cancelled", 1, None)]
+    fine = {
+        "undone": traces.workflow_trace(SAGA, written, ["b", "a"]),
+        "waited": traces.workflow_trace(LISTENER, [("a", 2)]),
+        "timed out": traces.workflow_trace(in_time, [("a", 2)]),
+        "cancelled while it waits": traces.workflow_trace(cancelled, []),
+    }
+    broken = {
+        "a step of an attempt that is over": traces.workflow_trace(SAGA, [("a", 1), ("b", 1)], ["b", "a"]),
+        "a row more": traces.workflow_trace(SAGA, [*written, ("b", 2)], ["b", "a"]),
+        "an undo is missing": traces.workflow_trace(SAGA[:-1], written, ["a"]),
+        "undone in the wrong order": traces.workflow_trace(SAGA, written, ["a", "b"]),
+        "undone twice": traces.workflow_trace(SAGA, written, ["b", "a", "a"]),
+        "an event that was never emitted": traces.workflow_trace([*LISTENER[:1], *LISTENER[5:]], [("a", 2)]),
+        "a step after the end": traces.workflow_trace(
+            [*LISTENER, ("8", "step", 2, "b")], [("a", 2), ("b", 2)]
+        ),
+        "an end without its last step": traces.workflow_trace(
+            [*LISTENER[:3], ("3", "left", 1, None), ("3", "finished", 1, None)], []
+        ),
+    }
+
+    assert traces.refused("Workflow", {**fine, **broken}) == list(broken)
 
 
 @pytest.mark.parametrize("specification", HIDDEN)

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -216,6 +217,217 @@ def _attempt_steps(events: Sequence[Sequence[Any]], writes: list[int]) -> Iterat
                 yield "Claim", attempt, attempt
     for attempt in writes:
         yield "Write", attempt, 0
+
+
+# What happens to a workflow: its row, its steps, its ends and its undo jobs. All are written while its row is
+# locked, and emissions while the event is: what is noted stands in the order of the commits.
+WORKFLOW_JOURNAL: LiteralString = """
+    create table life (id bigint generated always as identity primary key, job_id bigint, what text,
+                       attempt bigint, detail text, xid xid8 default pg_current_xact_id());
+    create function note_life() returns trigger language plpgsql security definer as $f$
+    begin
+      case tg_table_name
+        when 'job_running' then
+          if tg_op = 'UPDATE' then
+            if new.attempt <> old.attempt or new.owner <> old.owner then
+              insert into public.life (job_id, what, attempt) values (new.job_id, 'taken over', new.attempt);
+            end if;
+          elsif tg_op = 'INSERT' then
+            insert into public.life (job_id, what, attempt) values (new.job_id, 'claimed', new.attempt);
+          else
+            insert into public.life (job_id, what, attempt, detail)
+            values (old.job_id, case when old.expires_at <= fencepost.clock() then 'lost' else 'left' end,
+                    old.attempt, null);
+          end if;
+        when 'workflow_step' then
+          insert into public.life (job_id, what, attempt, detail)
+          values (new.job_id, case when new.undo is not null then 'reversible'
+                                   when new.result ->> 'outcome' = 'timed_out' then 'timed out'
+                                   else new.what end, new.attempt, new.name);
+        when 'workflow_wait' then
+          insert into public.life (job_id, what, detail) values (new.job_id, 'awaits', new.event);
+        when 'workflow_event' then
+          insert into public.life (job_id, what, detail)
+          select a.job_id, 'emitted', new.event from public.asked a where 'go:' || a.key = new.event;
+        when 'job_finished' then
+          insert into public.life (job_id, what, attempt) values (new.job_id, new.state, new.attempt);
+        else
+          insert into public.life (job_id, what, detail) values (new.workflow_id, 'undo', new.name);
+      end case;
+      return null;
+    end $f$;
+    create trigger note_life after insert or update or delete on fencepost.job_running
+      for each row execute function note_life();
+    create trigger note_life after insert on fencepost.workflow_step
+      for each row execute function note_life();
+    create trigger note_life after insert on fencepost.workflow_wait
+      for each row when (new.event is not null) execute function note_life();
+    create trigger note_life after insert on fencepost.workflow_event
+      for each row execute function note_life();
+    create trigger note_life after insert on fencepost.job_finished
+      for each row execute function note_life();
+    create trigger note_life after insert on fencepost.workflow_undo
+      for each row execute function note_life();
+"""
+# A restart drops the steps: each round would be a life of its own.
+WORKFLOW_LIVES: LiteralString = """
+    select l.job_id, l.xid::text, l.what, l.attempt, l.detail from life l join asked a using (job_id)
+    where not starts_with(a.key, 'rounds-') order by l.job_id, l.id
+"""
+STEP_ROWS: LiteralString = "select job_id, name, attempt from effect where name is not null order by id"
+UNDO_ROWS: LiteralString = "select workflow_id, step from undone order by id"
+KINDS = ("write", "reversible", "step", "sleep", "event")
+STEPS = {"step", "reversible", "sleep", "event", "timed out", "spawn"}
+ENDS = {"finished", "dead", "cancelled"}
+Event = tuple[str, str, int | None, str | None]
+"""What happened to a workflow: transaction, what, attempt, name."""
+
+
+def of_workflows(env: SystemEnvironment, workflows_max: int = 300) -> dict[str, Trace]:
+    """One history for each workflow; those with the most events first."""
+    lives: dict[int, list[Event]] = {}
+    for job_id, xid, what, attempt, detail in env.rows(WORKFLOW_LIVES):
+        lives.setdefault(job_id, []).append((xid, what, attempt, detail))
+    writes: dict[int, list[tuple[str, int]]] = {}
+    for job_id, name, attempt in env.rows(STEP_ROWS):
+        writes.setdefault(job_id, []).append((name, attempt))
+    undone: dict[int, list[str]] = {}
+    for job_id, step in env.rows(UNDO_ROWS):
+        undone.setdefault(job_id, []).append(step)
+    longest = sorted(lives.items(), key=lambda life: -len(life[1]))[:workflows_max]
+    return {
+        f"workflow {job_id}": workflow_trace(events, writes.get(job_id, []), undone.get(job_id, []))
+        for job_id, events in longest
+    }
+
+
+def workflow_trace(
+    events: Sequence[Event], writes: Sequence[tuple[str, int]], undone: Sequence[str] = ()
+) -> Trace:
+    """`writes` are the rows of its steps, as (step, attempt); `undone` the steps whose undo was done."""
+    return list(WorkflowHistory(events, writes, undone).steps())
+
+
+class WorkflowHistory:
+    """The events of one workflow, by the transactions that made them."""
+
+    def __init__(
+        self, events: Sequence[Event], writes: Sequence[tuple[str, int]], undone: Sequence[str]
+    ) -> None:
+        self._events = events
+        self._writes = list(writes)
+        self._undone = undone
+        self._in = {xid: [what for other, what, *_ in events if other == xid] for xid, *_ in events}
+        self._program = [self._kind(xid, what, name) for xid, what, _, name in events if what in STEPS]
+        self._recorded = 0
+        self._waits = ""
+        self._late = False
+
+    def steps(self) -> Iterator[Step]:
+        for kind in [*self._program, *self._awaited_at_the_end()]:
+            yield "Plan", 1, KINDS.index(kind) + 1
+        for event in self._events:
+            yield from self._event(*event)
+        # A row that no step of its life has made is no step.
+        for _, attempt in self._writes:
+            yield "Write", attempt, 0
+        submitted = [name for _, what, _, name in self._events if what == "undo"]
+        for number, pair in enumerate(zip_longest(self._undone, submitted[::-1]), 1):
+            # Submitted oldest first, and done newest first.
+            yield "Undo", 1, number if pair[0] == pair[1] else 0
+
+    def _kind(self, xid: str, what: str, name: str | None) -> str:
+        match what:
+            case "reversible":
+                return what
+            case "event" | "timed out":
+                return "event"
+            case "sleep" if self._gave_back(xid):
+                return what
+            case _:
+                # A sleep that is recorded beside something that has happened does not park.
+                return "write" if any(step == name for step, _ in self._writes) else "step"
+
+    def _gave_back(self, xid: str) -> bool:
+        together = set(self._in[xid])
+        return bool(together & {"left", "lost"}) and not together & ENDS
+
+    def _awaited_at_the_end(self) -> list[str]:
+        awaited = any(what == "awaits" and self._gave_back(xid) for xid, what, *_ in self._events)
+        return ["event"] if awaited and "event" not in self._program else []
+
+    def _event(self, xid: str, what: str, attempt: int | None, name: str | None) -> Iterator[Step]:
+        who = attempt or 1
+        match what:
+            case "claimed" | "taken over":
+                if what == "taken over":
+                    yield "Expire", who, 0
+                    yield "Reclaim", who, 0
+                yield from self._wake(who)
+                yield "Claim", who, who
+            case "emitted":
+                self._waits = "" if self._waits == "event" else self._waits
+                yield "Emit", 1, 0
+            case "left" | "lost" if self._gave_back(xid):
+                yield from self._give_back(xid, who)
+            case "finished":
+                yield "Finish", who, 0
+            case "dead" | "cancelled":
+                yield from self._end_badly(xid, who)
+            case _ if what in STEPS:
+                yield from self._record(what, who, name)
+            case _:
+                pass
+
+    def _wake(self, who: int) -> Iterator[Step]:
+        if self._waits == "time":
+            yield "WakeUp", who, 0
+        elif self._waits == "event":
+            yield from self._deadline(who)
+        self._waits = ""
+
+    def _deadline(self, who: int) -> Iterator[Step]:
+        if not self._late:
+            yield "Deadline", who, 0
+        self._late = True
+
+    def _give_back(self, xid: str, who: int) -> Iterator[Step]:
+        together = self._in[xid]
+        if "sleep" in together:
+            # The sleep itself is the step that gives it back.
+            self._waits = "time"
+        elif "awaits" in together:
+            self._waits = "event"
+            yield "Await", who, self._recorded
+        elif "lost" in together:
+            yield "Expire", who, 0
+            yield "Reclaim", who, 0
+        else:
+            yield "PutBack", who, 0
+
+    def _end_badly(self, xid: str, who: int) -> Iterator[Step]:
+        together = self._in[xid]
+        undos = together.count("undo")
+        if "lost" in together:
+            yield "Expire", who, 0
+            yield "ReclaimLast", who, undos
+        else:
+            yield "Fail" if "left" in together else "Cancel", who, undos
+
+    def _record(self, what: str, who: int, name: str | None) -> Iterator[Step]:
+        kind = self._program[self._recorded]
+        self._recorded += 1
+        if kind in ("write", "reversible"):
+            place = next((n for n, (step, _) in enumerate(self._writes) if step == name), None)
+            # The attempt that wrote the row, whatever the record says.
+            who = who if place is None else self._writes.pop(place)[1]
+            yield "Fence", who, 0
+            yield "Write", who, 0
+            yield "Commit", who, self._recorded
+            return
+        if what == "timed out":
+            yield from self._deadline(who)
+        yield {"sleep": "Sleep", "event": "Await", "step": "Record"}[kind], who, self._recorded
 
 
 def of_requests(env: SystemEnvironment) -> dict[str, Trace]:

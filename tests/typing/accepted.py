@@ -25,7 +25,9 @@ from fencepost import (
     Transaction,
     Workflow,
     WorkflowHandler,
+    previous,
     run,
+    task,
 )
 from fencepost.kernel import idempotency, lease
 
@@ -138,6 +140,10 @@ def declarations(fp: Fencepost) -> None:
     @fp.job("undo")
     async def undo(job: Job, order_id: int) -> None: ...
 
+    graph = fp.graph("fulfil")
+    first = graph.add(task(fulfil, 7))
+    graph.add(task(undo, order_id=first.result["id"]), when=first.result["paid"].is_false())
+    fp.chain(task(undo, order_id=7), fp.group(task(undo, previous), task(fulfil_sync, previous[0])))
     assert_type(fulfil.child(order_id=7), ChildJob[Lease])
     assert_type(fulfil_sync.child(7), ChildJob[Lease])
     assert_type(ChildJob.of(undo.submission(order_id=7)), ChildJob[Any])

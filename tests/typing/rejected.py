@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from fencepost import (
     Claim,
     Fencepost,
+    Handler,
     SyncFencepost,
     SyncTransaction,
     SyncWorkflow,
@@ -21,6 +22,7 @@ from fencepost import (
     Workflow,
     WorkflowHandler,
     run,
+    task,
 )
 from fencepost.kernel import idempotency, job, lease, outbox
 
@@ -54,6 +56,7 @@ async def mistakes(
     wf: Workflow,
     sync_wf: SyncWorkflow,
     fulfil: WorkflowHandler[[int], float],
+    thumbnail: Handler[[int]],
 ) -> None:
 """
 
@@ -95,6 +98,10 @@ MISTAKES = (
     Mistake(
         "children whose results are taken for others", "texts: list[str] = await wf.gather(fulfil.child(7))"
     ),
+    Mistake("a node of a graph with a wrong argument", 'fp.graph("g").add(task(fulfil, "seven"))'),
+    Mistake("a task with an argument that its job does not have", "fp.chain(task(thumbnail, image=7))"),
+    Mistake("a graph started where there is no transaction", 'await fp.graph("g").start(fp)'),
+    Mistake("a task of something that is no handler", "task(price, 7)"),
     Mistake("a workflow's result taken for another", "text: str = await fulfil.result(7)"),
     Mistake("a claim that is not awaited", 'tx.claim("scope", "key").claimed'),
     Mistake("a sync transaction that is awaited", 'await sync_tx.claim("scope", "key")'),

@@ -28,7 +28,7 @@ def exported() -> set[str]:
 
 
 def test_there_is_a_row_for_each_system_and_a_query_on_every_panel() -> None:
-    assert [row["title"] for row in ROWS] == ["The whole", "Outbox", "Jobs", "Judge", "Flows"]
+    assert [row["title"] for row in ROWS] == ["The whole", "Outbox", "Jobs", "Workflows", "Judge", "Flows"]
     assert all(panel["targets"] for panel in PANELS if panel["type"] != "row")
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
 

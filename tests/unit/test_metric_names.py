@@ -13,6 +13,7 @@ from fencepost.flows._metrics import FlowMetrics
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.metrics import KernelMetrics, MetricDeclaration, Metrics, MetricSet
 from fencepost.retention import RetentionMetrics
+from fencepost.workflows._metrics import WorkflowMetrics
 from fencepost_judge._metrics import JudgeMetrics
 from fencepost_nonces._metrics import NonceMetrics
 from fencepost_orders._metrics import OrderMetrics
@@ -26,6 +27,7 @@ SETS = {
     JobMetrics,
     FlowMetrics,
     RetentionMetrics,
+    WorkflowMetrics,
     OrderMetrics,
     MutationMetrics,
     NonceMetrics,
@@ -72,6 +74,14 @@ def test_the_page_lists_every_metric_and_nothing_else() -> None:
 @pytest.mark.parametrize("name", sorted(declarations()))
 def test_the_page_has_the_labels_of(name: str) -> None:
     assert listed()[name] == set(declarations()[name].labels)
+
+
+@pytest.mark.parametrize("name", sorted(declarations()))
+def test_the_page_has_the_type_and_the_meaning_of(name: str) -> None:
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` "))
+    declared = declarations()[name]
+
+    assert [cell.strip() for cell in row.strip("|").split("|")][2:] == [declared.type, declared.meaning]
 
 
 @pytest.mark.parametrize("name", sorted({*declarations(), *collected()}))

@@ -33,6 +33,7 @@ PROMISED = {
     "Fencepost",
     "FencepostError",
     "FoundJob",
+    "Graph",
     "Handler",
     "HeldLease",
     "InFlight",
@@ -54,6 +55,7 @@ PROMISED = {
     "Refusal",
     "RefusedTransaction",
     "Retry",
+    "Rewound",
     "SchemaError",
     "SchemaMissing",
     "SchemaTooNew",
@@ -78,7 +80,9 @@ PROMISED = {
     "digest",
     "exponential",
     "owner_name",
+    "previous",
     "run",
+    "task",
 }
 
 
@@ -180,6 +184,7 @@ ONE_FORM_ONLY = {
         "on_finish",
         "middleware",
         "flows",
+        "graph_runner",
         "workflow",
         "workflow_runtime",
     },

@@ -29,6 +29,10 @@ def test_a_text_keeps_everything_but_its_secrets(text: str, shown: str) -> None:
         ("postgresql://app@db/shop?sslmode=require", "postgresql://app@db/shop?sslmode=require"),
         ("postgresql://db/shop?password=s3cret", "postgresql://db/shop?password=***"),
         ("postgresql://app:s3cret@[::1]:5432/shop", "postgresql://app:***@[::1]:5432/shop"),
+        (
+            "postgresql://app:s3cret@a:5432,[::1]:5433,c/shop?target_session_attrs=read-write",
+            "postgresql://app:***@a:5432,[::1]:5433,c/shop?target_session_attrs=read-write",
+        ),
         ("unix:///run/valkey.sock", "unix:///run/valkey.sock"),
         ("postgresql:///shop?host=/run/pg", "postgresql:///shop?host=/run/pg"),
     ],
@@ -38,7 +42,14 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://app:s3/cret@db", "postgresql://app:s3cret", "app:s3cret", "s3cret"]
+    "url",
+    [
+        "postgresql://app:s3/cret@db",
+        "postgresql://app:s3cret",
+        "postgresql://a,app:s3cret",
+        "app:s3cret",
+        "s3cret",
+    ],
 )
 def test_a_url_that_cannot_be_read_is_hidden_whole(url: str) -> None:
     assert redact_url(url) == "***"

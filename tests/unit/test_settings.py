@@ -113,6 +113,12 @@ def test_a_wrong_url_never_shows_its_password(url: str) -> None:
     assert "cret" not in said
 
 
+def test_an_address_may_name_every_node_of_a_cluster() -> None:
+    url = "postgresql://app:s3cret@a:5432,b:5432,c:5433/shop?target_session_attrs=read-write"
+    assert Settings.load({"DATABASE_URL": url}).database_url == url
+    assert "s3cret" not in user_error({"DATABASE_URL": url.replace("5433", "high")})
+
+
 def test_passwords_are_not_in_the_repr() -> None:
     settings = Settings.load({"DATABASE_URL": "postgresql://app:s3cret@db/shop"})
     assert "postgresql://app:***@db/shop" in repr(settings)

@@ -18,12 +18,14 @@ from fencepost.server_addresses import ServerAddresses, read_note
 from tests.integration.client.page import UP, PageRun, blocks
 from tests.integration.client.test_documented_code import PAGES as CLIENT_PAGES
 from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAGES
+from tests.integration.workflows.test_documented_workflows import PAGES as WORKFLOW_PAGES
 
 DOCS = Path(__file__).parents[3] / "docs"
 PROJECTS = ("fencepost", "fencepost-server", "fencepost-orders", "fencepost-players", "fencepost-nonces")
 PAGES = {
     **CLIENT_PAGES,
     **JOB_PAGES,
+    **WORKFLOW_PAGES,
     "tutorial/first-flow.md": 6,
     "how-to/nonces-reserve.md": 5,
     "how-to/orders-place.md": 2,

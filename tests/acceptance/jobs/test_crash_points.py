@@ -31,6 +31,7 @@ ALWAYS_STOPPED = frozenset(
         "jobs.claim.after_commit",
         "jobs.finish.before_commit",
         "jobs.finish_sync.before_commit",
+        "jobs.group.before_commit",
         "jobs.settle.before_finish",
         "jobs.settle.before_leave",
         "jobs.renew.before_commit",

@@ -22,7 +22,7 @@ from fencepost.logs import configure_logging
 from tests.acceptance.jobs import mutants
 
 LEASE_SECONDS = 1.0
-KINDS = ("own", "bare", "thread")
+KINDS = ("own", "group", "bare", "thread")
 EFFECT = "insert into effect (key, job_id, attempt, who) values (%s, %s, %s, %s)"
 
 SETTINGS: dict[str, Any] = {
@@ -64,6 +64,12 @@ def declare(fp: Fencepost) -> None:
         stumble(job, fail)
         async with job.finish({"key": key}) as tx:
             await tx.execute(EFFECT, (key, job.id, job.attempt, job.owner))
+
+    @fp.job("default", kind="group", tries=1000, lease=LEASE_SECONDS, retry=at_once)
+    async def group(job: Job, key: str, fail: int = 0, linger: float = 0) -> None:
+        await asyncio.sleep(linger)
+        stumble(job, fail)
+        await job.finish_with((EFFECT, (key, job.id, job.attempt, job.owner)), result={"key": key})
 
     @fp.job("default", kind="bare", tries=1000, lease=LEASE_SECONDS, retry=at_once)
     async def bare(job: Job, key: str, fail: int = 0, linger: float = 0) -> dict[str, str]:

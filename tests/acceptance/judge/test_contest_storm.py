@@ -21,6 +21,7 @@ from fencepost.kernel.drivers import run
 from fencepost.kernel.migrate import migrate
 from fencepost.testing import Child, Clock
 from fencepost_judge import _contests as contests
+from fencepost_judge import _teams as teams
 from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring, scoreboard
 from fencepost_judge._service import Judging
 from tests.acceptance.judge.judge_workers import judge, open_judging
@@ -161,17 +162,17 @@ class Storm:
             jobs = connection.execute(
                 "select state, count(*) from fencepost.jobs where queue = 'judge' group by 1"
             ).fetchall()
-            names = run(connection, contests.entrants(CONTEST))
+            entrants = [one.entrant for one in run(connection, teams.teams(CONTEST))]
             entries = run(connection, contests.entries(CONTEST))
             (seen,) = run(connection, contests.contests(one=CONTEST))
-        lines = scoreboard(seen.contest, names, entries, seen.seen_at, sees_all=True)
+        lines = scoreboard(seen.contest, entrants, entries, seen.seen_at, sees_all=True)
         self.befell["attempts beyond the first"] = sum(attempt - 1 for _, _, attempt in stored)
 
         assert {job_id: verdict for job_id, verdict, _ in stored} == self.expected
         assert len(stored) == self.submissions == len(entries)
         assert jobs == [("finished", self.submissions)]
         assert sum(line.cells["A"].solved_minute is not None for line in lines) == len(
-            {entry.author for entry in entries if entry.verdict == "AC"}
+            {entry.team for entry in entries if entry.verdict == "AC"}
         )
 
     def _man(self) -> None:

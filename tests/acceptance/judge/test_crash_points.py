@@ -21,7 +21,7 @@ POINTS = {
     "jobs.dispatch.after_add": 1,
     "jobs.dispatch.before_commit": 1,
     "jobs.dispatch.after_commit": 1,
-    "jobs.intake.after_read": 1,
+    "jobs.fetch.after_read": 1,
     "jobs.claim.before_commit": 1,
     # Held, and no verdict yet: the lease ends, and another attempt judges anew.
     "jobs.claim.after_commit": 2,

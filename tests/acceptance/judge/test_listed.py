@@ -174,7 +174,7 @@ async def test_without_its_directory_a_judge_judges_on(
             got = await judged(judging, job_id)
         value = fp.metrics.registry.get_sample_value
         failed, here = (
-            value("fencepost_judge_loop_errors_total", {"loop": "judge-presence"}),
+            value("fencepost_judge_loop_errors_total", {"loop": "judge-listing"}),
             value("fencepost_judge_worker_listed"),
         )
 

@@ -38,7 +38,16 @@ KINDS = {
     "players": {"players", "changes"},
 }
 # Rows of leases stay, because a token never goes back. The others belong to the system and not to the demo.
-KEPT = {"lease", "event", "job_worker", "sleeper", "judge_worker", "console_minute", "job_schedule_release"}
+KEPT = {
+    "lease",
+    "lineage_mark",
+    "event",
+    "job_worker",
+    "sleeper",
+    "judge_worker",
+    "console_minute",
+    "job_schedule_release",
+}
 
 
 class Demo:

@@ -26,7 +26,7 @@ INSTALL = "pip install "
 # What a page says to have a Python of its own. Those who run pages bring one.
 ENVIRONMENT = ("python3 -m venv .venv", ". .venv/bin/activate")
 UP = "fencepost up"
-BESIDE = (UP, "fencepost worker", "fencepost flows run")
+BESIDE = (UP, "fencepost worker", "fencepost flows run", "celery ")
 
 _BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?```(?P<language>\w+)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -128,7 +128,7 @@ class PageRun:
     @contextmanager
     def beside(self, command: str, shown: list[str]) -> Generator[None]:
         """A server or a worker until the end of the page, when it drains. Waits for what the page shows."""
-        log = self.directory / f"{command.split()[1]}.log"
+        log = self.directory / f"{'-'.join(command.split()[:2])}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
                 self._words(command), cwd=self.directory, env=self.environment, stdout=output, stderr=output

@@ -70,7 +70,7 @@ def test_a_refusal_is_logged_with_the_row_that_was_seen(facade: Facade) -> None:
 
     (event,) = [event for event in events if event["event"] == "refused"]
     assert (event["reason"], event["noun"], event["subject"]) == ("not_owner", "lease", "door")
-    assert event["attempted"] == {"owner": "you"}
+    assert event["attempted"] == {"owner": "you", "op": "acquire"}
     assert event["seen"]["owner"] == "me"
 
 
@@ -97,7 +97,7 @@ def test_a_refusal_is_written_down_and_explained_later(
     Deadline(60, "the refusal is recorded").wait(is_recorded)
     (moment,) = [m for m in facade.run(refusal.explain("lease:door")) if m.event == "refused:not_owner"]
     assert moment.actor == facade.owner
-    assert moment.detail["attempted"] == {"owner": "you"}
+    assert moment.detail["attempted"] == {"owner": "you", "op": "acquire"}
     assert moment.detail["seen"]["owner"] == "me"
 
 

@@ -17,6 +17,8 @@ LISTS = [
     "overview",
     "queues",
     "jobs",
+    "workflows",
+    "workflows/preview",
     "dead",
     "dead/preview",
     "schedules",

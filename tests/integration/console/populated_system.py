@@ -26,6 +26,7 @@ from fencepost_orders._order_source import Outcome
 from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
 from fencepost_players.service import Players
 from tests.integration.console.watchers import OWNER, Watchers
+from tests.integration.kernel import job_calls, workflow_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.operator import CHAIN, LONG, SIGNER, NonceOperator
 from tests.integration.orders.env import BROKER, OrdersEnv
@@ -83,6 +84,8 @@ class PopulatedSystem(Watchers):
         self._schedule()
         self._take_over()
         self._come_late()
+        self.workflow = self._workflow()
+        self.dead_workflow = self._dead_workflow()
 
     def _trade(self) -> dict[str, int]:
         with closing(OrdersEnv(self._database.url)) as market:
@@ -173,6 +176,56 @@ class PopulatedSystem(Watchers):
         """A plural form writes its refusals down itself."""
         late = "select * from fencepost.job_finish_many(%s, %s, %s, array['ok'], array[null]::jsonb[])"
         self._call(late, [self.running], [0], self.name)
+
+    def _workflow(self) -> int:
+        """It has priced, slept, failed once, spawned children, was refused a step, and waits."""
+        caller = Caller(self._database.url)
+        with closing(caller.connection):
+            job_id = workflow_calls.running(caller)
+            workflow_calls.step(caller, job_id, "price", result={"cents": 500, "of": self.name})
+            workflow_calls.sleep(caller, job_id, "night", "0 seconds")
+            job_calls.claim(caller, job_id)
+            fail(caller, job_id, 2, self.name)
+            job_calls.claim(caller, job_id)
+            child = job_calls.submit(caller, queue=f"of-{job_id}")
+            caller.execute(
+                "select fencepost.workflow_spawn(%s, 3, %s, 'parts', 'd', array[%s]::bigint[])",
+                job_id,
+                job_calls.OWNER,
+                child,
+            )
+            workflow_calls.step(caller, job_id, f"reserve {self.name}", attempt=3, undo=workflow_calls.UNDO)
+            caller.execute(
+                "select * from fencepost.step_commit_many(array[%s]::bigint[], array[1]::bigint[], %s,"
+                " array['late'], array['d'])",
+                job_id,
+                job_calls.OWNER,
+            )
+            event = f"approve {job_id} {self.name}"
+            workflow_calls.wait_for(caller, job_id, event, attempt=3, timeout="2 days")
+        return job_id
+
+    def _dead_workflow(self) -> int:
+        """It has died, and the undo of its step waits."""
+        caller = Caller(self._database.url)
+        with closing(caller.connection):
+            job_id = workflow_calls.running(caller, tries_max=1)
+            workflow_calls.step(caller, job_id, "price", result=5)
+            workflow_calls.step(caller, job_id, "reserve", undo=workflow_calls.UNDO)
+            fail(caller, job_id, 1, self.name)
+        return job_id
+
+
+def fail(caller: Caller, job_id: int, attempt: int, name: str) -> None:
+    """As a worker leaves a try that failed, due again at once."""
+    caller.execute(
+        "select * from fencepost.job_leave_many(array[%s]::bigint[], array[%s]::bigint[], %s, array['retry'],"
+        " array['ValueError: no'], array[interval '0'], array[%s])",
+        job_id,
+        attempt,
+        job_calls.OWNER,
+        f"Traceback (most recent call last):\n  in {name}\nValueError: no",
+    )
 
 
 def leave_a_report(folder: Path) -> None:

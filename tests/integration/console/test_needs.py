@@ -30,6 +30,10 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(env: Consol
         "transactions in doubt": (1, "In doubt"),
         "broker halted: acme": (1, "the market is shut"),
         "waiting in mail: no worker serves it": (1, "mail"),
+        "dead in orders/fulfil@1": (1, "orders/fulfil@1"),
+        "waiting in orders/fulfil@1: no worker serves it": (1, "orders/fulfil@1"),
+        "waiting in of-8: no worker serves it": (1, "of-8"),
+        "waiting in undo: no worker serves it": (1, "undo"),
         "schedule nightly fires mail, a kind that no worker of queue mail has": (1, "nightly"),
     }
     assert {what: one["count"] for what, one in told.items()} == {what: n for what, (n, _) in shown.items()}

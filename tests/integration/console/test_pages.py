@@ -134,6 +134,37 @@ def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(env: ConsoleEnv) -
         assert refusal["remedy"].startswith("Stop.")
         page = client.get(f"/console/jobs/{crowd.running}").text
         assert "refused:stale_attempt" in page
+        assert 'class="lane-refused"' in page
+        assert "zombie (attempt 0) tried to finish at" in page
+        assert 'data-refresh="2"' in page, "it is still running"
+
+
+def test_refusals_are_listed_by_kind_reason_noun_and_time(env: ConsoleEnv) -> None:
+    crowd = Watchers(env.database)
+    fp_calls_late(env, crowd.running)
+    with env.database.connect() as connection:
+        for subject in ("a/1", "a/2"):
+            connection.execute(
+                "select fencepost.refusal_record('mismatch', 'request', %s, 'w', '{}', '{}')", (subject,)
+            )
+    with env.program(Role.VIEWER) as client:
+
+        def found(**filters: str | int) -> list[tuple[str, str]]:
+            rows = client.get("/api/refusals", params=filters).json()["refusals"]
+            return [(row["noun"], row["kind"]) for row in rows]
+
+        conflicts = [("request", "conflict")] * 2
+        assert found(kind="conflict") == found(noun="request") == found(reason="mismatch") == conflicts
+        assert ("job", "late") in found(kind="late", within="hour")
+        assert not set(conflicts) & set(found(kind="late"))
+        first = client.get("/api/refusals", params={"kind": "conflict", "limit": 1}).json()
+        assert found(kind="conflict", limit=1, before=first["next_before"]) == conflicts[:1]
+        assert client.get("/api/refusals", params={"kind": "odd"}).status_code == 400
+        kinds = client.get("/api/refusals").json()["kinds"]
+        assert kinds["conflict"] == 2
+        assert kinds["late"] >= 1
+        page = client.get("/console").text
+        assert f'data-figure="late_writes">{kinds["late"]}</a>' in page
 
 
 def fp_calls_late(env: ConsoleEnv, job_id: int) -> None:

@@ -12,6 +12,7 @@ WALKS: Mapping[str, Callable[[Ask], None]] = {
     "queue": walks.walk_queue,
     "checkpoint": walks.walk_checkpoint,
     "refusal": walks.walk_refusal,
+    "lineage": walks.walk_lineage,
     "notify": walks.walk_notify,
     "poison_entries": walks.walk_poison_entries,
     "job": job_walks.walk_job,
@@ -24,4 +25,5 @@ WALKS: Mapping[str, Callable[[Ask], None]] = {
     "worker": job_walks.walk_worker,
     "workflow": workflow_walks.walk_workflow,
     "event": workflow_walks.walk_event,
+    "workflow_operator": workflow_walks.walk_workflow_operator,
 }

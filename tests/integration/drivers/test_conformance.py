@@ -84,7 +84,7 @@ def test_a_refusal_arrives_as_our_exception_with_what_was_seen(
         write_late()
     refused = caught.value
     assert (refused.reason, refused.noun, refused.subject) == ("not_owner", "lease", "door")
-    assert refused.attempted == {"token": held.token + 1}
+    assert refused.attempted == {"token": held.token + 1, "op": "fence"}
     assert (refused.seen["owner"], refused.seen["token"]) == ("me", held.token)
     assert refused.__cause__ is not None
     assert not isinstance(refused.__cause__, FencepostError)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from fencepost import NotOwner
 from fencepost.errors import REFUSALS
 from fencepost.kernel import _checkpoint as checkpoint
+from fencepost.kernel import _lineage as lineage
 from fencepost.kernel import _notify as notify
 from fencepost.kernel import _poison_entries as poison_entries
 from fencepost.kernel import _refusal as refusal
@@ -167,3 +168,10 @@ def walk_notify(ask: Ask) -> None:
 
 def walk_poison_entries(ask: Ask) -> None:
     ask(poison_entries.poison("stream", "1-0", "no job", {"field": AWKWARD, "with a NUL\0": "\0"}))
+
+
+def walk_lineage(ask: Ask) -> None:
+    first = ask(lineage.check(None, recover=False))
+    assert (first.state, first.epoch) == ("in_order", 1)
+    again = ask(lineage.check(first.mark, recover=True))
+    assert (again.state, again.evidence) == ("in_order", None)

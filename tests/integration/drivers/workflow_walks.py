@@ -2,6 +2,7 @@
 
 from fencepost.kernel import _event as event
 from fencepost.kernel import _workflow as workflow
+from fencepost.kernel import _workflow_operator as workflow_operator
 from fencepost.kernel import job
 from fencepost.kernel.call import Json
 from fencepost.kernel.job import Running
@@ -60,6 +61,10 @@ def _walk_children(ask: Ask, parent: Running) -> None:
     child = ask(job.submit("parts", "pack", DOCUMENT))
     batch = ask(workflow.spawn(parent.job_id, parent.attempt, "me", "pack", DIGEST, [child.job_id]))
     assert ask(workflow.join(parent.job_id, parent.attempt, "me", batch, park=False)) == "registered"
+    assert ask(workflow.join_any(parent.job_id, parent.attempt, "me", [batch], park=False)) == []
+    ask(job.fence_all([(parent.job_id, parent.attempt)], "me"))
+    assert ask(workflow.graph(parent.job_id)) is None
+    assert ask(workflow.repeats(parent.job_id, parent.attempt)) is False
     [outcome] = ask(workflow.children([child.job_id]))
     assert (outcome.job_id, outcome.state, outcome.result) == (child.job_id, None, None)
 
@@ -79,3 +84,12 @@ def walk_event(ask: Ask) -> None:
     assert not ask(event.emit(AWKWARD))
     assert ask(workflow.await_event(*of_waiting, None)) == ("emitted", DOCUMENT)
     assert ask(event.prune(1, 100)) >= 0
+
+
+def walk_workflow_operator(ask: Ask) -> None:
+    one = _started(ask)
+    wanted = workflow_operator.WorkflowFilter(name="fulfil", tags=(), arguments={})
+    found = ask(workflow_operator.page(wanted))
+    assert (found.ids[0], found.next_before) == (one.job_id, None)
+    [settled] = ask(workflow_operator.settle([one.job_id], "cancel", "anna"))
+    assert (settled.job_id, settled.outcome) == (one.job_id, "requested")

@@ -1,7 +1,7 @@
 """A system with handlers, its workers, and what a test asks of them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, LiteralString, NamedTuple
@@ -140,9 +140,11 @@ class JobHarness:
         await self.until("no stream holds an entry", lambda: self.entries() == 0, within=within)
 
     @asynccontextmanager
-    async def working(self, settings: JobSettings | None = None) -> AsyncGenerator[Worker]:
+    async def working(
+        self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None
+    ) -> AsyncGenerator[Worker]:
         """A worker that runs inside the block."""
-        worker = self.fp.jobs.worker(settings or quick())
+        worker = self.fp.jobs.worker(settings or quick(), queues=queues)
         task = asyncio.create_task(worker.run())
         try:
             yield worker

@@ -178,7 +178,7 @@ async def test_an_entry_of_a_job_that_is_not_there_is_acknowledged(harness: JobH
     )
     async with harness.working():
         await harness.until_empty()
-    assert harness.refusals() == [("not_found", "None")]
+    assert harness.refusals() == [("not_found", "claim")]
     assert harness.metric("fencepost_jobs_claims_total", status="refused", reason="not_found") == 1
 
 

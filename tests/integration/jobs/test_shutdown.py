@@ -115,7 +115,7 @@ async def test_entries_that_were_read_and_not_claimed_are_given_back(harness: Jo
         worker.stop()
         raise OSError("the read is cut off after its delivery")
 
-    with at_crash_point("jobs.intake.after_read", stop_and_break):
+    with at_crash_point("jobs.fetch.after_read", stop_and_break):
         await asyncio.wait_for(worker.run(), 60)
     seen = harness.job(submitted.job_id)
     assert (seen.state in WAITING, seen.attempt) == (True, 0)

@@ -19,6 +19,7 @@ from fencepost_judge._direct_path import DirectPathSettings
 from fencepost_judge._role import ACCOUNTS, JudgeRole
 from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
+from fencepost_judge.ccs._routes import make_router as make_contest_api
 from fencepost_judge.pages._routes import make_pages
 from fencepost_server.accounts.passwords import Passwords
 from fencepost_server.accounts.secret import new_secret
@@ -114,6 +115,7 @@ async def open_office(
     router = APIRouter()
     router.include_router(make_router(judging, app_token=app_token))
     router.include_router(make_pages(judging, app_token=app_token, passwords=Passwords(CHEAP)))
+    router.include_router(make_contest_api(judging, app_token=app_token, passwords=Passwords(CHEAP)))
     app = make_app(
         [HttpService("judge", router, own_auth_paths=OWN_AUTH_PATHS)], WebSettings(token=app_token)
     )

@@ -19,7 +19,7 @@ from fencepost.testing import Clock
 from fencepost_judge import _discovery_kernel as discovery_kernel
 from fencepost_judge._discovery import (
     Directory,
-    JudgePresence,
+    JudgeListing,
     ListedWorker,
     Load,
     Registration,
@@ -140,7 +140,7 @@ async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(o
     assert [one.owner for one in rest] == ["a", "c"]
 
 
-async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_end(office: Office) -> None:
+async def test_a_listing_stays_listed_through_a_lost_lease_and_leaves_at_the_end(office: Office) -> None:
     listed = Metrics().gauge("fencepost_judge_worker_listed", "x")
     registrations: list[Registration] = []
 
@@ -153,14 +153,14 @@ async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_en
 
         beat, leave, workers = office.directory.beat, office.directory.leave, office.directory.workers
 
-    presence = JudgePresence(Watched(), WORKER, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
-    waits = [await presence.tick()]
+    listing = JudgeListing(Watched(), WORKER, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
+    waits = [await listing.tick()]
     office.expire(registrations[0])
-    waits += [await presence.tick(), await presence.tick()]
+    waits += [await listing.tick(), await listing.tick()]
     (seen,) = await _alive(office.directory)
     value = listed.collect()
-    await presence.leave()
-    await presence.leave()
+    await listing.leave()
+    await listing.leave()
 
     # Lost is noticed at a beat, and the next tick comes at once.
     assert waits == [LEASE_SECONDS / 3, 0.0, LEASE_SECONDS / 3]

@@ -10,7 +10,6 @@ import pytest
 
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import Judge, JudgeFault
-from fencepost_judge._language import read_specs
 from fencepost_judge._verification import verify
 from fencepost_judge.packages._reading import read_problem
 from tests.integration.judge.judge_site import SAMPLES, open_judge_site
@@ -25,7 +24,7 @@ SUM = {
     "2.ans": "42\n",
     "problem.yaml": "time_limit: 5\nmemory: 128\n",
 }
-LANGUAGES = sorted(spec.name for spec in read_specs())
+LANGUAGES = sorted(SUMS)
 
 
 @pytest.mark.parametrize(

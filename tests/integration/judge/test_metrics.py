@@ -34,7 +34,10 @@ async def test_how_long_a_verdict_takes_and_that_a_rejudging_does_not_count(
         await until_judged(office, 1)
         assert verdict_seconds(office, "count") == 1
         assert 0 < verdict_seconds(office, "sum") < 3600
-
+        # The write is a part of that, and is measured alone.
+        write = [office.fp.metrics.value(f"fencepost_judge_finish_seconds_{end}") for end in ("count", "sum")]
+        assert write[0] == 1
+        assert 0 < write[1] < verdict_seconds(office, "sum")
         # It waits behind everything: how long says nothing about a contest.
         await office.judging.rejudge(Filter(problem="echo"), reason="test 7 was wrong", actor="jo")
         await until_judged(office, 2)

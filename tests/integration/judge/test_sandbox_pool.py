@@ -198,6 +198,8 @@ async def test_a_box_that_floods_is_drained_cut_and_not_believed(env: JudgingEnv
     # A sandbox error is tried again, within bounds.
     assert env.counted("fencepost_judge_protocol_errors_total", {"reason": "too_long"}) == 3
     assert env.counted("fencepost_judge_sandbox_retries_total") == 2
+    for stream in ("stdout", "stderr"):
+        assert env.counted("fencepost_judge_output_truncated_total", {"stream": stream}) == 3
 
 
 async def test_an_agent_that_cannot_start_is_a_single_box_and_said(env: JudgingEnv) -> None:

@@ -91,7 +91,8 @@ def _selects(code: str) -> Iterator[str]:
 
 def _components(source: Path) -> list[Component]:
     folders = {_name(schema.parent): schema.parent for schema in source.rglob("schema") if schema.is_dir()}
-    names = (KERNEL, *sorted(folders.keys() - {KERNEL}))
+    # The services publish topics, so what knows topics comes before them.
+    names = (KERNEL, *sorted(folders.keys() - {KERNEL}, key=lambda name: (name != "webhooks", name)))
     return [Component.read(name, folders[name]) for name in names]
 
 

@@ -96,7 +96,7 @@ def test_a_running_job_is_refused_to_its_rival_and_to_its_owner(app: Caller, clo
     refused = app.refused("not_owner", CLAIM, job_id, RIVAL)
 
     assert (refused.noun, refused.subject) == ("job", str(job_id))
-    assert refused.attempted == {"owner": RIVAL}
+    assert refused.attempted == {"owner": RIVAL, "op": "claim"}
     assert refused.seen == {
         "state": "running",
         "attempt": 1,

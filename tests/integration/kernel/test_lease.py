@@ -105,7 +105,7 @@ def test_a_held_lease_is_refused_to_another_with_the_row_that_was_seen(app: Call
     refused = app.refused("not_owner", "select fencepost.lease_acquire('shard:1', 'b/boot-1', '1 minute')")
 
     assert (refused.noun, refused.subject) == ("lease", "shard:1")
-    assert refused.attempted == {"owner": "b/boot-1"}
+    assert refused.attempted == {"owner": "b/boot-1", "op": "acquire"}
     assert refused.seen == {
         "owner": "a/boot-1",
         "token": 1,
@@ -135,7 +135,7 @@ def test_a_renewal_is_refused(
 
     refused = app.refused(reason, "select fencepost.lease_renew('shard:1', %s, %s, '1 minute')", owner, token)
 
-    assert refused.attempted == {"owner": owner, "token": token}
+    assert refused.attempted == {"owner": owner, "token": token, "op": "renew"}
     assert refused.seen["token"] == 1
 
 
@@ -187,7 +187,7 @@ def test_the_holder_passes_the_fence_until_its_lease_ends(app: Caller, clock: Cl
 
     refused = app.refused("lease_expired", "select fencepost.lease_fence('shard:1', 1)")
 
-    assert refused.attempted == {"token": 1}
+    assert refused.attempted == {"token": 1, "op": "fence"}
     assert refused.seen["judged_at"] == clock.now().isoformat()
 
 

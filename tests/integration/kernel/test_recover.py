@@ -195,7 +195,7 @@ def test_it_may_be_repeated_and_is_written_down(database: Database) -> None:
     assert second.floor > first.floor
     with database.connect_admin() as admin:
         rows = admin.execute(
-            "select actor, token from fencepost.event where noun = 'kernel' order by event_id"
+            "select actor, token from fencepost.event where event = 'recovered' order by event_id"
         ).fetchall()
     assert rows == [("anna", first.floor), ("bert", second.floor)]
     assert set(first.components) >= {"orders"}
@@ -218,15 +218,14 @@ def test_bad_input_changes_nothing(database: Database, postgres: PostgresServer)
 
 
 BROKEN = """
-    create function fencepost._recover_zz(p text) returns jsonb language sql
-    as $$ select to_jsonb(1 / length(left(p, 0))) $$
+    create or replace function fencepost._recover_orders(p_actor text) returns jsonb language sql
+    as $$ select to_jsonb(1 / length(left(p_actor, 0))) $$
 """
 
 
 def test_it_fails_as_a_whole(database: Database) -> None:
     with database.connect_admin() as admin:
         admin.execute(BROKEN)
-        admin.execute("alter function fencepost._recover_zz(text) owner to fencepost_owner")
     with pytest.raises(psycopg.errors.DivisionByZero):
         recover(database.admin_url, "anna")
     with database.connect_admin() as admin:

@@ -27,7 +27,8 @@ def signature(function: dict[str, Any]) -> str:
     arguments = [name.removeprefix("p_") for name in function["arguments"]]
     required = len(arguments) - function["optional"]
     optional = "".join(f"[, {name}]" for name in arguments[required:])
-    return f"{function['name']}({', '.join(arguments[:required])}{optional})"
+    written = f"{', '.join(arguments[:required])}{optional}"
+    return f"{function['name']}({written.replace('[, ', '[', 1) if not required else written})"
 
 
 def test_every_function_is_in_the_reference_with_its_arguments(admin: Caller) -> None:

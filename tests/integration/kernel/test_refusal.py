@@ -1,7 +1,10 @@
 """A refusal is an answer: counted though it was rolled back, recorded, and explained in one table."""
 
+import json
 from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from fencepost.errors import REFUSALS
 from fencepost.testing import Clock
@@ -59,6 +62,7 @@ def test_a_raised_refusal_is_recorded_afterwards_without_being_counted_again(
         "actor": "worker-1",
         "attempted": {"attempt": 1},
         "seen": {"attempt": 2},
+        "kind": "late",
     }
     assert refusal_counts(app) == {}
 
@@ -158,3 +162,28 @@ def test_the_record_says_when(app: Caller, clock: Clock) -> None:
 
     first, second = app.column("select at from fencepost.refusals order by refusal_id")
     assert second - first == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "attempted"),
+    [
+        ("late", "stale_attempt", {"op": "finish", "attempt": 1, "owner": "a"}),
+        ("late", "not_owner", {"op": "fence", "token": 4}),
+        ("late", "already_finished", {"op": "renew", "attempt": 1}),
+        ("late", "lease_expired", {"take": 3, "owner": "a"}),
+        ("routine", "cancelled", {"op": "finish", "attempt": 1}),
+        ("routine", "not_owner", {"op": "acquire", "owner": "b"}),
+        ("routine", "already_finished", {"op": "claim", "owner": "b"}),
+        ("conflict", "mismatch", {"digest": "x"}),
+        ("conflict", "in_flight", {"digest": "x"}),
+        ("conflict", "not_found", {"op": "cancel", "actor": "carol"}),
+    ],
+)
+def test_a_refusal_tells_a_late_writer_from_callers_that_conflict(
+    app: Caller, kind: str, reason: str, attempted: dict[str, Any]
+) -> None:
+    app.execute(
+        "select fencepost.refusal_record(%s, 'job', '7', 'w', %s, '{}')", reason, json.dumps(attempted)
+    )
+
+    assert app.rows("select kind from fencepost.refusals") == [{"kind": kind}]

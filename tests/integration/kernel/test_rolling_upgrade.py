@@ -23,10 +23,12 @@ RENAMED = re.compile(
     r"(?:\b|_)lanes?\b"
     r"|\b_?marker_|\bfencepost\.markers?\b|\bmutation_(?:marker|dice|gate)|\bjob_driven\b"
     r"|\bjudge_trial_|\bselect place, token\b|\borders_follow_|\borders_ledger\b"
+    r"|\bselect author, slug, submitted_at, verdict\b|\bjudge_contest_contestants\b"
 )
 """Names that changed before anything was released, so no second name is kept: processes of the versions
 before them have to stop. Version 14 of the kernel says priority for lane, and 17 idempotency key for marker;
-mutations 3, judge 11, orders 7 and console 9 have plain names for their own tables and functions."""
+mutations 3, judge 11, orders 7 and console 9 have plain names for their own tables and functions; judge 13
+lists the entries and the contestants of a contest by team."""
 
 
 def not_understood(connection: psycopg.Connection, said: Said) -> list[str]:

@@ -311,6 +311,60 @@ def test_a_parent_joins_one_batch_after_another(app: Caller) -> None:
         assert app.value(join, job_id, attempt + 1, OWNER, batch) == "ended"
 
 
+JOIN_ANY = "select batch_id, finished, dead from fencepost.workflow_join_any(%s, %s, %s, %s)"
+
+
+def two_batches(caller: Caller, job_id: int) -> tuple[list[int], list[int]]:
+    children = [job_calls.submit(caller), job_calls.submit(caller)]
+    spawn = "select fencepost.workflow_spawn(%s, 1, %s, %s, 'd', %s)"
+    batches = [caller.value(spawn, job_id, OWNER, f"s{child}", [child]) for child in children]
+    return children, batches
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_first_of_several_batches_wakes_the_parent(app: Caller, first: int) -> None:
+    job_id = workflow_calls.running(app)
+    children, batches = two_batches(app, job_id)
+    assert app.rows(JOIN_ANY, job_id, 1, OWNER, batches) == []
+    assert job_calls.job(app, job_id)["run_at"].year == 9999
+
+    job_calls.claim(app, children[first])
+    app.execute("select fencepost.job_finish(%s, 1, %s)", children[first], OWNER)
+
+    assert job_calls.claim(app, job_id)["attempt"] == 2
+    ended = {"batch_id": batches[first], "finished": 1, "dead": 0}
+    assert app.rows(JOIN_ANY, job_id, 2, OWNER, batches) == [ended]
+    # The other one wakes it too.
+    other = 1 - first
+    assert app.rows(JOIN_ANY, job_id, 2, OWNER, [batches[other]]) == []
+    job_calls.claim(app, children[other])
+    app.execute("select fencepost.job_bury(%s, 1, %s, 'no')", children[other], OWNER)
+    assert job_calls.claim(app, job_id)["attempt"] == 3
+    assert app.rows(JOIN_ANY, job_id, 3, OWNER, [batches[other]]) == [
+        {"batch_id": batches[other], "finished": 0, "dead": 1}
+    ]
+
+
+def test_one_statement_that_ends_two_batches_wakes_the_parent_once(app: Caller) -> None:
+    job_id = workflow_calls.running(app)
+    children, batches = two_batches(app, job_id)
+    app.rows(JOIN_ANY, job_id, 1, OWNER, batches)
+    for child in children:
+        job_calls.claim(app, child)
+
+    app.rows("select * from fencepost.job_finish_many(%s, '{1,1}', %s)", children, OWNER)
+
+    job_calls.claim(app, job_id)
+    assert len(app.rows(JOIN_ANY, job_id, 2, OWNER, batches)) == 2
+
+
+def test_the_children_of_another_workflow_are_not_joined(app: Caller) -> None:
+    job_id, other = workflow_calls.running(app), workflow_calls.running(app)
+    _, batches = two_batches(app, job_id)
+
+    app.refused("mismatch", JOIN_ANY, other, 1, OWNER, batches)
+
+
 def test_a_restart_drops_the_steps_and_keeps_the_id(app: Caller, clock: Clock) -> None:
     job_id = workflow_calls.running(app)
     workflow_calls.step(app, job_id, "a", result="x" * 70_000, undo=UNDO)

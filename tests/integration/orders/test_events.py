@@ -137,6 +137,46 @@ def desk(database: Database, clock: Clock) -> Generator[Desk]:
     desk.close()
 
 
+EMITTED = "select payload from fencepost.workflow_events where event = 'bought'"
+
+
+@pytest.mark.parametrize(
+    ("answer", "end"),
+    [
+        ({"result": result("filled", "10", is_open=False)}, "filled"),
+        ({"result": result("expired", "4", is_open=False)}, "closed"),
+        ({"outcome": "dead", "fate": "not_this", "code": "BAD_REQUEST"}, "dead"),
+    ],
+)
+def test_the_end_of_an_order_emits_the_event_that_it_names(
+    desk: Desk, answer: dict[str, Any], end: str
+) -> None:
+    order_id = desk.place(meta={"workflow_event": "bought"})
+    desk.settle(**{"outcome": "sent", **answer})
+
+    [(emitted,)] = desk.connection.execute(EMITTED).fetchall()
+    assert (emitted["order_id"], emitted["end"]) == (order_id, end)
+
+
+def test_a_fill_that_comes_later_emits_the_event_without_a_webhook(desk: Desk) -> None:
+    desk.run(webhooks.remove("audit", "ann"))
+    desk.place(meta={"workflow_event": "bought"})
+    desk.settle("sent", result=result(qty="4"))
+    assert desk.connection.execute(EMITTED).fetchall() == []
+
+    desk.report(over=True, status="filled", qty="10", is_open=False)
+
+    [(emitted,)] = desk.connection.execute(EMITTED).fetchall()
+    assert (emitted["end"], emitted["filled_quantity"]) == ("filled", "10")
+
+
+def test_a_name_that_cannot_be_an_event_does_not_keep_an_order_from_its_end(desk: Desk) -> None:
+    for number, name in enumerate(["", "x" * 600, {"a": 1}, 5]):
+        desk.place(f"k{number}", meta={"workflow_event": name}, symbol=f"S{number}")
+    desk.settle("sent", result=result("filled", "10", is_open=False))
+    assert desk.events.count("filled") == 4
+
+
 def test_a_message_has_the_documented_shape(desk: Desk) -> None:
     order_id = desk.sent(status="partially_filled", qty="4")
     sent, filled = desk.said()

@@ -75,7 +75,7 @@ async def test_a_400_is_dead_at_once(database: Database) -> None:
             steps = await floor.steps(order_id)
         assert (found["last_error"], found["retry_count"]) == ("BAD_REQUEST", 0)
         assert [to for _, to, _ in steps] == ["queued", "sending", "dead"]
-        assert broker.book.refusals["whim"] == 1
+        assert broker.book.refusals["random"] == 1
 
 
 async def test_a_429_waits_and_spends_no_retry(database: Database) -> None:

@@ -113,7 +113,7 @@ async def test_a_sleeping_relay_is_woken_by_a_put(fp: Fencepost, database: Datab
             async with relaying(fp, receiver, pace=patient, listener=listener):
                 await signals.wait("listener.listening")
                 await signals.wait("outbox.idle")
-                await signals.wait("hooks.intake.ticked")
+                await signals.wait("hooks.fetch.ticked")
                 await fp.run(outbox.put("hooks", {"n": 1}))
                 rows = await settled(fp, 1)
     listening.cancel()

@@ -22,6 +22,8 @@ from tests.tmp_dirs import server_directory
 FEW = 1_000
 MANY = 100_000
 MILLION = 1_000_000
+STEPS = 10
+"""Of a workflow. Among many rows it has one: they would be most of what the quick form waits for."""
 
 # What a connection has seen when it makes its plans, and what it works on later. The server tries this many
 # plans for the arguments at hand before it keeps one for all of them.
@@ -145,7 +147,7 @@ def street(
 def long_street(
     request: pytest.FixtureRequest, small_plan_database: PlanDatabase, million_plan_database: PlanDatabase
 ) -> Iterator[PlanDatabases]:
-    """The same with a million rows in each table."""
+    """The same with a million rows in each table: a million workflows of ten steps each among them."""
     with _open(small_plan_database, million_plan_database, request.param) as street:
         yield street
 
@@ -206,6 +208,7 @@ def _furnish(plan_database: PlanDatabase, size: int) -> PlanDatabase:
 def _populate(connection: psycopg.Connection, size: int) -> None:
     """Fill the tables with this many rows each."""
     connection.execute("select set_config('plans.size', %s, false)", (str(size),))
+    connection.execute("select set_config('plans.steps', %s, false)", (str(1 if size == MANY else STEPS),))
     # The rows are right by construction; triggers would look up each one's foreign key.
     connection.execute("set session_replication_role = replica")
     connection.execute(POPULATION.read_bytes())

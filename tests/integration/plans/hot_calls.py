@@ -172,14 +172,16 @@ HOT_CALLS = (
 # Every other function, and why its plan needs no guard.
 NOT_HOT = {
     "a function of the clock, or of few rows": (
-        "clock queue_bound queue_count queue_pause queue_rate queue_resume rate_declare result_prune "
+        "clock lineage_check refusal_kind "
+        "queue_bound queue_count queue_pause queue_rate queue_resume rate_declare result_prune "
         "schedule_add schedule_change schedule_declare schedule_fire schedule_pause schedule_release "
         "schedule_remove schedule_reset schedule_resume schedule_retire schedule_revive schedule_run "
         "sleep_on wake_up job_need_prune job_worker_announce "
         "worker_disable worker_drain worker_enable worker_pin worker_serves worker_standing worker_unpin"
     ),
     "a person asks for a page or a count, which costs what there is to see": (
-        "dead_count dead_ids job_page schedule_history schedule_list worker_list"
+        "dead_count dead_ids job_page schedule_history schedule_list worker_list "
+        "workflow_life workflow_page workflow_rows"
     ),
     "it ends somebody who blocks: rare, and by one key": "job_evict lease_evict",
     "it writes one row and reads none": "stream_poison",
@@ -189,8 +191,9 @@ NOT_HOT = {
     "it empties a slot whole": "idempotency_ring_clean",
     "it walks what it is to keep, once a minute": "job_prune_excess",
     "it works on one workflow, as the calls above, and makes its children a batch, as batch_make": (
-        "workflow_join workflow_restart workflow_retry_from workflow_spawn"
+        "workflow_retry_from workflow_spawn workflow_settle"
     ),
     "a person asks what still runs, which costs what waits and runs": "workflow_versions",
+    "a person looks, and it counts what runs and ten thousand of those that wait": "workflow_status",
     "it goes through the history of one resource, which it is there to shorten": "checkpoint_prune",
 }

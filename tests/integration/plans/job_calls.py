@@ -138,6 +138,12 @@ JOBS = (
         "job_fence", "select * from fencepost.job_fence(%s, 1, 'owner')", lambda size: (running(size)[0],)
     ),
     HotCall(
+        "job_fence_all",
+        "select * from fencepost.job_fence_all(%s::bigint[], %s::bigint[], 'owner')",
+        # Few: it refuses what does not run.
+        lambda size: (running(size)[:5], [1] * 5),
+    ),
+    HotCall(
         "job_finish", "select * from fencepost.job_finish(%s, 1, 'owner')", lambda size: (running(size)[0],)
     ),
     HotCall(

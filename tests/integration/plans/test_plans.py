@@ -24,7 +24,7 @@ PUBLIC_FUNCTIONS = """
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_hot_functions_touch_only_what_they_need_among_a_million(long_street: PlanDatabases) -> None:
     assert {call.name: found for call in HOT_CALLS if (found := user_errors(long_street, call))} == {}
 

@@ -1,6 +1,26 @@
 """The hot functions of workflows, each called as its runtime calls it."""
 
-from tests.integration.plans.hot_call import BATCH, HotCall, plain, running
+from tests.integration.plans.hot_call import BATCH, HotCall, Statement, plain, running
+
+
+def with_children(size: int) -> list[Statement]:
+    """Two open batches are of one workflow, whose steps began them and which runs a graph of two nodes."""
+    parent = running(size)[0]
+    node = '{"name": "%s", "kind": "kind", "queue": "hot"}'
+    graph = f'{{"graph": {{"name": "g", "nodes": [{node % "price"}, {node % "pack"}]}}}}'
+    return [
+        ("update fencepost.job_batch set workflow_id = %s where batch_id in (1, 3)", (parent,)),
+        (
+            'update fencepost.job set payload = %s, headers = \'{"graph": "g"}\' where job_id = %s',
+            (graph, parent),
+        ),
+        (
+            """insert into fencepost.workflow_step (job_id, name, what, attempt, digest, result, at)
+               values (%s, 'pack', 'spawn', 1, 'graph', '{"batch": 1}', clock_timestamp())""",
+            (parent,),
+        ),
+    ]
+
 
 WORKFLOWS = (
     HotCall("workflow_start", "select * from fencepost.workflow_start('orders', 'fulfil', 1, '{}')", plain()),
@@ -54,8 +74,37 @@ WORKFLOWS = (
     ),
     HotCall("event_prune", "select * from fencepost.event_prune('15 days', %s)", plain(BATCH)),
     HotCall(
+        "workflow_join",
+        "select * from fencepost.workflow_join(%s, 1, 'owner', 1)",
+        lambda size: (running(size)[0],),
+        with_children,
+    ),
+    HotCall(
+        "workflow_join_any",
+        "select * from fencepost.workflow_join_any(%s, 1, 'owner', '{1,3}')",
+        lambda size: (running(size)[0],),
+        with_children,
+    ),
+    HotCall(
+        "workflow_graph",
+        "select * from fencepost.workflow_graph(%s)",
+        lambda size: (running(size)[0],),
+        with_children,
+    ),
+    HotCall(
+        "workflow_restart",
+        "select * from fencepost.workflow_restart(%s, 1, 'owner', '{}')",
+        lambda size: (running(size)[0],),
+    ),
+    HotCall(
+        "the end of a workflow that is undone",
+        "select * from fencepost.job_bury(%s, 1, 'owner', 'no')",
+        lambda size: (next(one for one in running(size) if one % 10 == 3),),
+    ),
+    HotCall(
         "workflow_children",
         "select * from fencepost.workflow_children(%s::bigint[])",
         lambda size: (running(size),),
     ),
+    HotCall("workflow_repeats", "select fencepost.workflow_repeats(%s, 2)", lambda size: (running(size)[0],)),
 )

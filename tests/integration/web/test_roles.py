@@ -36,21 +36,21 @@ HANG_SECONDS = 240
 HOUSEKEEPING = {
     "history",
     "idempotency_keys",
-    "console-pulse",
-    "console-roll",
+    "console-live",
+    "console-minutes",
     "judge-custom-runs",
     "judge-errors",
     "judge-languages",
     "mutations",
     "nonces",
 }
-RELAY = ("intake", "settlement", "keeper")
+RELAY = ("fetch", "settlement", "keeper")
 WORK = {
     "orders": {"orders.maintenance", "orders.probe"}
     | {f"orders{what}.{part}" for what in ("", ".unknown", ".following", ".changes") for part in RELAY},
     "nonces": {"transactions", "nonces_maintenance"},
     "webhooks": {"webhooks.registry"},
-    "judge": {"judge-presence", "a worker of judge"},
+    "judge": {"judge-listing", "a worker of judge"},
 }
 
 

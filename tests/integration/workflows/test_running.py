@@ -17,7 +17,7 @@ from fencepost.workflows._child_job import ChildJob
 from fencepost.workflows._errors import ChildJobFailed, EventTimeout, StepNameTaken
 from fencepost.workflows._sync_workflow import SyncWorkflow
 from fencepost.workflows._workflow import Workflow
-from tests.integration.jobs.harness import JobHarness
+from tests.integration.jobs.harness import JobHarness, quick
 
 
 def at_once(tries: int, error: Exception) -> Verdict:
@@ -198,6 +198,45 @@ async def test_a_sleeping_workflow_wakes_when_its_time_has_come(harness: JobHarn
         assert [harness.job(job_id).tries for job_id in jobs] == [0, 0]
         clock.advance(3601)
         assert [await nap.result(job_id) for job_id in jobs] == [1, 2]
+
+
+async def test_workflows_that_wait_hold_neither_a_place_nor_a_connection(harness: JobHarness) -> None:
+    """A worker with one place parks them all, and has it free for others."""
+
+    @harness.fp.job("mail")
+    async def send(job: Job) -> str:
+        return "sent"
+
+    @harness.fp.job("never")
+    async def never(job: Job) -> None: ...
+
+    @harness.fp.workflow("orders")
+    async def waits(wf: Workflow, what: str) -> None:
+        if what == "event":
+            await wf.event("never")
+        elif what == "sleep":
+            await wf.sleep(timedelta(days=1))
+        else:
+            await wf.gather(ChildJob.of(never.submission()))
+
+    async with harness.working(quick(concurrency=1), queues=["orders", "mail"]):
+        for what in ("event", "sleep", "child") * 3:
+            await start(harness, waits, what=what)
+        await harness.until(
+            "all are parked",
+            lambda: (
+                harness.value(
+                    "select count(*) from fencepost.jobs where queue = 'orders/waits@1' and attempt > 0"
+                )
+                == 9
+                and running(harness) == 0
+            ),
+        )
+        assert await harness.fp.jobs.result(await send.enqueue()) == "sent"
+        in_transaction = (
+            "select count(*) from pg_stat_activity where datname = current_database() and state like %s"
+        )
+        assert harness.value(in_transaction, ("idle in%",)) == 0
 
 
 def running(harness: JobHarness) -> int:
@@ -440,6 +479,77 @@ async def test_a_scrape_counts_undos_that_died(harness: JobHarness) -> None:
         await harness.until_state(await start(harness, reserve), "dead")
         await harness.until("the undo is dead", lambda: dead_undos() == 1)
     assert len(harness.rows("select from fencepost.dead_letters")) == 2, "the workflow itself is no undo"
+
+
+async def test_runs_and_steps_are_counted_and_a_failed_step_is_named(harness: JobHarness) -> None:
+    failures = [ValueError("no stock")]
+
+    async def price() -> int:
+        return 5
+
+    async def reserve() -> int:
+        if failures:
+            raise failures.pop()
+        return 1
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def buy(wf: Workflow) -> int:
+        await wf.step(price)
+        await wf.options(key=1).sleep(0)
+        reserved = await wf.step(reserve)
+        await wf.options(key=2).sleep(0)
+        return reserved + await wf.options(key="after").step(price)
+
+    async with harness.working():
+        job_id = await start(harness, buy)
+        await harness.until_state(job_id, "finished")
+
+    def counted(name: str, **labels: str) -> float:
+        return harness.fp.metrics.registry.get_sample_value(name, {"kind": "buy@1", **labels}) or 0
+
+    assert counted("fencepost_workflow_started_total") == 1
+    runs = {
+        outcome: counted("fencepost_workflow_runs_total", outcome=outcome)
+        for outcome in ("finished", "parked", "failed")
+    }
+    assert runs == {"finished": 1, "parked": 2, "failed": 1}
+    assert counted("fencepost_workflow_steps_recorded_total") == 3
+    assert counted("fencepost_workflow_steps_failed_total") == 1
+    assert counted("fencepost_workflow_steps_repeated_total") == 1, "not the one after the second sleep"
+    [(traceback,)] = harness.rows(
+        "select detail ->> 'traceback' from fencepost.explain(%s) where detail ? 'traceback'",
+        (f"job:{job_id}",),
+    )
+    assert traceback.endswith(f"ValueError: no stock\nIn the step 'reserve' of workflow {job_id}.")
+
+
+async def test_a_scrape_counts_workflows_that_are_parked_and_stuck(harness: JobHarness, clock: Clock) -> None:
+    @harness.fp.workflow("orders")
+    async def wait(wf: Workflow, number: int, seconds: float | None) -> None:
+        await wf.event(f"approve:{number}", timeout=seconds)
+
+    def scraped() -> dict[str, list[tuple[dict[str, str], float]]]:
+        with harness.database.connect() as connection:
+            families = list(StatusCollector(lambda: read_board(connection)).collect())
+        return {
+            one.name: [(sample.labels, sample.value) for sample in one.samples]
+            for one in families
+            if one.name.startswith("fencepost_workflow_")
+        }
+
+    async with harness.working():
+        for number, timeout in ((1, None), (2, 30 * 86_400)):
+            await start(harness, wait, number=number, seconds=timeout)
+        await harness.until(
+            "both are parked", lambda: len(harness.rows("select from fencepost.workflow_waits")) == 2
+        )
+    queue = {"queue": "orders/wait@1"}
+    now = scraped()
+    assert now["fencepost_workflow_parked"] == [(queue, 2)]
+    assert now["fencepost_workflow_event_waits"] == [({}, 2)]
+    assert now["fencepost_workflow_stuck"] == []
+    clock.advance(8 * 86_400)
+    assert scraped()["fencepost_workflow_stuck"] == [({**queue, "reason": "event"}, 1)]
 
 
 async def test_a_sync_workflow_does_the_same_in_a_thread(harness: JobHarness, clock: Clock) -> None:

@@ -210,11 +210,16 @@ def test_a_role_that_can_go_around_the_fence_is_told_so() -> None:
 
 
 def test_an_owner_that_may_not_end_a_backend_is_told_so() -> None:
-    assert postgres.judge_evictor(("owner", True)).state is FindingState.OK
-    finding = postgres.judge_evictor(("owner", False))
+    assert postgres.judge_evictor(("owner", True, True)).state is FindingState.OK
+    finding = postgres.judge_evictor(("owner", False, True))
     assert (finding.state, finding.remedy) == (
         FindingState.DEGRADED,
         "As a superuser: grant pg_signal_backend to owner.",
+    )
+    finding = postgres.judge_evictor(("owner", True, False))
+    assert (finding.state, finding.remedy) == (
+        FindingState.DEGRADED,
+        "As a superuser: grant pg_read_all_stats to owner.",
     )
 
 

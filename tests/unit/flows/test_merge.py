@@ -65,3 +65,21 @@ def test_a_merge_comes_back_as_it_was_stored_and_goes_on_counting() -> None:
     again.add("a", 0, [record("a2", 5)])
 
     assert released(again, 6) == [(0, ["A0", "A1", "a2"]), (1, ["B0"])]
+
+
+def test_a_merge_stores_what_came_since_and_drops_what_was_released() -> None:
+    merge, again = TimeMerge(), TimeMerge()
+    merge.add("a", 0, [record(f"a{n}", n) for n in range(100)])
+    whole = merge.dump([False])
+    merge.clean()
+    merge.release(90)
+    merge.add("a", 0, [record("late", 1), record("new", 95)])
+    change = merge.dump([False], whole=False)
+    merge.clean()
+    unmoved = merge.dump([False], whole=False)
+
+    assert [len(stored[1]) for stored in (whole, change, unmoved)] == [100, 2, 0]
+    for stored, watermark in ((whole, float("-inf")), (change, 90.0), (unmoved, float("-inf"))):
+        again.load(unpack(flat(stored)), [str], {0: 0}, watermark)
+    assert len(again) == len(merge) == 12
+    assert released(again, 96) == released(merge, 96)

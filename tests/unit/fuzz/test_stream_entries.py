@@ -12,7 +12,14 @@ from fencepost.flows._frontier import Frontier, Mark
 from fencepost.flows._plan import FlowPlan
 from fencepost.flows._record import IdempotentRecord, Record, order
 from fencepost.flows._shared_reads import SharedReads
-from fencepost.flows._shuffle import ChannelKeys, ChannelReceiver, NoEntry, entries_for, read_entry
+from fencepost.flows._shuffle import (
+    ChannelKeys,
+    ChannelReceiver,
+    NoEntry,
+    entries_for,
+    read_entry,
+    value_readers,
+)
 from fencepost.flows._state import as_it_was
 from fencepost.flows._task import Arrival
 from fencepost.flows._units import senders_of
@@ -135,7 +142,9 @@ PARSERS = {
             TEXT.map(lambda text: JOB | {"job_id": text}),
         ),
     ),
-    "a channel's entry": Parser(lambda fields: read_entry(fields, 1), wrong_entries(), (NoEntry,)),
+    "a channel's entry": Parser(
+        lambda fields: read_entry(fields, value_readers(PROGRAM)), wrong_entries(), (NoEntry,)
+    ),
     "a source's entry": Parser(
         read_source_entry,
         st.lists(st.tuples(st.one_of(NAMES, st.binary(max_size=5)), st.binary(max_size=20)), min_size=1).map(
@@ -171,15 +180,17 @@ NO_ENTRIES = [
     [],
     [b"h"],
     [b"data", b"hello"],
-    [b"h", b"\xc1", b"d", PARTS],
-    [b"h", packed([1, 2]), b"d", PARTS],
-    [b"h", packed(["x", 2, None, False, None, 2]), b"d", PARTS],
-    [b"h", packed([None, "2-x", None, False, None, 2]), b"d", PARTS],
-    [b"h", HEAD, b"d", packed([[7, []]])],
-    [b"h", HEAD, b"d", packed([[-1, []]])],
-    [b"h", HEAD, b"d", packed([[0, [["a"]]]])],
-    [b"h", HEAD, b"d", b"\x91" * 3000],
-    [b"h", HEAD, b"d", PARTS, b"t", packed([["x", 7]])],
+    [b"h", b"\xc1", b"c", PARTS],
+    [b"h", packed([1, 2]), b"c", PARTS],
+    [b"h", packed(["x", 2, None, False, None, 2]), b"c", PARTS],
+    [b"h", packed([None, "2-x", None, False, None, 2]), b"c", PARTS],
+    [b"h", HEAD, b"c", packed([[7, [], [], None, []]])],
+    [b"h", HEAD, b"c", packed([[-1, [], [], None, []]])],
+    [b"h", HEAD, b"c", packed([[0, ["a"]]])],
+    [b"h", HEAD, b"c", packed([[0, ["a"], [], None, []]])],
+    [b"h", HEAD, b"c", packed([[0, "a", ["a"], None, [1]]])],
+    [b"h", HEAD, b"c", b"\x91" * 3000],
+    [b"h", HEAD, b"c", PARTS, b"t", packed([["x", 7]])],
 ]
 
 
@@ -196,14 +207,14 @@ async def test_what_is_no_entry_of_a_channel_is_removed_and_the_next_one_is_take
 
 
 async def test_a_damaged_entry_is_a_gap_that_is_asked_for_again() -> None:
-    redis = Held([b"h", b"\xc1", b"d", PARTS], entry_of(["c"], 2, 3))
+    redis = Held([b"h", b"\xc1", b"c", PARTS], entry_of(["c"], 2, 3))
 
     assert await taken(redis, at=1) == []
     assert (redis.removed, redis.rewinds) == (["1-0"], 1)
 
 
 async def test_an_offset_that_is_none_shows_where_entries_overlap() -> None:
-    redis = Held([b"h", HEAD, b"d", packed([[0, [["a", "a", None, "x"]]]])], RIGHT)
+    redis = Held([b"h", HEAD, b"c", packed([[0, ["a"], ["a"], None, ["x"]]])], RIGHT)
 
     (arrival,) = await taken(redis, at=1)
 
@@ -225,3 +236,12 @@ def test_two_ids_that_are_no_text_stay_two() -> None:
 def test_a_document_with_the_names_of_a_record_is_none(wrong: dict[str, Any]) -> None:
     assert IdempotentRecord.of(RECORD | wrong) is None
     assert as_it_was(RECORD | wrong) == RECORD | wrong
+
+
+async def test_of_an_entry_that_overlaps_what_was_taken_the_rest_is_taken() -> None:
+    redis = Held(entry_of(["a", "b", "c"], None, 3))
+
+    (arrival,) = await taken(redis, at=1)
+
+    assert [record[:2] for record in arrival.runs[0][1]] == [("b", "b"), ("c", "c")]
+    assert [(record[3], arrival.offsets[record[3]]) for record in arrival.runs[0][1]] == [(0, 2), (1, 3)]

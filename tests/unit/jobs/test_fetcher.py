@@ -56,6 +56,7 @@ def fetcher_on(database: FakeDatabase) -> Fetcher:
         metrics,
         settings,
         handlers.serves(),
+        connections=10,
     )
 
 

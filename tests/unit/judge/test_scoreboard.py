@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from fencepost_judge._scoreboard import (
     Contest,
     ContestProblem,
+    Entrant,
     ScoreboardRow,
     ScoredSubmission,
     Scoring,
+    TeamKind,
+    next_reveal,
     scoreboard,
 )
 
@@ -39,7 +42,11 @@ def entry(author: str, slug: str, at: float, verdict: str | None, **more: object
     return replace(ScoredSubmission(author, slug, minute(at), verdict), **more)  # type: ignore[arg-type]
 
 
-def standing(lines: list[ScoreboardRow]) -> list[tuple[int, str, int, int]]:
+def teams(*names: str, kind: TeamKind = TeamKind.PARTICIPANTS) -> list[Entrant]:
+    return [Entrant(name, name, kind) for name in names]
+
+
+def standing(lines: list[ScoreboardRow]) -> list[tuple[int | None, str, int, int]]:
     return [(line.rank, line.name, line.solved, line.penalty) for line in lines]
 
 
@@ -55,7 +62,7 @@ def test_problems_solved_come_first_and_then_minutes_with_penalties() -> None:
         entry("dan", "paint", 50, "WA"),
         entry("bob", "paint", 60, "AC"),
     ]
-    lines = scoreboard(ICPC, ["ann", "bob", "cem", "dan", "eve"], entries, END, sees_all=True)
+    lines = scoreboard(ICPC, teams("ann", "bob", "cem", "dan", "eve"), entries, END, sees_all=True)
 
     assert standing(lines) == [
         (1, "bob", 2, 110),
@@ -79,7 +86,7 @@ def test_equal_penalties_are_told_apart_by_the_last_solution_and_else_share_a_ra
         entry("cem", "paint", 50, "AC"),
     ]
 
-    assert standing(scoreboard(ICPC, ["ann", "bob", "cem"], entries, END, sees_all=True)) == [
+    assert standing(scoreboard(ICPC, teams("ann", "bob", "cem"), entries, END, sees_all=True)) == [
         (1, "bob", 2, 60),
         (2, "ann", 2, 60),
         (2, "cem", 2, 60),
@@ -88,11 +95,11 @@ def test_equal_penalties_are_told_apart_by_the_last_solution_and_else_share_a_ra
 
 def test_the_freeze_hides_verdicts_until_it_is_lifted_and_not_from_the_jury() -> None:
     entries = [entry("ann", "fence", 239, "WA"), entry("ann", "fence", 240, "AC")]
-    frozen = scoreboard(ICPC, ["ann"], entries, END)[0]
-    jury = scoreboard(ICPC, ["ann"], entries, END, sees_all=True)[0]
+    frozen = scoreboard(ICPC, teams("ann"), entries, END)[0]
+    jury = scoreboard(ICPC, teams("ann"), entries, END, sees_all=True)[0]
     lifted = replace(ICPC, unfrozen_at=minute(320))
-    after = scoreboard(lifted, ["ann"], entries, minute(320))[0]
-    still = scoreboard(lifted, ["ann"], entries, minute(319))[0]
+    after = scoreboard(lifted, teams("ann"), entries, minute(320))[0]
+    still = scoreboard(lifted, teams("ann"), entries, minute(319))[0]
 
     assert (frozen.solved, frozen.cells["A"].tries, frozen.cells["A"].pending) == (0, 1, 1)
     assert (jury.solved, jury.penalty, after.solved, still.solved) == (1, 260, 1, 0)
@@ -106,11 +113,14 @@ def test_what_lies_outside_the_contest_or_after_the_moment_does_not_count() -> N
         entry("guest", "paint", 20, "AC"),
     ]
 
-    assert standing(scoreboard(ICPC, ["ann", "bob"], entries, minute(99))) == [
+    assert standing(scoreboard(ICPC, teams("ann", "bob"), entries, minute(99))) == [
         (1, "ann", 0, 0),
         (1, "bob", 0, 0),
     ]
-    assert standing(scoreboard(ICPC, ["ann", "bob"], entries, END)) == [(1, "bob", 1, 100), (2, "ann", 0, 0)]
+    assert standing(scoreboard(ICPC, teams("ann", "bob"), entries, END)) == [
+        (1, "bob", 1, 100),
+        (2, "ann", 0, 0),
+    ]
 
 
 def test_points_are_the_best_of_each_group_and_never_less_than_the_best_try() -> None:
@@ -122,7 +132,7 @@ def test_points_are_the_best_of_each_group_and_never_less_than_the_best_try() ->
         entry("bob", "fence", 10, "PA", score=60.0),
         entry("bob", "paint", 10, "AC"),
     ]
-    lines = scoreboard(IOI, ["ann", "bob", "cem"], entries, END)
+    lines = scoreboard(IOI, teams("ann", "bob", "cem"), entries, END)
 
     assert [(line.rank, line.name, line.points) for line in lines] == [
         (1, "bob", 160.0),
@@ -150,12 +160,62 @@ def test_before_the_freeze_and_after_it_is_lifted_every_caller_sees_the_same(
     entries: list[ScoredSubmission], at: int
 ) -> None:
     lifted = replace(ICPC, unfrozen_at=minute(310))
-    everybody = scoreboard(lifted, ["ann", "bob", "cem"], entries, minute(at))
-    jury = scoreboard(lifted, ["ann", "bob", "cem"], entries, minute(at), sees_all=True)
+    everybody = scoreboard(lifted, teams("ann", "bob", "cem"), entries, minute(at))
+    jury = scoreboard(lifted, teams("ann", "bob", "cem"), entries, minute(at), sees_all=True)
 
     if at < 240 or at >= 310:
         assert everybody == jury
     # What the freeze shows is what was known when it began; only hopes are added.
-    frozen = scoreboard(ICPC, ["ann", "bob", "cem"], entries, minute(max(at, 240)))
-    known = scoreboard(ICPC, ["ann", "bob", "cem"], [e for e in entries if e.submitted_at < minute(240)], END)
+    frozen = scoreboard(ICPC, teams("ann", "bob", "cem"), entries, minute(max(at, 240)))
+    known = scoreboard(
+        ICPC, teams("ann", "bob", "cem"), [e for e in entries if e.submitted_at < minute(240)], END
+    )
     assert standing(frozen) == standing(known)
+
+
+def test_observers_are_shown_without_a_rank_and_hidden_teams_to_juries_only() -> None:
+    entries = [
+        entry("guest", "fence", 5, "AC"),
+        entry("test", "fence", 6, "AC"),
+        entry("ann", "fence", 9, "AC"),
+    ]
+    everyone = [
+        *teams("ann"),
+        *teams("guest", kind=TeamKind.OBSERVERS),
+        *teams("test", kind=TeamKind.HIDDEN),
+    ]
+
+    shown = scoreboard(ICPC, everyone, entries, END)
+    jury = scoreboard(ICPC, everyone, entries, END, sees_all=True)
+
+    assert [(line.rank, line.team_id) for line in shown] == [(1, "ann"), (None, "guest")]
+    assert [(line.rank, line.team_id) for line in jury] == [(1, "ann"), (None, "guest"), (None, "test")]
+    assert [line.cells["A"].first for line in jury] == [True, False, False]
+
+
+def test_nobody_is_first_while_an_earlier_submission_has_no_verdict() -> None:
+    entries = [entry("ann", "fence", 5, None), entry("bob", "fence", 6, "AC")]
+    decided = [entry("ann", "fence", 5, "WA"), entries[1]]
+
+    def first(seen: list[ScoredSubmission]) -> list[str]:
+        lines = scoreboard(ICPC, teams("ann", "bob"), seen, END)
+        return [line.name for line in lines if line.cells["A"].first]
+
+    assert (first(entries), first(decided)) == ([], ["bob"])
+
+
+def test_results_are_revealed_from_the_last_rank_up_until_the_board_is_the_juries() -> None:
+    entries = [
+        entry("ann", "fence", 10, "AC"),
+        entry("bob", "fence", 250, "AC"),
+        entry("bob", "paint", 251, "WA"),
+        entry("ann", "paint", 260, "AC"),
+    ]
+    contest, order = ICPC, list[tuple[str, str]]()
+    while chosen := next_reveal(contest, teams("ann", "bob"), entries, END):
+        order.append(chosen)
+        contest = replace(contest, revealed=tuple(order))
+
+    assert order == [("bob", "fence"), ("bob", "paint"), ("ann", "paint")]
+    public = scoreboard(contest, teams("ann", "bob"), entries, END)
+    assert public == scoreboard(ICPC, teams("ann", "bob"), entries, END, sees_all=True)

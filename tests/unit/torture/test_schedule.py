@@ -80,7 +80,8 @@ def test_places_and_points_are_those_of_the_system() -> None:
 
 def test_faults_are_chosen_by_family_and_by_kind() -> None:
     assert chosen_kinds(["redis", "kill"]) == ["kill", *FAMILIES["redis"]]
-    assert chosen_kinds([]) == [kind for kind in KINDS if kind not in ("power-cut", "restore")]
+    by_name_only = {"power-cut", "restore", *FAMILIES["cluster"]}
+    assert chosen_kinds([]) == [kind for kind in KINDS if kind not in by_name_only]
     assert chosen_kinds(["power"]) == ["power-cut"]
     with pytest.raises(ValueError, match="no fault flood; allowed: process, "):
         chosen_kinds(["kill", "flood"])

@@ -7,16 +7,15 @@ from fencepost_torture._goals import EACH_POINT, GOALS
 
 SOURCE = Path(__file__).parents[3] / "packages"
 ELSEWHERE = (
-    "workflow.",
     "jobs.chunk",
     "orders.before_change",
     "orders.after_change",
     "judge.before_system_error",
     "judge.after_system_error",
 )
-"""What no system of the torture does: tests/integration/workflows/test_crash_everywhere.py,
-tests/integration/job_features/test_chunks.py, tests/acceptance/orders/test_crash_points.py and
-tests/acceptance/judge/test_out_of_service.py strike these points."""
+"""What no system of the torture does: tests/integration/job_features/test_chunks.py,
+tests/acceptance/orders/test_crash_points.py and tests/acceptance/judge/test_out_of_service.py strike
+these points."""
 
 
 def test_every_crash_point_is_struck_by_a_goal() -> None:

@@ -2,9 +2,12 @@
 
 import json
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
-from fencepost_server.web.errors import ECHO_MAX, MESSAGE_MAX, brief, failure
+from fencepost.errors import Backpressure, FencepostError, ServerUnavailable, from_sqlstate
+from fencepost_server.web.errors import ECHO_MAX, MESSAGE_MAX, answer_errors_of, brief, failure
 from fencepost_server.web.forms import local_path
 
 
@@ -22,6 +25,27 @@ def test_nothing_long_is_repeated(message: str) -> None:
     assert len(said) < 2 * ECHO_MAX
     assert "…" in said
     assert json.loads(bytes(failure(400, "invalid_input", message).body))["message"] == said
+
+
+@pytest.mark.parametrize(
+    ("error", "wait"),
+    [
+        (from_sqlstate("ZF102", "Too fast.", '{"retry_seconds": 36.2}'), "37"),
+        (from_sqlstate("ZF102", "Too many wait.", None), "1"),
+        (Backpressure("Too fast.", retry_seconds=0.1), "1"),
+        (ServerUnavailable("Away."), "1"),
+    ],
+)
+async def test_what_is_told_to_wait_is_told_how_long(error: FencepostError, wait: str) -> None:
+    app = FastAPI()
+    answer_errors_of(app)
+
+    @app.get("/")
+    async def refuse() -> None:
+        raise error
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        assert (await client.get("/")).headers["Retry-After"] == wait
 
 
 def test_a_message_is_a_few_sentences() -> None:

@@ -65,6 +65,9 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("POST", "/judge/api/contests/{contest}/contestants"): CONTESTANT,
     ("GET", "/judge/api/contests/{contest}/scoreboard"): CONTESTANT,
     ("POST", "/judge/api/contests/{contest}/unfreeze"): JURY,
+    ("POST", "/judge/api/contests/{contest}/reveal"): JURY,
+    ("POST", "/judge/api/contests/{contest}/finalize"): JURY,
+    ("POST", "/judge/api/contests/{contest}/reopen"): JURY,
     ("GET", "/judge/api/contests/{contest}/clarifications"): CONTESTANT,
     ("POST", "/judge/api/contests/{contest}/clarifications"): CONTESTANT,
     ("POST", "/judge/api/contests/{contest}/clarifications/{clarification_id}/answer"): JURY,
@@ -95,12 +98,16 @@ PAGES: Mapping[tuple[str, str], Access] = {
     ("GET", f"{PAGES_ROOT}/contests"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/contests/{{contest}}"): CONTESTANT,
     ("POST", f"{PAGES_ROOT}/contests/{{contest}}/join"): CONTESTANT,
-    ("GET", f"{PAGES_ROOT}/contests/{{contest}}/scoreboard"): CONTESTANT,
     ("GET", f"{PAGES_ROOT}/contests/{{contest}}/clarifications"): CONTESTANT,
     ("POST", f"{PAGES_ROOT}/contests/{{contest}}/clarifications"): CONTESTANT,
     ("POST", f"{PAGES_ROOT}/contests/{{contest}}/clarifications/{{clarification_id}}/answer"): JURY,
     ("POST", f"{PAGES_ROOT}/contests/{{contest}}/announcements"): JURY,
     ("POST", f"{PAGES_ROOT}/contests/{{contest}}/unfreeze"): JURY,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/reveal"): JURY,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/finalize"): JURY,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/reopen"): JURY,
+    ("GET", f"{PAGES_ROOT}/contests/{{contest}}/teams"): JURY,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/teams"): Access(JudgeRole.ADMIN, SERVICE_BYTES),
     ("GET", f"{PAGES_ROOT}/contest"): JURY,
     ("POST", f"{PAGES_ROOT}/contest"): JURY,
     ("GET", f"{PAGES_ROOT}/import"): JURY,
@@ -130,9 +137,31 @@ OPEN_PAGES = frozenset(
         ("GET", f"{PAGES_ROOT}/login"),
         ("POST", f"{PAGES_ROOT}/login"),
         ("GET", f"{PAGES_ROOT}/static/{{name}}"),
+        # Of a contest that is public; to others it is not there without a login.
+        ("GET", f"{PAGES_ROOT}/contests/{{contest}}/scoreboard"),
     }
 )
 """The pages that need no login."""
 
-OWN_AUTH_PATHS = ("/submit", "/status", "/submissions", "/languages", "/problems", PAGES_ROOT)
+CONTEST_API = frozenset(
+    {
+        ("GET", "/api"),
+        ("GET", "/api/contests"),
+        ("GET", "/api/contests/{contest}"),
+        ("PATCH", "/api/contests/{contest}"),
+        ("GET", "/api/contests/{contest}/state"),
+        ("GET", "/api/contests/{contest}/scoreboard"),
+        ("GET", "/api/contests/{contest}/access"),
+        ("GET", "/api/contests/{contest}/account"),
+        ("GET", "/api/contests/{contest}/event-feed"),
+        ("GET", "/api/contests/{contest}/submissions/{submission}/files"),
+        ("GET", "/api/contests/{contest}/{kind}"),
+        ("GET", "/api/contests/{contest}/{kind}/{key}"),
+        ("POST", "/api/contests/{contest}/submissions"),
+        ("POST", "/api/contests/{contest}/clarifications"),
+    }
+)
+"""The Contest API. It decides for each object: a spectator without an account sees what is public."""
+
+OWN_AUTH_PATHS = ("/submit", "/status", "/submissions", "/languages", "/problems", "/api", PAGES_ROOT)
 """Below these paths the judge authenticates requests itself, in place of the server's own check."""

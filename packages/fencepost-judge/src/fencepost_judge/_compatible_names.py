@@ -39,7 +39,13 @@ NAMES = CompatibleNames(
             "fencepost_jobs_outcomes_refused_total",
             where={"reason": ("stale_attempt",)},
         ),
-        OldMetric("worker_finalize_total", "fencepost_jobs_outcomes_total", ("status",)),
+        # Without jobs that were put back, which are not final.
+        OldMetric(
+            "worker_finalize_total",
+            "fencepost_jobs_outcomes_total",
+            ("status",),
+            where={"status": ("ok", "rejected", "lost", "dead", "cancelled", "repeated")},
+        ),
         OldMetric(
             "worker_finalize_rejected_total",
             "fencepost_jobs_outcomes_refused_total",
@@ -47,7 +53,7 @@ NAMES = CompatibleNames(
             values={"reason": _REFUSED_FINISH},
         ),
         OldMetric("worker_finalize_errors_total", "fencepost_jobs_outcome_errors_total"),
-        OldMetric("worker_finalize_latency_ms", "fencepost_jobs_run_seconds", factor=1000),
+        OldMetric("worker_finalize_latency_ms", "fencepost_judge_finish_seconds", factor=1000),
         OldMetric("worker_reclaim_total", "fencepost_jobs_reclaims_total", _BY_STATUS),
         OldMetric("worker_reclaim_latency_ms", "fencepost_jobs_reclaim_seconds", factor=1000),
         OldMetric("worker_reclaim_inflight", "fencepost_jobs_reclaims_in_progress"),

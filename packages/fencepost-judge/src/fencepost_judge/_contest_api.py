@@ -8,18 +8,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from fencepost.client import Fencepost
+from fencepost.kernel.call import Call
 from fencepost_judge import _contests as contests
+from fencepost_judge import _teams as teams
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._authentication import Who, author_of
 from fencepost_judge._contests import SeenContest
 from fencepost_judge._figures import Figures
 from fencepost_judge._problem import Slug
 from fencepost_judge._role import JudgeRole, JudgeVisitor
-from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
+from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring, next_reveal
 from fencepost_judge._service import Judging
 from fencepost_server.web.forms import Id
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
+Color = Annotated[str, Field(max_length=60, pattern=r"^[^#\x00-\x1f]*(#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$")]
+Medals = Annotated[int, Field(ge=0, le=1000)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -36,6 +41,13 @@ class ContestRequest(BaseModel):
     penalty_minutes: Annotated[int, Field(ge=0, le=1440)] = 20
     secret_figures: Figures = Figures.ROUNDED
     problems: Annotated[dict[Label, Slug], Field(max_length=100)]
+    colors: dict[Label, Color] = {}
+    """Of balloons, by label: `red`, `#f00`, or `red #f00`."""
+    public: bool | None = None
+    """Whether its scoreboard needs no login. None leaves it as it is, like `medals`."""
+    medals: (
+        Annotated[list[Annotated[int, Field(ge=0, le=1000)]], Field(min_length=3, max_length=3)] | None
+    ) = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ContestRequest:
@@ -45,7 +57,13 @@ class ContestRequest(BaseModel):
             raise ValueError("it freezes before it starts, or after it ends")
         if len(set(self.problems.values())) < len(self.problems):
             raise ValueError("a problem is in it twice")
+        if unknown := sorted(set(self.colors) - set(self.problems)):
+            raise ValueError(f"{unknown[0]} has a color, and is no problem")
         return self
+
+    def call(self, slug: str, actor: str) -> Call[None]:
+        """The call that creates or changes the contest."""
+        return contests.put_contest(self.contest(slug), actor, is_public=self.public, medals=self.medals)
 
     def contest(self, slug: str) -> Contest:
         return Contest(
@@ -57,8 +75,17 @@ class ContestRequest(BaseModel):
             ends_at=self.ends_at,
             penalty_minutes=self.penalty_minutes,
             secret_figures=self.secret_figures,
-            problems=[ContestProblem(label, slug) for label, slug in self.problems.items()],
+            problems=[
+                ContestProblem(label, slug, *_color(self.colors.get(label, "")))
+                for label, slug in self.problems.items()
+            ],
         )
+
+
+def _color(text: str) -> tuple[str | None, str | None]:
+    """The name of a color, and its value."""
+    name, _, value = text.rpartition(" ") if "#" in text else (text, "", "")
+    return name.strip() or None, value or None
 
 
 class JoinRequest(BaseModel):
@@ -104,7 +131,7 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
 
     @router.put("/judge/api/contests/{contest}", status_code=204)
     async def put_contest(contest: Slug, request: ContestRequest, who: Who) -> None:
-        await fp.run(contests.put_contest(request.contest(contest), who.name))
+        await fp.run(request.call(contest, who.name))
 
     @router.post("/judge/api/contests/{contest}/contestants", status_code=204)
     async def join(contest: str, request: JoinRequest, who: Who) -> None:
@@ -121,6 +148,21 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
     @router.post("/judge/api/contests/{contest}/unfreeze", status_code=204)
     async def unfreeze(contest: str, who: Who) -> None:
         await fp.run(contests.unfreeze(contest, who.name))
+
+    @router.post("/judge/api/contests/{contest}/reveal")
+    async def reveal(contest: str, who: Who) -> dict[str, str | None]:
+        """Show one result that the freeze hides: of the team that is ranked last, the first problem."""
+        team, problem = await reveal_next(fp, contest, who.name) or (None, None)
+        return {"team_id": team, "problem_id": problem}
+
+    @router.post("/judge/api/contests/{contest}/finalize", status_code=204)
+    async def finalize(contest: str, who: Who) -> None:
+        """Make the results final: only when it is over and every submission has its verdict."""
+        await fp.run(contests.finalize(contest, who.name))
+
+    @router.post("/judge/api/contests/{contest}/reopen", status_code=204)
+    async def reopen(contest: str, who: Who) -> None:
+        await fp.run(contests.reopen(contest, who.name))
 
 
 def _add_clarifications(router: APIRouter, judging: Judging) -> None:
@@ -147,6 +189,18 @@ def _add_clarifications(router: APIRouter, judging: Judging) -> None:
         return {"clarification_id": await fp.run(said)}
 
 
+async def reveal_next(fp: Fencepost, contest: str, actor: str) -> tuple[str, str] | None:
+    """Show the next hidden result, as a resolver does. Returns its team and problem, or None when nothing is
+    hidden."""
+    found = await visibility.contest(fp, contest)
+    entrants = [one.entrant for one in await fp.run(teams.teams(contest))]
+    entries = await fp.run(contests.entries(contest))
+    chosen = next_reveal(found.contest, entrants, entries, found.seen_at)
+    if chosen is not None:
+        await fp.run(contests.reveal(contest, *chosen, actor))
+    return chosen
+
+
 async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Question) -> int:
     """Ask a question. It counts against the same rate limit as a submission."""
     async with judging.fp.transaction() as tx:
@@ -155,7 +209,7 @@ async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Qu
         return await tx.run(contests.ask(contest, question.label, who.name, question.text))
 
 
-def seen_contest(found: SeenContest, who: JudgeVisitor) -> Contest:
+def seen_contest(found: SeenContest, who: JudgeVisitor | None) -> Contest:
     """The contest without its problems, unless it has begun or the visitor is a jury."""
-    is_secret = not (found.has_begun or who.may(JudgeRole.JURY))
+    is_secret = not (found.has_begun or (who is not None and who.may(JudgeRole.JURY)))
     return replace(found.contest, problems=()) if is_secret else found.contest

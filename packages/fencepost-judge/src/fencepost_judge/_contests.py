@@ -38,10 +38,14 @@ class Clarification:
     to_all: bool
 
 
-def put_contest(contest: Contest, actor: str) -> Call[None]:
+def put_contest(
+    contest: Contest, actor: str, *, is_public: bool | None = None, medals: Sequence[int] | None = None
+) -> Call[None]:
+    """Create or change a contest. What is None stays as it is."""
     return Call(
         "select fencepost.judge_contest_put(%s::text, %s::text, %s::text, %s::timestamptz, %s::timestamptz,"
-        " %s::timestamptz, %s::integer, %s::text[], %s::text[], %s::text, %s::text)",
+        " %s::timestamptz, %s::integer, %s::text[], %s::text[], %s::text, %s::text, %s::text[], %s::text[],"
+        " %s::boolean, %s::integer[])",
         (
             text("contest", contest.slug),
             text("title", contest.title),
@@ -54,6 +58,10 @@ def put_contest(contest: Contest, actor: str) -> Call[None]:
             [text("problem", one.slug) for one in contest.problems],
             text("actor", actor),
             contest.secret_figures.value,
+            [one.color for one in contest.problems],
+            [one.rgb for one in contest.problems],
+            is_public,
+            None if medals is None else list(medals),
         ),
         nothing,
     )
@@ -64,7 +72,7 @@ def contests(
 ) -> Call[list[SeenContest]]:
     return Call(
         "select slug, title, scoring, starts_at, freeze_at, ends_at, unfrozen_at, penalty_minutes,"
-        " problems::text, seen_at, secret_figures"
+        " problems::text, seen_at, secret_figures, is_public, medals, finalized_at, revealed::text"
         " from fencepost.judge_contests(%s::text, %s::text, %s::integer)",
         (optional_text("contest", one), optional_text("after", after), limit),
         each(_contest),
@@ -87,16 +95,51 @@ def unfreeze(slug: str, actor: str) -> Call[None]:
     )
 
 
-def entrants(slug: str) -> Call[list[str]]:
+def reveal(slug: str, team: str, problem: str, actor: str) -> Call[None]:
     return Call(
-        "select name from fencepost.judge_contest_contestants(%s::text)", (text("contest", slug),), column
+        "select fencepost.judge_contest_reveal(%s::text, %s::text, %s::text, %s::text)",
+        (text("contest", slug), text("team", team), text("problem", problem), text("actor", actor)),
+        nothing,
+    )
+
+
+def finalize(slug: str, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_contest_finalize(%s::text, %s::text)",
+        (text("contest", slug), text("actor", actor)),
+        nothing,
+    )
+
+
+def reopen(slug: str, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_contest_reopen(%s::text, %s::text)",
+        (text("contest", slug), text("actor", actor)),
+        nothing,
+    )
+
+
+def start(slug: str, starts_at: datetime, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_contest_start(%s::text, %s::timestamptz, %s::text)",
+        (text("contest", slug), starts_at, text("actor", actor)),
+        nothing,
+    )
+
+
+def team_of(slug: str, name: str) -> Call[str | None]:
+    """The team that a user acts for, or None."""
+    return Call(
+        "select fencepost.judge_contest_team(%s::text, %s::text)",
+        (text("contest", slug), text("name", name)),
+        scalar,
     )
 
 
 def entries(slug: str) -> Call[list[ScoredSubmission]]:
     """In order of submission."""
     return Call(
-        "select author, slug, submitted_at, verdict, score, points::text"
+        "select team, slug, submitted_at, verdict, score, points::text"
         " from fencepost.judge_contest_entries(%s::text)",
         (text("contest", slug),),
         each(_entry),
@@ -165,6 +208,10 @@ def _contest(
     problems: str,
     seen_at: datetime,
     secret_figures: str,
+    is_public: bool,
+    medals: Sequence[int],
+    finalized_at: datetime | None,
+    revealed: str,
 ) -> SeenContest:
     contest = Contest(
         slug=slug,
@@ -176,12 +223,16 @@ def _contest(
         unfrozen_at=unfrozen_at,
         penalty_minutes=penalty_minutes,
         secret_figures=Figures(secret_figures),
-        problems=[ContestProblem(one["label"], one["slug"]) for one in parsed(problems)],
+        problems=[ContestProblem(**one) for one in parsed(problems)],
+        is_public=is_public,
+        medals=tuple(medals),
+        finalized_at=finalized_at,
+        revealed=tuple((team, problem) for team, problem in parsed(revealed)),
     )
     return SeenContest(contest, seen_at)
 
 
 def _entry(
-    author: str, slug: str, submitted_at: datetime, verdict: str | None, score: float | None, points: str
+    team: str, slug: str, submitted_at: datetime, verdict: str | None, score: float | None, points: str
 ) -> ScoredSubmission:
-    return ScoredSubmission(author, slug, submitted_at, verdict, score, parsed(points))
+    return ScoredSubmission(team, slug, submitted_at, verdict, score, parsed(points))

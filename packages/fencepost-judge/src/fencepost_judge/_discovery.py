@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def worker_info(
     )
 
 
-class JudgePresence:
+class JudgeListing:
     """Keeps one worker registered. A loop calls `tick`, counts its errors and calls it again."""
 
     def __init__(
@@ -127,24 +128,36 @@ class JudgePresence:
         self._info = info
         self._load = load
         self._listed = listed
+        self._lease_seconds = lease_seconds
         self._beat_seconds = lease_seconds / 3
+        self._held_from = 0.0
         self._registration: Registration | None = None
 
     async def tick(self) -> float:
         if self._registration is None:
             self._listed.set(0)
+            self._held_from = time.monotonic()
             self._registration = await self._directory.enter(self._info)
             self._listed.set(1)
             _log.debug(
                 "fencepost_judge_worker_listed", owner=self._info.owner, number=self._registration.number
             )
             announce("judge.listed")
+        began = time.monotonic()
         try:
             await self._directory.beat(self._registration, self._load())
         except RegistrationLost as lost:
+            self._listed.set(0)
             _log.warning("judge_worker_unlisted", owner=self._info.owner, why=str(lost))
             self._registration = None
             return 0.0
+        except Exception:
+            # The directory is away: until the lease runs out the worker is still in it.
+            if time.monotonic() - self._held_from >= self._lease_seconds:
+                self._listed.set(0)
+            raise
+        self._held_from = began
+        self._listed.set(1)
         return self._beat_seconds
 
     async def leave(self) -> None:

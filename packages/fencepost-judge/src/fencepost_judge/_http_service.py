@@ -6,13 +6,14 @@ from fastapi import APIRouter
 
 from fencepost.client import Fencepost
 from fencepost.jobs.settings import JobSettings
-from fencepost_judge._access import ACCESS, OPEN_PAGES, OWN_AUTH_PATHS, PAGES
+from fencepost_judge._access import ACCESS, CONTEST_API, OPEN_PAGES, OWN_AUTH_PATHS, PAGES
 from fencepost_judge._api import make_router
 from fencepost_judge._compatible_names import NAMES
 from fencepost_judge._direct_path import DirectPathSettings
 from fencepost_judge._role import ACCOUNTS
 from fencepost_judge._service import Judging
 from fencepost_judge._settings import JudgeSettings
+from fencepost_judge.ccs._routes import make_router as make_contest_api
 from fencepost_judge.pages._routes import make_pages
 from fencepost_server.web.authorization import OPEN
 from fencepost_server.web.http_service import HttpService
@@ -31,6 +32,7 @@ def make_service(fp: Fencepost) -> HttpService:
     router = APIRouter()
     router.include_router(make_router(judging, app_token=app_token))
     router.include_router(make_pages(judging, app_token=app_token))
+    router.include_router(make_contest_api(judging, app_token=app_token))
     return HttpService(
         "judge",
         router,
@@ -38,7 +40,7 @@ def make_service(fp: Fencepost) -> HttpService:
         own_auth_paths=OWN_AUTH_PATHS,
         has_accounts=lambda: fp.run(ACCOUNTS.has_users()),
         access={
-            **dict.fromkeys(OPEN_PAGES, OPEN),
+            **dict.fromkeys((*OPEN_PAGES, *CONTEST_API), OPEN),
             **{route: f"judge {access.role.word}" for route, access in {**ACCESS, **PAGES}.items()},
         },
         working=judging.working,

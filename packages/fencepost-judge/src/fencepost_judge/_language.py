@@ -11,10 +11,11 @@ from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fencepost.errors import InvalidInput
 from fencepost.strict_yaml import load_yaml
+from fencepost_judge._settings import JudgeSettings
 from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 
 ASK_SECONDS = 20
@@ -35,8 +36,20 @@ class ProgramSpec(BaseModel):
     ask_root: list[str] = []
 
 
+class LanguageTests(BaseModel):
+    """Programs that show that a definition works: one prints the line that it reads, the others loop for
+    ever, take all memory, and fail."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    echo: str
+    loop: str
+    memory: str
+    crash: str
+
+
 class LanguageSpec(BaseModel):
-    """One file of languages/."""
+    """One file of languages/, or of JUDGE_LANGUAGES_DIR."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,10 +68,13 @@ class LanguageSpec(BaseModel):
     env: dict[str, str] = {}
     proc: bool = False
     processes: int = 32
-    memory_extra_kb: int = 0
+    time_factor: Annotated[float, Field(ge=1, le=20)] = 1.0
+    """Programs get the problem's time limit times this."""
+    memory_extra_kb: Annotated[int, Field(ge=0, le=1 << 24)] = 0
     memory_exit_codes: list[int] = []
     compile_memory_kb: int = 524_288
     compile_cpu_ms: int = 15_000
+    tests: LanguageTests | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +121,12 @@ class Language:
 
     def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> RunSpec:
         """Run what was compiled into `folder` of the workspace, or the source in it."""
+        factor = self.spec.time_factor
         room = limits.with_(
-            memory_kb=limits.memory_kb + self.spec.memory_extra_kb, processes=self.spec.processes
+            cpu_ms=int(limits.cpu_ms * factor),
+            wall_ms=int(limits.wall_ms * factor),
+            memory_kb=limits.memory_kb + self.spec.memory_extra_kb,
+            processes=self.spec.processes,
         )
         return RunSpec(
             args=[*self._filled(self.spec.run, (), entry, limits), *args],
@@ -128,6 +148,7 @@ class Language:
             "entry": entry,
             "stem": Path(entry).stem,
             "memory_mb": str(max(16, limits.memory_kb // 1024)),
+            "room_mb": str(max(16, (limits.memory_kb + self.spec.memory_extra_kb) // 1024)),
             "stack_mb": str(max(1, min(limits.memory_kb // 2048, 256))),
         }
         filled: list[str] = []
@@ -193,17 +214,40 @@ def libraries() -> Sequence[str]:
 
 
 @cache
-def read_specs(folder: Path | None = None) -> tuple[LanguageSpec, ...]:
-    """The known languages. Adding one means adding a file.
+def read_specs() -> tuple[LanguageSpec, ...]:
+    """The known languages: those of the product, and those of JUDGE_LANGUAGES_DIR, which replace ones of the
+    same name.
 
     Read once for each process: every submission needs them, and reading them takes longer than accepting a
     submission.
     """
-    place: Any = folder or files("fencepost_judge.languages")
-    texts = sorted(
-        (file.name, file.read_text(encoding="utf-8")) for file in place.iterdir() if _is_spec(file)
-    )
-    return tuple(LanguageSpec.model_validate(load_yaml(text)) for _, text in texts)
+    found = {one.name: one for one in read_folder(files("fencepost_judge.languages"))}
+    own = JudgeSettings.load().languages_dir
+    if own is not None:
+        found |= {one.name: one for one in read_folder(own)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def read_folder(folder: Any) -> list[LanguageSpec]:
+    """The definitions in a folder. Raises InvalidInput, with the name of the file."""
+    try:
+        texts = {
+            str(file.name): file.read_text(encoding="utf-8") for file in folder.iterdir() if _is_spec(file)
+        }
+    except OSError as error:
+        raise InvalidInput(f"JUDGE_LANGUAGES_DIR cannot be read: {error}", field="languages_dir") from None
+    return [read_spec(name, text) for name, text in sorted(texts.items())]
+
+
+def read_spec(name: str, text: str) -> LanguageSpec:
+    try:
+        return LanguageSpec.model_validate(load_yaml(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ValueError as error:
+        why = str(error)
+    raise InvalidInput(f"{name} is no language: {why}", field="languages_dir")
 
 
 def find_languages(specs: Iterable[LanguageSpec] | None = None) -> dict[str, Language]:

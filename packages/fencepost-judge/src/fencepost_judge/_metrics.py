@@ -22,7 +22,9 @@ class JudgeMetrics(MetricSet):
         labels=("reason",),
     )
     output_truncated = counter(
-        "fencepost_judge_output_truncated", "Sandbox outputs that were truncated.", labels=("stream",)
+        "fencepost_judge_output_truncated",
+        "Answers of single sandbox commands that were cut at their limit.",
+        labels=("stream",),
     )
     foreign_attempts = counter(
         "fencepost_judge_foreign_attempts", "Answers that named another attempt than the claimed one."
@@ -52,7 +54,14 @@ class JudgeMetrics(MetricSet):
         "From the submission to its verdict; rejudgings, which wait behind everything, are not counted.",
         buckets=VERDICT_SECONDS,
     )
-    listed = gauge("fencepost_judge_worker_listed", "1 while this worker is registered.")
+    finish_seconds = histogram(
+        "fencepost_judge_finish_seconds",
+        "Time of the write that stores a verdict and ends its job, with its commit.",
+    )
+    listed = gauge(
+        "fencepost_judge_worker_listed",
+        "1 while this worker is registered and its lease has not run out.",
+    )
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(metrics)

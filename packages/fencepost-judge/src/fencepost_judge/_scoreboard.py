@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -20,10 +20,29 @@ class Scoring(StrEnum):
     IOI = "ioi"  # Points: of each group of tests the best of all tries.
 
 
+class TeamKind(StrEnum):
+    PARTICIPANTS = "participants"
+    OBSERVERS = "observers"  # Shown to all, and not ranked.
+    HIDDEN = "hidden"  # Shown to juries.
+
+
 @dataclass(frozen=True, slots=True)
 class ContestProblem:
     label: str
     slug: str
+    color: str | None = None
+    rgb: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A team as the scoreboard needs it."""
+
+    team_id: str
+    name: str
+    kind: TeamKind = TeamKind.PARTICIPANTS
+    organization: str | None = None
+    groups: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +58,15 @@ class Contest:
     secret_figures: Figures = Figures.ROUNDED
     """What contestants see of the time and memory of secret tests."""
     problems: Sequence[ContestProblem] = ()
+    is_public: bool = False
+    """Whether the scoreboard needs no login."""
+    medals: Sequence[int] = (4, 4, 4)
+    finalized_at: datetime | None = None
+    revealed: Collection[tuple[str, str]] = ()
+    """Teams and problems whose results are shown although the contest is still frozen."""
+
+    def hides_of(self, entry: ScoredSubmission, moment: datetime) -> bool:
+        return self.hides(entry.submitted_at, moment) and (entry.team, entry.slug) not in self.revealed
 
     def hides(self, submitted_at: datetime, moment: datetime) -> bool:
         """Whether the freeze hides, at that moment, the result of a submission."""
@@ -52,7 +80,7 @@ class ScoredSubmission:
     """One submission with its standing result. Without a verdict it is not judged yet, or the verdict is
     hidden."""
 
-    author: str
+    team: str
     slug: str
     submitted_at: datetime
     verdict: str | None
@@ -62,19 +90,26 @@ class ScoredSubmission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreboardCell:
-    """One contestant and one problem."""
+    """One team and one problem."""
 
     tries: int = 0
     pending: int = 0
     solved_minute: int | None = None
     first: bool = False
     points: float | None = None
+    judged: int = 0
+    """Judged submissions, up to the accepted one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreboardRow:
-    rank: int
+    rank: int | None
+    """None for observers and hidden teams."""
+    team_id: str
     name: str
+    kind: TeamKind
+    organization: str | None
+    groups: Sequence[str]
     solved: int
     penalty: int
     points: float | None
@@ -83,22 +118,25 @@ class ScoreboardRow:
 
 def scoreboard(
     contest: Contest,
-    entrants: Iterable[str],
+    entrants: Iterable[Entrant],
     entries: Iterable[ScoredSubmission],
     moment: datetime,
     *,
     sees_all: bool = False,
 ) -> list[ScoreboardRow]:
-    """The rows in order. Equal contestants have the same rank, and are ordered by name.
+    """The rows in order: those that are ranked, then observers. Equal teams have the same rank, and are
+    ordered by name.
 
-    `sees_all` shows what the freeze hides. Entries must be in order of submission.
+    `sees_all` shows what the freeze hides, and hidden teams. Entries must be in order of submission.
     """
+    teams = [one for one in entrants if sees_all or one.kind is not TeamKind.HIDDEN]
     seen = list(_seen(contest, entries, moment, sees_all=sees_all))
-    first = _first_solvers(seen)
-    by_author: dict[str, list[ScoredSubmission]] = {}
+    ranked = {one.team_id for one in teams if one.kind is TeamKind.PARTICIPANTS}
+    first = _first_solvers(one for one in seen if one.team in ranked)
+    by_team: dict[str, list[ScoredSubmission]] = {}
     for entry in seen:
-        by_author.setdefault(entry.author, []).append(entry)
-    return _ranked(contest, [_line(contest, name, by_author.get(name, []), first) for name in entrants])
+        by_team.setdefault(entry.team, []).append(entry)
+    return _ranked(contest, [_line(contest, one, by_team.get(one.team_id, []), first) for one in teams])
 
 
 def _seen(
@@ -107,21 +145,27 @@ def _seen(
     for entry in entries:
         if not contest.starts_at <= entry.submitted_at < contest.ends_at or entry.submitted_at > moment:
             continue
-        hidden = not sees_all and contest.hides(entry.submitted_at, moment)
+        hidden = not sees_all and contest.hides_of(entry, moment)
         yield replace(entry, verdict=None, score=None, points={}) if hidden else entry
 
 
-def _first_solvers(seen: Iterable[ScoredSubmission]) -> dict[str, ScoredSubmission]:
-    """The first accepted submission of each problem: by time, then by order of arrival."""
-    first: dict[str, ScoredSubmission] = {}
+def _first_solvers(seen: Iterable[ScoredSubmission]) -> dict[str, ScoredSubmission | None]:
+    """The first accepted submission of each problem: by time, then by order of arrival. None while an earlier
+    one has no verdict, which may still become the first."""
+    first: dict[str, ScoredSubmission | None] = {}
     for entry in seen:
-        if entry.verdict == "AC":
+        if entry.verdict is None:
+            first.setdefault(entry.slug, None)
+        elif entry.verdict == "AC":
             first.setdefault(entry.slug, entry)
     return first
 
 
 def _line(
-    contest: Contest, name: str, own: Sequence[ScoredSubmission], first: Mapping[str, ScoredSubmission]
+    contest: Contest,
+    entrant: Entrant,
+    own: Sequence[ScoredSubmission],
+    first: Mapping[str, ScoredSubmission | None],
 ) -> ScoreboardRow:
     cells = {
         problem.label: _cell(contest, [one for one in own if one.slug == problem.slug], first)
@@ -132,8 +176,12 @@ def _line(
     points = sum(cell.points or 0.0 for cell in cells.values())
     icpc = contest.scoring is Scoring.ICPC
     return ScoreboardRow(
-        rank=0,
-        name=name,
+        rank=None,
+        team_id=entrant.team_id,
+        name=entrant.name,
+        kind=entrant.kind,
+        organization=entrant.organization,
+        groups=entrant.groups,
         solved=len(solved),
         penalty=penalty if icpc else 0,
         points=None if icpc else round(points, 6),
@@ -142,7 +190,7 @@ def _line(
 
 
 def _cell(
-    contest: Contest, entries: Sequence[ScoredSubmission], first: Mapping[str, ScoredSubmission]
+    contest: Contest, entries: Sequence[ScoredSubmission], first: Mapping[str, ScoredSubmission | None]
 ) -> ScoreboardCell:
     accepted = next((one for one in entries if one.verdict == "AC"), None)
     # After the accepted submission nothing counts as a try, nor, in ICPC scoring, as pending.
@@ -156,6 +204,7 @@ def _cell(
         solved_minute=None if accepted is None else _minute(contest, accepted),
         first=accepted is not None and first.get(accepted.slug) is accepted,
         points=best_points(judged) if points and judged else None,
+        judged=sum(1 for one in until if one.verdict is not None) + (accepted is not None),
     )
 
 
@@ -186,8 +235,31 @@ def _ranked(contest: Contest, lines: Iterable[ScoreboardRow]) -> list[Scoreboard
         last = max((cell.solved_minute or 0 for cell in line.cells.values()), default=0)
         return (-line.solved, line.penalty, last)
 
+    def place_of(line: ScoreboardRow) -> tuple[bool, tuple[float, ...], str]:
+        return (line.kind is not TeamKind.PARTICIPANTS, merit(line), line.name)
+
     ranked: list[ScoreboardRow] = []
-    for place, line in enumerate(sorted(lines, key=lambda one: (merit(one), one.name)), 1):
+    for place, line in enumerate(sorted(lines, key=place_of), 1):
+        if line.kind is not TeamKind.PARTICIPANTS:
+            ranked.append(line)
+            continue
         equal = ranked and merit(ranked[-1]) == merit(line)
         ranked.append(replace(line, rank=ranked[-1].rank if equal else place))
     return ranked
+
+
+def next_reveal(
+    contest: Contest,
+    entrants: Iterable[Entrant],
+    entries: Sequence[ScoredSubmission],
+    moment: datetime,
+) -> tuple[str, str] | None:
+    """The team and the problem to reveal next, as a resolver does: of the team that is ranked last and has
+    hidden results, the first problem by label. None when nothing is hidden."""
+    lines = scoreboard(contest, entrants, entries, moment)
+    waiting = {(one.team, one.slug) for one in entries if contest.hides_of(one, moment)}
+    for line in reversed(lines):
+        for problem in contest.problems:
+            if (line.team_id, problem.slug) in waiting:
+                return line.team_id, problem.slug
+    return None

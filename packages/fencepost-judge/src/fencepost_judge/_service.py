@@ -35,7 +35,7 @@ from fencepost_judge._compiling import entry_of
 from fencepost_judge._custom_run_executor import FAILED
 from fencepost_judge._custom_runs import CustomRuns
 from fencepost_judge._direct_path import DirectPath, DirectPathSettings
-from fencepost_judge._discovery import JudgePresence, ListedWorker, Load, worker_info
+from fencepost_judge._discovery import JudgeListing, ListedWorker, Load, worker_info
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost_judge._language import read_specs
@@ -110,7 +110,7 @@ class Judging:
         self._import_threads = ThreadPoolExecutor(IMPORTS_AT_ONCE, thread_name_prefix="judge-import")
         self.imports = 0
         """Packages being imported and waiting."""
-        self._elsewhere: frozenset[str] = frozenset()
+        self._elsewhere: dict[str, str] = {}
         self._is_serving = False
         self.custom_runs = CustomRuns(fp, settings, self._metrics, QUEUE, self._sitting)
         declare = fp.job(QUEUE, kind="judge_submission", tries=settings.tries, lease=settings.lease_seconds)
@@ -123,6 +123,13 @@ class Judging:
         known = [spec.name for spec in read_specs()]
         here = self._judge.languages if self._judge is not None else ()
         return [name for name in known if name in here or name in self._elsewhere] or known
+
+    @property
+    def language_versions(self) -> dict[str, str]:
+        """What the compilers say of themselves, here or at the worker last seen."""
+        if self._judge is None:
+            return dict(self._elsewhere)
+        return {**self._elsewhere, **{name: one.version for name, one in self._judge.languages.items()}}
 
     async def submit(
         self,
@@ -341,7 +348,7 @@ class Judging:
 
             async def see_languages() -> float:
                 alive = [one for one in await directory.workers() if one.state == "alive"]
-                self._elsewhere = frozenset(name for one in alive for name in one.languages)
+                self._elsewhere = {name: said for one in alive for name, said in one.languages.items()}
                 return self.settings.discovery_lease_seconds / 3
 
             async def prune_errors() -> float:
@@ -359,7 +366,7 @@ class Judging:
                 loop.start()
                 closing.push_async_callback(loop.stop)
             yield
-        self._elsewhere = frozenset()
+        self._elsewhere = {}
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
@@ -411,7 +418,7 @@ class Judging:
             return Load(judge.boxes_busy, judge.running, os.getloadavg()[0])
 
         async with open_directory(self.settings, self.fp) as directory:
-            presence = JudgePresence(
+            listing = JudgeListing(
                 directory,
                 info,
                 load,
@@ -419,13 +426,13 @@ class Judging:
                 lease_seconds=self.settings.discovery_lease_seconds,
             )
 
-            loop = Loop("judge-presence", presence.tick, self._metrics.loop_errors)
+            loop = Loop("judge-listing", listing.tick, self._metrics.loop_errors)
             loop.start()
             try:
                 yield
             finally:
                 await loop.stop()
-                await presence.leave()
+                await listing.leave()
 
     def _sitting(self) -> Judge:
         assert self._judge is not None, "only a started judge takes jobs"
@@ -477,11 +484,13 @@ class Judging:
             **about,
         )
         status = final_status(judgement.verdict)
+        finishing = time.monotonic()
         async with job.finish(_summary(judgement), final_status=status) as tx:
             kept = await tx.run(judge_calls.put_result(job.id, job.attempt, job.owner, judgement))
             if not kept:
                 await _say_what_stands(job, tx)
             crash_point("judge.after_result")
+        self._metrics.finish_seconds.observe(time.monotonic() - finishing)
         if self._direct is not None:
             await self._direct.forget(job.id)
         if not kept:

@@ -69,6 +69,8 @@ class JudgeSettings(LayeredSettings):
     languages: Annotated[
         str, Field(pattern=r"^[a-z0-9+_, -]+$"), From("JUDGE_LANGUAGES", "judge.languages")
     ] = "all"
+    languages_dir: Annotated[Path | None, From("JUDGE_LANGUAGES_DIR", "judge.languages_dir")] = None
+    """Definitions of languages of one's own."""
     outer_uid: Annotated[int, Field(ge=1, le=0x7FFFFFFF), From("JUDGE_OUTER_UID", "judge.outer_uid")] = 65_533
     session_hours: Annotated[
         float, Field(ge=0.1, le=720), From("JUDGE_SESSION_HOURS", "judge.session_hours")

@@ -80,9 +80,13 @@ class EventStream(StreamingResponse):
     """A response that counts as a stream from before its first event until after its last."""
 
     def __init__(
-        self, events: AsyncGenerator[str], end: Callable[[], None], headers: Mapping[str, str]
+        self,
+        events: AsyncGenerator[str],
+        end: Callable[[], None],
+        headers: Mapping[str, str],
+        media_type: str = "text/event-stream",
     ) -> None:
-        super().__init__(events, media_type="text/event-stream", headers=headers)
+        super().__init__(events, media_type=media_type, headers=headers)
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

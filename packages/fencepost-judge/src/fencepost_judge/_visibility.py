@@ -18,6 +18,7 @@ from starlette.responses import Response
 from fencepost.client import Fencepost
 from fencepost.errors import NotFound
 from fencepost_judge import _contests as contests
+from fencepost_judge import _teams as teams
 from fencepost_judge._contests import Clarification, SeenContest
 from fencepost_judge._custom_runs import CustomRun, no_custom_run
 from fencepost_judge._figures import Figures
@@ -113,18 +114,27 @@ async def custom_run(judging: Judging, who: JudgeVisitor, job_id: int) -> Custom
 async def contest(fp: Fencepost, slug: str) -> SeenContest:
     found = await fp.run(contests.contests(one=slug, limit=1))
     if not found:
-        raise NotFound(f"There is no contest {slug}.", noun="contest", subject=slug)
+        raise no_contest(slug)
     return found[0]
 
 
-async def board(fp: Fencepost, who: JudgeVisitor, slug: str, moment: datetime | None = None) -> VisibleBoard:
-    """The scoreboard, now or at an earlier moment. A jury also sees what the freeze hides."""
+def no_contest(slug: str) -> NotFound:
+    return NotFound(f"There is no contest {slug}.", noun="contest", subject=slug)
+
+
+async def board(
+    fp: Fencepost, who: JudgeVisitor | None, slug: str, moment: datetime | None = None
+) -> VisibleBoard:
+    """The scoreboard, now or at an earlier moment. A jury also sees what the freeze hides; without a visitor
+    only that of a public contest is there."""
     found = await contest(fp, slug)
+    if who is None and not found.contest.is_public:
+        raise no_contest(slug)
     at = min(moment or found.seen_at, found.seen_at)
-    names = await fp.run(contests.entrants(slug))
+    entrants = [one.entrant for one in await fp.run(teams.teams(slug))]
     entries = await fp.run(contests.entries(slug))
-    lines = scoreboard(found.contest, names, entries, at, sees_all=who.may(JudgeRole.JURY))
-    return VisibleBoard(found, at, lines)
+    sees_all = who is not None and who.may(JudgeRole.JURY)
+    return VisibleBoard(found, at, scoreboard(found.contest, entrants, entries, at, sees_all=sees_all))
 
 
 async def clarifications(

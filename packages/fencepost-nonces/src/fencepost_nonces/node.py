@@ -67,6 +67,7 @@ class Node:
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        """Acquire its leases, and keep them until `stop`."""
         listener = Listener(self._fp.settings.listen_url or self._fp.database_url)
         self._signer_leases.start(listener)
         self._listening = asyncio.create_task(listener.run(), name="fencepost-nonces-listener")
@@ -74,6 +75,7 @@ class Node:
         self._lease_loop.start()
 
     async def stop(self) -> None:
+        """Release its signers, so that another node need not wait for their leases."""
         await self._lease_loop.stop()
         for queue in self._queues.values():
             await queue.close()
@@ -106,14 +108,17 @@ class Node:
         return await self._queue(signer).put(request_ids)
 
     async def mark_used(self, signer: Signer, nonce: int, hold: int, tx_hash: str | None = None) -> None:
+        """Settle a reservation: a transaction with this nonce was sent."""
         await self.write(
             signer, lambda lease: nonce_calls.mark_used(signer, lease, nonce, hold, tx_hash=tx_hash)
         )
 
     async def mark_recyclable(self, signer: Signer, nonce: int, hold: int) -> None:
+        """Settle a reservation: nothing was signed with this nonce, and it may be given again."""
         await self.write(signer, lambda lease: nonce_calls.mark_recyclable(signer, lease, nonce, hold))
 
     async def mark_many(self, signer: Signer, endings: Sequence[NonceEnding]) -> list[NonceAnswer]:
+        """Settle reservations of one signer together; an answer for each."""
         return await self.write(signer, lambda lease: nonce_calls.mark_many(signer, lease, endings))
 
     async def write(

@@ -162,10 +162,12 @@ def type_of(document: Mapping[str, Json]) -> OrderType:
 
 
 def by_account_and_symbol(request: OrderRequest) -> str:
+    """Orders of one account and symbol are sent in order."""
     return f"{request.account}/{request.symbol}"
 
 
 def by_account(request: OrderRequest) -> str:
+    """Orders of one account are sent in order."""
     return request.account
 
 
@@ -191,10 +193,12 @@ def canonical_of_plain(document: Json) -> str:
 
 
 def digest_of(document: Json) -> str:
+    """The digest of a document, equal for equal contents."""
     return digest_of_canonical(canonical(document))
 
 
 def digest_of_canonical(text: str) -> str:
+    """The digest of a document that is already in canonical form."""
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

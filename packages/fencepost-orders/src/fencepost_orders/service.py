@@ -118,18 +118,22 @@ class Orders:
         return self._judged(request, await self._fp.run(self.acceptance(request)))
 
     async def get(self, *, order_id: int | None = None, key: str | None = None) -> dict[str, Json]:
+        """One order, by id or by idempotency key. Raises NotFound."""
         found = await self._fp.run(order_calls.get(order_id=order_id, key=key))
         if found is None:
             raise NotFound("Order not found.", noun="order", subject=str(order_id or key))
         return found
 
     async def history(self, order_id: int) -> list[dict[str, Json]]:
+        """What happened to an order, oldest first."""
         return await self._fp.run(order_calls.history(order_id))
 
     async def listed(self, **which: Any) -> list[dict[str, Json]]:
+        """Orders by state, broker, account or time."""
         return await self._fp.run(order_calls.listing(**which))
 
     async def cancel(self, order_id: int, actor: str, reason: str) -> None:
+        """Cancel an order that was not sent. Raises a refusal when it may have been."""
         await self._fp.run(operator_calls.cancel(order_id, actor, reason))
 
     async def cancel_at_broker(self, order_id: int, key: str, actor: str, reason: str) -> str:
@@ -167,6 +171,7 @@ class Orders:
         *,
         broker_order_id: str | None = None,
     ) -> None:
+        """Settle by hand an order whose outcome is unknown. Raises Mismatch from another state."""
         result = operator_calls.result_by_hand(actor, broker_order_id) if outcome == "sent" else None
         await self._fp.run(operator_calls.resolve(order_id, expected, outcome, actor, reason, result=result))
 
@@ -179,9 +184,11 @@ class Orders:
         return await self._fp.run(call)
 
     async def halt(self, broker: str, account: str | None, actor: str, reason: str) -> None:
+        """Send nothing more to a broker, or for one account of it, until `resume`."""
         await self._fp.run(operator_calls.halt(broker, account, actor, reason))
 
     async def resume(self, broker: str, account: str | None, actor: str, reason: str) -> None:
+        """Send again after `halt`."""
         await self._fp.run(operator_calls.resume(broker, account, actor, reason))
 
     async def set_limits(
@@ -199,6 +206,7 @@ class Orders:
         await self._fp.run(account_limits.set_prices(broker, prices, source))
 
     async def brokers(self) -> list[dict[str, Json]]:
+        """The brokers, with what is halted and which breaker is open."""
         return await self._fp.run(operator_calls.brokers())
 
     @asynccontextmanager

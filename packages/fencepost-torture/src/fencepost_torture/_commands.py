@@ -83,8 +83,8 @@ def torture(
     Faults:   process (kill crash pause stall)      postgres redis (kill restart freeze, wipe)
               network (delay cut half-open ...)     clock     disk     power, restore (only by name)
     Systems:  leases jobs orders players nonces flows; only by name: odd-jobs sinks transactions judge
-              bulk-nonces bulk-flows
-    Goals:    crashes further-crashes pauses servers network power nonces streams
+              workflows bulk-nonces bulk-flows
+    Goals:    crashes further-crashes workflows pauses servers network power nonces streams
 
     \b
     It starts a PostgreSQL and a Valkey of its own, and touches no other. The results are in

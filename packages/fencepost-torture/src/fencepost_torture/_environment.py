@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, LiteralString, Self
+from typing import Any, LiteralString, Self, cast
 
 import psycopg
 
@@ -21,6 +21,7 @@ from fencepost.testing import Breach, Clock, Proxy
 from fencepost_torture._disk import Disk
 from fencepost_torture._system_environment import SystemEnvironment
 from fencepost_torture._wall_clocks import environment, put
+from fencepost_torture.cluster import Cluster
 
 TEMPLATE = "torture_template"
 SETTINGS: dict[str, str | int] = {
@@ -55,11 +56,14 @@ class Environment:
         disk: Disk | None,
         wired: bool = True,
         faketime: Path | None = None,
+        clustered: bool = False,
     ) -> None:
         """Without `wired` no connection goes through a proxy, and no network fault can be injected. With
-        `faketime` the wall clock of PostgreSQL can jump, which every system then has to tolerate."""
+        `faketime` the wall clock of PostgreSQL can jump, which every system then has to tolerate. With
+        `clustered` PostgreSQL is a cluster that fails over."""
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
         self.disk = disk
+        self.cluster = Cluster(self.directory / "cluster") if clustered else None
         self._faketime = faketime
         self._ahead_seconds = 0.0
         self._systems = systems
@@ -116,30 +120,46 @@ class Environment:
         if self.disk is not None:
             self._open.enter_context(self.disk.mounted(place))
         put(self._clock, 0)
-        self.postgres = self._open.enter_context(
-            PostgresServer(
-                place / "server",
-                settings=self._settings,
-                environment=environment(self._faketime, self._clock) if self._faketime else {},
+        if self.cluster is None:
+            self.postgres = self._open.enter_context(
+                PostgresServer(
+                    place / "server",
+                    settings=self._settings,
+                    environment=environment(self._faketime, self._clock) if self._faketime else {},
+                )
             )
-        )
+        else:
+            self._open.enter_context(self.cluster)
         self.valkey = self._open.enter_context(ValkeyServer(self.directory / "valkey"))
         self._open.callback(self._end_servers)
-        template = Database(self.postgres, TEMPLATE)
+        template = self._database(TEMPLATE)
         template.create()
         migrate(template.admin_url)
-        template.create_logins()
+        if self.cluster is None:
+            template.create_logins()
+        else:
+            self.cluster.create_logins()
         for number, name in enumerate(self._systems):
             self.envs[name] = self._env(name, number)
 
     def _end_servers(self) -> None:
         """Kills both servers: the data is not needed any more, so there is no wait for writing it."""
-        for server in (self.postgres, self.valkey):
+        servers = [self.valkey] if self.cluster is not None else [self.postgres, self.valkey]
+        for server in servers:
             if server.running:
                 server.kill()
 
+    def _database(self, name: str) -> Database:
+        # A database asks its server for addresses alone, and a cluster has them too.
+        return Database(cast("PostgresServer", self.cluster or self.postgres), name)
+
+    def _wire(self, database: Database) -> Proxy:
+        """A cluster has several addresses, and a proxy one: no network fault reaches it."""
+        url = database.url if self.cluster is None else self.cluster.node_url(self.cluster.nodes[0])
+        return self._open.enter_context(Proxy.for_postgres(url))
+
     def _env(self, name: str, number: int) -> SystemEnvironment:
-        database = Database(self.postgres, f"torture_{number}")
+        database = self._database(f"torture_{number}")
         database.create(template=TEMPLATE)
         clock = Clock(database.admin_url).install()
         directory = self.directory / f"stage-{number}"
@@ -147,7 +167,7 @@ class Environment:
         env = SystemEnvironment(
             name,
             database,
-            self._open.enter_context(Proxy.for_postgres(database.url)),
+            self._wire(database),
             self._open.enter_context(Proxy.for_redis(self.valkey.url)),
             clock,
             directory,

@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import psycopg
+
 from fencepost.embedded import EmbeddedError
 from fencepost.embedded._deadline import Deadline
 from fencepost.testing import DropRule, Proxy
 from fencepost_torture._backup import back_up, restore
 from fencepost_torture._environment import Environment
+from fencepost_torture._failovers import Failovers
 from fencepost_torture._process_pool import ProcessPool, SystemProcess
-from fencepost_torture._schedule import Fault
+from fencepost_torture._schedule import FAMILIES, Fault
 from fencepost_torture._system_environment import SystemEnvironment
 from fencepost_torture._tally import Tally
 from fencepost_torture._wall_clocks import put
@@ -28,7 +31,7 @@ ASTRAY_SECONDS = 3600.0
 REORDER_SECONDS = 0.3
 HEAL_AGAIN_SECONDS = 0.5
 HEAL_SECONDS_MAX = 180.0
-TROUBLE = (EmbeddedError, OSError, TimeoutError)
+TROUBLE = (EmbeddedError, OSError, TimeoutError, psycopg.OperationalError)
 ORDER_LEASES = 3
 """How long a process has to reach the crash point where it was told to end; then it may get another order."""
 AHEAD_MAX = 2.0
@@ -93,6 +96,7 @@ class FaultInjector:
             "disk-full": self._fill_disk,
             "power-cut": self._cut_power,
             "restore": self._restore,
+            **dict.fromkeys(FAMILIES["cluster"], self._fail_over),
         }
 
     def begin(self) -> None:
@@ -122,7 +126,11 @@ class FaultInjector:
     def heal_all(self) -> None:
         """End the fault phase: everything works, and no process has an order to crash."""
         # Healing a proxy closes its connections, which would be one more fault where there was none.
-        last = [self._bring_postgres_back, self._bring_redis_back, *(wire.heal for wire in self._harmed)]
+        # A cluster is whole when its own faults are healed.
+        servers = [self._bring_redis_back]
+        if self._environment.cluster is None:
+            servers.append(self._bring_postgres_back)
+        last = [*servers, *(wire.heal for wire in self._harmed)]
         self._active_faults += [ActiveFault(0.0, heal) for heal in last]
         Deadline(HEAL_SECONDS_MAX, "everything works again").wait(self._heal_each)
         self._harmed.clear()
@@ -385,6 +393,20 @@ class FaultInjector:
             return True
         back_up(env)
         return False
+
+    # The cluster.
+
+    def _fail_over(self, fault: Fault) -> bool:
+        cluster = self._environment.cluster
+        if cluster is None or (fault.kind == "primary-cut" and not cluster.is_cuttable):
+            return False
+        failovers = Failovers(cluster, self._environment.envs.values())
+        try:
+            failovers.inject(fault.kind, fault.nth)
+        finally:
+            self._later(0, failovers.repair)
+        self.tally.first_claims += failovers.first_claims
+        return True
 
     def _later(self, leases: float, heal: Callable[[], object]) -> None:
         seconds = leases * next(iter(self._environment.envs.values())).lease_seconds

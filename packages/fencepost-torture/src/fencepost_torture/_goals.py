@@ -72,6 +72,8 @@ class Goal:
 
 
 NETWORK = tuple(FAMILIES["network"])
+CLUSTER = tuple(FAMILIES["cluster"])
+WORKFLOW_FAULTS = ("crash", "kill", "pause", "stall", "postgres-kill", "redis-kill", "redis-wipe")
 MANY = Floors(effects_per_second=200.0)
 """Where one call has a thousand effects, a floor of five a second is one call in three minutes."""
 
@@ -123,6 +125,34 @@ GOALS: Mapping[str, Goal] = {
             evenly=True,
         ),
     ),
+    # Every kind of fault that processes and servers have, on workflows alone.
+    "workflows": Goal(
+        ("workflows",),
+        WORKFLOW_FAULTS,
+        0.1,
+        (
+            Size(EFFECTS, 100_000),
+            Size("faults", 10_000, WORKFLOW_FAULTS),
+            Size(EACH_POINT, 200),
+        ),
+        # A workflow that was lost waits for its lease, and sleeps and waits besides.
+        Floors(effects_per_second=2.0, hits_per_second=0.1),
+        lease_seconds=1.0,
+        pace=RunPace(
+            open_max=150,
+            # A crash waits for its point, so the workflows get on meanwhile: ten steps for each fault.
+            weights={
+                "crash": 100,
+                "kill": 4,
+                "pause": 4,
+                "stall": 8,
+                "postgres-kill": 1,
+                "redis-kill": 1,
+                "redis-wipe": 2,
+            },
+            evenly=True,
+        ),
+    ),
     "pauses": Goal(
         ("leases", "jobs", "nonces", "flows"),
         ("pause", "stall"),
@@ -162,6 +192,15 @@ GOALS: Mapping[str, Goal] = {
         Floors(effects_per_second=2.0, hits_per_second=0.1),
         lease_seconds=1.0,
         pace=RunPace(rests=True),
+    ),
+    "failover": Goal(
+        ("leases", "jobs"),
+        CLUSTER,
+        0.5,
+        (Size("failovers", 1000, CLUSTER), Size(EFFECTS, 1_000_000)),
+        # A failover takes seconds, and the cluster is whole again before the next.
+        Floors(effects_per_second=2.0, hits_per_second=0.01, ambiguous_per_second=0),
+        pace=RunPace(crowd=2, rests=True),
     ),
     "nonces": Goal(
         ("bulk-nonces",),

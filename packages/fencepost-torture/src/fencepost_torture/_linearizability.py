@@ -35,7 +35,9 @@ CONFIGURATIONS_PER_CALL = 10
 class Model(Protocol[S]):
     """The specification: an object that executes one call after another."""
 
-    def start(self) -> S: ...
+    def start(self) -> S:
+        """The state before the first operation."""
+        ...
 
     def after(self, state: S, operation: Operation) -> Iterable[S]:
         """The states that the call may leave, given its answer; none when that answer is impossible."""

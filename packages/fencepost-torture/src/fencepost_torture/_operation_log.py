@@ -37,6 +37,7 @@ class Operation:
 
     @property
     def is_unknown(self) -> bool:
+        """Whether no answer came, so that it may have happened at any later time, or never."""
         return self.ended == math.inf
 
 
@@ -75,6 +76,7 @@ class OperationLog:
         return sorted(found.values(), key=lambda operation: operation.begun)
 
     def close(self) -> None:
+        """Close the file."""
         os.close(self._descriptor)
 
     def _write(self, line: dict[str, Any]) -> None:

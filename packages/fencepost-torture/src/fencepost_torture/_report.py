@@ -45,6 +45,7 @@ def facts_of(outcome: RunResult, not_available: Mapping[str, str], goal: str | N
         "faults_by_kind": dict(sorted(tally.hit.items())),
         "faults_scheduled": dict(sorted(tally.struck.items())),
         "crash_points": dict(sorted(tally.points.items())),
+        "first_claim_seconds": [round(seconds, 2) for seconds in tally.first_claims],
         "refusals_by_reason": dict(outcome.refusals),
         "restarts": outcome.restarts,
         "ended_by_themselves": outcome.ended_by_themselves,

@@ -92,6 +92,7 @@ class TortureRun:
                     server_settings=plan.server_settings,
                     disk=self.disk,
                     wired=not THROUGH_A_WIRE.isdisjoint(plan.kinds),
+                    clustered=not set(FAMILIES["cluster"]).isdisjoint(plan.kinds),
                     # A server that reads a file at each clock call is slow: only where its clock may jump.
                     faketime=self.faketime if self._servers_clock_jumps() else None,
                 )

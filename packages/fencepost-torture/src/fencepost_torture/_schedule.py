@@ -29,10 +29,18 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
     "disk": {"disk-full": 1},
     "power": {"power-cut": 1},
     "backup": {"restore": 1},
+    "cluster": {
+        "primary-kill": 3,
+        "primary-crash": 3,
+        "primary-freeze": 3,
+        "primary-cut": 1,
+        "switchover": 2,
+        "standby-kill": 1,
+    },
 }
 # Only when they are asked for: with power-cut every byte of the server goes through a process of ours, which
-# is slow; restore loses commits, so that no answer from before it has to hold.
-BY_NAME_ONLY = ("power-cut", "restore")
+# is slow; restore loses commits, so that no answer from before it has to hold; those of a cluster need one.
+BY_NAME_ONLY = ("power-cut", "restore", *FAMILIES["cluster"])
 KINDS: Mapping[str, int] = {kind: weight for kinds in FAMILIES.values() for kind, weight in kinds.items()}
 NODE_CLOCK, POSTGRES_CLOCK = "node-clock-jump", "postgres-clock-jump"
 NTHS = (1, 1, 2, 3, 5, 10)

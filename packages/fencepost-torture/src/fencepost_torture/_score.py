@@ -33,6 +33,7 @@ KEPT = (
     "effects_under_faults",
     "faults_by_kind",
     "crash_points",
+    "first_claim_seconds",
     "refusals_by_reason",
     "settled_after_seconds",
     "restarts",

@@ -52,6 +52,7 @@ class Account:
 
     @property
     def open(self) -> int:
+        """Effects that were asked for and are not done."""
         return max(0, self.asked - self.done)
 
 
@@ -99,6 +100,7 @@ class SystemEnvironment:
         return self._insist(lambda: self._rows(query, parameters), lambda: False)
 
     def value(self, query: LiteralString, parameters: Sequence[Any] = ()) -> Any:
+        """The first column of the first row."""
         return self.rows(query, parameters)[0][0]
 
     def entries_left(self, streams: str) -> Iterable[Breach]:
@@ -165,6 +167,7 @@ class SystemEnvironment:
             self._asker.close()
 
     def close(self) -> None:
+        """Close its connections and its log."""
         self.hang_up()
         if self._admin is not None:
             self._admin.close()
@@ -208,7 +211,9 @@ class System(Protocol):
     def ask(self, env: SystemEnvironment, turn: int) -> None:
         """Ask for one batch of work; returns when it is certain that it was asked for, exactly once."""
 
-    def account(self, env: SystemEnvironment) -> Account: ...
+    def account(self, env: SystemEnvironment) -> Account:
+        """How many effects were asked for, done, lost and doubled."""
+        ...
 
     def judge(self, env: SystemEnvironment) -> Iterable[Breach]:
         """Every guarantee that the history breaks; called when work and processes have ended."""

@@ -27,6 +27,8 @@ class Tally:
     struck: Counter[str] = field(default_factory=Counter[str])
     hit: Counter[str] = field(default_factory=Counter[str])
     points: Counter[str] = field(default_factory=Counter[str])
+    first_claims: list[float] = field(default_factory=list[float])
+    """Seconds from each promotion of a standby to the first claim after it."""
     planned_faults: list[Struck] = field(default_factory=list[Struck])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

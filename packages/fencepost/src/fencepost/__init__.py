@@ -47,6 +47,7 @@ from fencepost.errors import (
     NotRunning,
     Refusal,
     RefusedTransaction,
+    Rewound,
     SchemaError,
     SchemaMissing,
     SchemaTooNew,
@@ -81,6 +82,7 @@ if typing.TYPE_CHECKING:
     from fencepost.transaction import SyncTransaction, Transaction
     from fencepost.workflows._child_job import ChildJob
     from fencepost.workflows._errors import ChildJobFailed, EventTimeout, StepNameTaken
+    from fencepost.workflows._graph import Graph, previous, task
     from fencepost.workflows._handler import WorkflowHandler
     from fencepost.workflows._sync_workflow import SyncWorkflow
     from fencepost.workflows._workflow import Workflow
@@ -105,6 +107,7 @@ __all__ = [
     "Fencepost",
     "FencepostError",
     "FoundJob",
+    "Graph",
     "Handler",
     "HeldLease",
     "InFlight",
@@ -126,6 +129,7 @@ __all__ = [
     "Refusal",
     "RefusedTransaction",
     "Retry",
+    "Rewound",
     "SchemaError",
     "SchemaMissing",
     "SchemaTooNew",
@@ -150,7 +154,9 @@ __all__ = [
     "digest",
     "exponential",
     "owner_name",
+    "previous",
     "run",
+    "task",
 ]
 
 _HOMES = {
@@ -168,6 +174,7 @@ _HOMES = {
     "Ended": "fencepost.jobs.hooks",
     "EventTimeout": "fencepost.workflows._errors",
     "FoundJob": "fencepost.kernel.job_queries",
+    "Graph": "fencepost.workflows._graph",
     "Handler": "fencepost.jobs._handler",
     "HeldLease": "fencepost.client._leases",
     "Job": "fencepost.jobs.job",
@@ -193,7 +200,9 @@ _HOMES = {
     "digest": "fencepost.kernel.idempotency",
     "exponential": "fencepost.jobs.retry_policy",
     "owner_name": "fencepost.kernel.lease",
+    "previous": "fencepost.workflows._graph",
     "run": "fencepost.kernel.drivers",
+    "task": "fencepost.workflows._graph",
 }
 """The modules that define the other names. Type checkers read the imports above; a test compares the two."""
 

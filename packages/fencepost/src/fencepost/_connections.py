@@ -16,16 +16,29 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from fencepost._instrumentation import CallObserver
 from fencepost._sync_form import settled
+from fencepost.kernel import _lineage as lineage
 from fencepost.kernel import _notify as notify
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.listener import Listener
+from fencepost.logs import get_logger
 from fencepost.metrics import Metrics
-from fencepost.pool import CallLost, Pool, PoolExhausted, examine, is_dropped, pool_options
+from fencepost.pool import (
+    CallLost,
+    Pool,
+    PooledConnection,
+    PoolExhausted,
+    examine,
+    is_dropped,
+    pool_options,
+)
 from fencepost.settings import Settings
 from fencepost.transaction import AnyTransaction, open_transaction
 
 T = TypeVar("T")
+_log = get_logger(__name__)
+LINEAGE_SECONDS = 1.0
+"""How old the last look at the database's history may be: what a mark does not cover is not compared."""
 
 
 class Connections(Generic[AnyTransaction]):
@@ -48,11 +61,17 @@ class Connections(Generic[AnyTransaction]):
         self._kind: type[AnyTransaction] = kind
         self.is_blocking: bool = kind.is_blocking
         self._name = "service-sync" if self.is_blocking else "service"
-        self._pool: Any = (ConnectionPool if self.is_blocking else Pool)(
-            database_url, name=self._name, **pool_options(settings)
+        options: dict[str, Any] = {"name": self._name, **pool_options(settings)}
+        self._pool: Any = (
+            ConnectionPool(database_url, connection_class=PooledConnection, **options)
+            if self.is_blocking
+            else Pool(database_url, **options)
         )
         self.after_commit: Callable[[], Awaitable[None]] | None = None
         """Called after each commit, when the connection is back in the pool. Only tests set it."""
+        self._mark: str | None = None
+        """The last that the database showed of its history."""
+        self._check_at = 0.0
         self._listener: Listener | None = None
         self._listening: asyncio.Task[None] | None = None
 
@@ -82,6 +101,9 @@ class Connections(Generic[AnyTransaction]):
         try:
             with self.observer.watch(call):
                 answer = await settled(cast("Any", run)(connection, call))
+            if connection.unconfirmed is not None:
+                self.observer.lost_commit()
+                raise CallLost.unconfirmed(connection.unconfirmed)
         except psycopg.OperationalError as error:
             if connection.closed:
                 self.observer.lost_commit()
@@ -149,12 +171,48 @@ class Connections(Generic[AnyTransaction]):
         try:
             while True:
                 connection = await settled(self._pool.getconn(end - time.monotonic()))
-                if not is_dropped(connection):
+                if not is_dropped(connection) and await self._is_in_order(connection):
+                    connection.unconfirmed = None
                     return connection
                 await settled(connection.close())
                 await settled(self._pool.putconn(connection))
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
+
+    async def _is_in_order(self, connection: Any) -> bool:
+        """Ask a new connection, and any once a second, whether the database has lost commits. False if the
+        connection broke.
+
+        A client that was answered from what is lost holds tokens that may be issued again: nothing else is
+        done on the connection before the database knows.
+        """
+        now = time.monotonic()
+        if connection.is_checked and now < self._check_at:
+            return True
+        # Others need not ask at the same time.
+        self._check_at = now + LINEAGE_SECONDS
+        call = lineage.check(self._mark, recover=self.settings.recover == "auto")
+        try:
+            found = await settled(cast("Any", run)(connection, call))
+        except psycopg.OperationalError as error:
+            # At a stricter level than ours, another client's mark is a conflict.
+            if connection.closed or isinstance(error, psycopg.errors.SerializationFailure):
+                return False
+            await settled(self._pool.putconn(connection))
+            raise
+        except BaseException:
+            await settled(self._pool.putconn(connection))
+            raise
+        refusal = found.refusal()
+        if refusal is not None:
+            await settled(self._pool.putconn(connection))
+            self.observer.refused(refusal)
+            raise refusal
+        if found.state == "recovered":
+            _log.warning("database_lost_commits", epoch=found.epoch, evidence=found.evidence)
+        self._mark = found.mark
+        connection.is_checked = True
+        return True
 
     async def in_thread(self, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function that blocks, beside the event loop if there is one."""

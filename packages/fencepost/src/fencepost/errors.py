@@ -12,7 +12,8 @@
     │   ├── Duplicate           it happened already, and no response was kept
     │   ├── Mismatch            the same key or state was expected with another content
     │   ├── InFlight            another transaction is doing it right now
-    │   └── TooOld              a time-ordered key older than what is remembered
+    │   ├── TooOld              a time-ordered key older than what is remembered
+    │   └── Rewound             the database lost commits: nothing is done on it until it was recovered
     ├── InvalidInput            an argument is wrong; `field` names it, nothing was written (ZF100)
     ├── WrongIsolation          called under REPEATABLE READ or SERIALIZABLE (ZF101)
     ├── Backpressure            a bound on waiting work was reached; nothing was written (ZF102)
@@ -142,6 +143,16 @@ class TooOld(Refusal):
     sqlstate = "ZF011"
 
 
+class Rewound(Refusal):
+    """The database lost commits that clients were answered from: by a restored backup, or by a failover.
+
+    Nothing is done on it until its tokens were raised: by `fencepost recover`, or with DATABASE_RECOVER=auto.
+    """
+
+    reason = "rewound"
+    sqlstate = "ZF012"
+
+
 class InvalidInput(FencepostError, ValueError):
     """An argument is wrong. Nothing was written."""
 
@@ -159,13 +170,21 @@ class WrongIsolation(FencepostError):
 
 
 class Backpressure(FencepostError):
-    """A bound on waiting work was reached. Nothing was written: slow down, or raise the bound."""
+    """A bound on waiting work was reached. Nothing was written: slow down, or raise the bound.
+
+    `retry_seconds` is when the same call is accepted, if that is known.
+    """
 
     sqlstate: ClassVar[str] = "ZF102"
 
+    def __init__(self, message: str, *, retry_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
 
 class IndeterminateCommit(FencepostError):
-    """The connection broke during COMMIT: the commit may have happened.
+    """The connection broke during COMMIT: the commit may have happened. Or the server stopped waiting for its
+    synchronous standbys: the commit has happened, and a failover may lose it.
 
     Settle it by token before repeating: claim the same idempotency key again, or query the job or the lease.
     """
@@ -220,6 +239,7 @@ REFUSALS: Mapping[str, type[Refusal]] = {
         Mismatch,
         InFlight,
         TooOld,
+        Rewound,
     )
 }
 _BY_SQLSTATE: Mapping[str, type[Refusal]] = {refusal.sqlstate: refusal for refusal in REFUSALS.values()}
@@ -242,7 +262,7 @@ def from_sqlstate(sqlstate: str, message: str, detail: str | None) -> FencepostE
         case WrongIsolation.sqlstate:
             return WrongIsolation(message)
         case Backpressure.sqlstate:
-            return Backpressure(message)
+            return Backpressure(message, retry_seconds=facts.get("retry_seconds"))
         case _:
             return None
 

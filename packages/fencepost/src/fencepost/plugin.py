@@ -42,6 +42,7 @@ OWN_COMMANDS: Mapping[str, str] = {
     "flows": "fencepost.cli._flows:app",
     "workflows": "fencepost.cli._workflows:app",
     "webhooks": "fencepost.cli._webhooks:app",
+    "docs": "fencepost.cli._docs:docs",
     "completion": "fencepost.cli._completion:completion",
 }
 """The library brings components and commands itself: no plugin may bring one of these names."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Generator, Mapping
+from typing import Any, Self, TypeVar, cast
 
 import psycopg
 from psycopg.conninfo import make_conninfo
+from psycopg.waiting import Ready, Wait
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from fencepost.errors import IndeterminateCommit, ServerUnavailable, SettingsError
 from fencepost.kernel.migrate import check_version, schema_version
 from fencepost.settings import Settings
+
+T = TypeVar("T")
 
 
 class CallLost(IndeterminateCommit, psycopg.OperationalError):
@@ -24,6 +27,14 @@ class CallLost(IndeterminateCommit, psycopg.OperationalError):
         return cls(
             f"The connection broke during the call ({error}), so it may have happened or not. "
             "Settle it before you repeat: look the job, lease or request up. A fenced call may be repeated."
+        )
+
+    @classmethod
+    def unconfirmed(cls, warning: str) -> Self:
+        """Where the server no longer waits for its standbys."""
+        return cls(
+            f"The call is committed on this server and maybe on no other ({warning}): a failover may lose "
+            "it. Settle it before you repeat: look the job, lease or request up."
         )
 
 
@@ -40,14 +51,99 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
         )
 
 
-class Pool(AsyncConnectionPool[psycopg.AsyncConnection[Any]]):
+AT_ONCE_MAX = 500
+"""After so many statements the loop has its turn, however fast the server reads them."""
+_READY = {
+    select.POLLIN: Ready.R,
+    select.POLLOUT: Ready.W,
+    select.POLLIN | select.POLLOUT: Ready.RW,
+}
+"""Not among them: the events of a connection that is broken, of which the driver finds out what to say."""
+
+
+class _CommitGuard:
+    """What our own connections know about synchronous replication.
+
+    PostgreSQL cannot take back a commit that its standbys have not confirmed. A cancelled wait for them ends
+    with success and a warning: the commit is there, visible, and lost by a failover to a standby without it.
+    """
+
+    is_committing = False
+    """While true, the cancellation of a task does not cancel the statement on the server."""
+    is_checked = False
+    """Whether the database behind it was asked if it has lost commits."""
+    unconfirmed: str | None = None
+    """The server's warning about a commit that it stopped waiting for."""
+
+    def hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        # The warning has no code of its own, and its text is translated.
+        if notice.source_function == "SyncRepWaitForLSN":
+            self.unconfirmed = notice.message_primary
+
+
+class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
+    """A connection of a client without an event loop."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.add_notice_handler(self.hear)
+
+    def cancel_safe(self, *, timeout: float = 30.0) -> None:
+        if not self.is_committing:
+            super().cancel_safe(timeout=timeout)
+
+
+class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
+    """A connection of a client with an event loop, which it asks to wait only when it has to.
+
+    In a pipeline the driver waits for each statement until the socket can be written, which it nearly always
+    can, and asking the kernel costs a twentieth of a turn of the loop.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.add_notice_handler(self.hear)
+
+    async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - The driver's signature.
+        if not self.is_committing:
+            await super().cancel_safe(timeout=timeout)
+
+    async def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        return await super().wait(_without_waiting(gen, self.pgconn.socket), *args, **kwargs)
+
+
+def _without_waiting(gen: Generator[Any, Any, T], fileno: int) -> Generator[Any, Any, T]:
+    """The same, without the waits at its beginning that end at once."""
+    poll: select.poll | None = None
+    try:
+        wanted = next(gen)
+        for _ in range(AT_ONCE_MAX):
+            if wanted != Wait.RW:
+                break
+            if poll is None:
+                poll = select.poll()
+                poll.register(fileno, select.POLLIN | select.POLLOUT)
+            ready = _READY.get(next((event for _, event in poll.poll(0)), 0))
+            if ready is None:
+                break
+            wanted = gen.send(ready)
+        while True:
+            wanted = gen.send((yield wanted))
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+class Pool(AsyncConnectionPool[AsyncPooledConnection]):
     """The driver's pool uses `wait_for`, which in Python 3.11 loses a cancellation that arrives together with
     the connection. This pool does not."""
+
+    def __init__(self, conninfo: str, **options: Any) -> None:
+        super().__init__(conninfo, connection_class=AsyncPooledConnection, **options)
 
     async def getconn(
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - The driver's own signature.
-    ) -> psycopg.AsyncConnection[Any]:
+    ) -> AsyncPooledConnection:
         before = _times_cancelled()
         connection = await super().getconn(timeout)
         if _times_cancelled() > before:

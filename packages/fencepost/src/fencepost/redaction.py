@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 HIDDEN = "***"
 
@@ -49,14 +49,13 @@ def redact_url(url: str) -> str:
     A malformed URL may show its password where a port or a host is expected, so it is hidden whole.
     """
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        hosts = [urlsplit(one) for one in each_host(url)]
+        place = ",".join(map(_place, hosts))
     except ValueError:
         return HIDDEN
+    parts = hosts[0]
     if not parts.scheme or not (parts.hostname or parts.path.startswith("/") or parts.query):
         return HIDDEN
-    place = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
-    place += f":{port}" if port is not None else ""
     if parts.password is not None:
         place = f"{parts.username or ''}:{HIDDEN}@{place}"
     elif parts.username is not None:
@@ -64,6 +63,19 @@ def redact_url(url: str) -> str:
     options = [(name, redact_named(name, value)) for name, value in parse_qsl(parts.query)]
     query = f"?{urlencode(options, safe='*/', errors='replace')}" if options else ""
     return f"{parts.scheme}://{place}{parts.path}{query}"
+
+
+def _place(parts: SplitResult) -> str:
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
+    return host if parts.port is None else f"{host}:{parts.port}"
+
+
+def each_host(url: str) -> list[str]:
+    """The URL once for each of the hosts that it names, separated by commas."""
+    scheme, separator, rest = url.partition("://")
+    end = min((rest.find(mark) for mark in "/?#" if mark in rest), default=len(rest))
+    login, at, hosts = rest[:end].rpartition("@")
+    return [f"{scheme}{separator}{login}{at}{host}{rest[end:]}" for host in hosts.split(",")]
 
 
 def redact_named(name: str, value: Any) -> Any:

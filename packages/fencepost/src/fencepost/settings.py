@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fencepost._sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.layered_settings import From, LayeredSettings
+from fencepost.redaction import each_host
 
 
 def _check_scheme(url: str, *schemes: str) -> str:
@@ -28,7 +29,10 @@ def _check_scheme(url: str, *schemes: str) -> str:
 
 
 def _postgres_url(url: str) -> str:
-    return _check_scheme(url, "postgresql", "postgres")
+    """The address may name several servers: libpq connects to the first that fits target_session_attrs."""
+    for one in each_host(url):
+        _check_scheme(one, "postgresql", "postgres")
+    return url
 
 
 def _redis_url(url: str) -> str:
@@ -63,6 +67,7 @@ def _lower(value: object) -> object:
 PostgresUrl = Annotated[str, AfterValidator(_postgres_url)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+Recover = Annotated[Literal["auto", "refuse"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
 Seconds = Annotated[float, Field(ge=0.1, le=3600)]
 Positive = Annotated[float, Field(gt=0, le=86_400)]
@@ -87,6 +92,7 @@ class Settings(LayeredSettings):
     prepared_statements: Annotated[
         bool, From("DATABASE_PREPARED_STATEMENTS", "database.prepared_statements")
     ] = True
+    recover: Annotated[Recover, From("DATABASE_RECOVER", "database.recover")] = "auto"
     redis_url: Annotated[RedisUrl | None, From("REDIS_URL", "redis.url", secret=True)] = None
     redis_reply_seconds: Annotated[Seconds, From("REDIS_REPLY_SEC", "redis.reply_sec")] = 5.0
     data_directory: Annotated[Path, From("FENCEPOST_DATA_DIR", "embedded.directory")] = Path(".fencepost")

@@ -96,6 +96,16 @@ class Verdict:
             "Settle it before you repeat: claim the same request again, or look the job or lease up."
         )
 
+    def raise_if_unconfirmed(self, warning: str | None) -> None:
+        """Called after the commit: the server may have stopped waiting for its standbys."""
+        if warning is None:
+            return
+        self._observer.lost_commit()
+        raise IndeterminateCommit(
+            f"The transaction is committed on this server and maybe on no other ({warning}): a failover may "
+            "lose it. Settle it before you repeat: claim the same request again, or look the job or lease up."
+        )
+
     def _mark(self, refusal: Refusal) -> None:
         self._refusal = refusal
 
@@ -225,11 +235,14 @@ async def open_transaction(
         await _roll_back(connection)
         verdict.raise_if_swallowed()
         return
+    guarded = cast("Any", connection)
+    guarded.is_committing, guarded.unconfirmed = True, None
     try:
         if last is None:
             await _execute(connection, "commit")
         else:
             await _together(connection, verdict, last(), after="commit")
+        verdict.raise_if_unconfirmed(guarded.unconfirmed)
     except BaseException as error:
         if connection.closed and isinstance(error, psycopg.OperationalError):
             raise verdict.indeterminate(error) from error
@@ -237,6 +250,8 @@ async def open_transaction(
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             await _roll_back(connection)
         raise
+    finally:
+        guarded.is_committing, guarded.unconfirmed = False, None
 
 
 async def _execute(connection: Any, statement: LiteralString) -> None:

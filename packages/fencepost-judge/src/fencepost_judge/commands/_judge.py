@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from fencepost_judge.commands import _rejudge as rejudge
 
 if TYPE_CHECKING:
     from fencepost_judge._judge_calls import ProblemTitle
+    from fencepost_judge._language import Language, LanguageSpec
     from fencepost_judge._verification import DataCheck, Verified
     from fencepost_judge.packages._reading import ReadProblem
 
@@ -87,26 +88,96 @@ def import_package(
 
 
 @app.command("languages")
-def languages(json_output: JsonOption = False) -> None:
-    """List the languages that this machine supports, and what is missing for the others."""
-    from fencepost_judge._language import find_languages, read_specs  # noqa: PLC0415
+def languages(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME_OR_FILE]...", help="Only these; a file is a definition."),
+    ] = None,
+    test: Annotated[
+        bool, typer.Option("--test", help="Judge the test programs of each definition in the sandbox.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List the languages that this machine supports, and what is missing for the others.
 
-    found = find_languages()
+    With --test, each definition's own programs are judged: one that echoes a line, one that loops, one that
+    takes all memory and one that fails. Exits with 1 when a verdict is not the expected one.
+    """
+    import asyncio  # noqa: PLC0415
+
+    from fencepost_judge._language import find_languages  # noqa: PLC0415
+
+    specs = _specs(names or [])
+    found = find_languages(specs)
+    checks = asyncio.run(_check(specs, found)) if test else {}
     rows = [
         {
             "name": spec.name,
             "title": spec.title,
             "version": found[spec.name].version if spec.name in found else None,
+            "time_factor": spec.time_factor,
+            "memory_extra_kb": spec.memory_extra_kb,
+            **({"tests": checks.get(spec.name, [])} if test else {}),
         }
-        for spec in read_specs()
+        for spec in specs
     ]
     if json_output:
         answer_json(rows)
-        return
-    missing = {spec.name: ", ".join(one.names[0] for one in spec.programs.values()) for spec in read_specs()}
-    for row in rows:
-        name = str(row["name"])
-        answer(f"{row['title']:12} {row['version'] or f'not offered: install {missing[name]}'}")
+    else:
+        missing = {spec.name: ", ".join(one.names[0] for one in spec.programs.values()) for spec in specs}
+        for row in rows:
+            name = str(row["name"])
+            answer(f"{row['title']:12} {row['version'] or f'not offered: install {missing[name]}'}")
+            for one in checks.get(name, []):
+                sign = _SIGNS[one["verdict"] == one["expected"]]
+                answer(
+                    f"  {sign} {one['name']}: {one['verdict']}  {one['time_ms']} ms  {one['message']}"[:200]
+                )
+    if any(one["verdict"] != one["expected"] for tests in checks.values() for one in tests):
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _specs(names: Sequence[str]) -> Sequence[LanguageSpec]:
+    """The definitions by name or file; all for none."""
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
+    from fencepost.errors import InvalidInput  # noqa: PLC0415
+    from fencepost_judge._language import read_spec, read_specs  # noqa: PLC0415
+
+    try:
+        known = {spec.name: spec for spec in read_specs()}
+        chosen: list[LanguageSpec] = []
+        for name in names:
+            if name in known:
+                chosen.append(known[name])
+            elif Path(name).is_file():
+                chosen.append(read_spec(name, Path(name).read_text(encoding="utf-8")))
+            else:
+                raise UserError(f"There is no language {name}, and no such file. Known: {', '.join(known)}.")
+    except (InvalidInput, OSError, UnicodeDecodeError) as error:
+        raise UserError(str(error)) from None
+    return chosen or list(known.values())
+
+
+async def _check(
+    specs: Sequence[LanguageSpec], found: Mapping[str, Language]
+) -> dict[str, list[dict[str, Any]]]:
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
+    from fencepost_judge._language_check import open_language_checks  # noqa: PLC0415
+    from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
+    from fencepost_judge.sandbox._probing import probe_machine  # noqa: PLC0415
+
+    settings = JudgeSettings.load()
+    report = probe_machine(cgroup=settings.cgroup == "auto")
+    if not report.ready:
+        raise UserError(f"The sandbox cannot run: {report.error} {report.remedy}")
+    async with open_language_checks(settings, found, report.bubblewrap) as checks:
+        return {
+            spec.name: [asdict(one) for one in await checks.check(spec)]
+            for spec in specs
+            if spec.name in found
+        }
 
 
 @app.command("work")

@@ -1,7 +1,7 @@
 -- The judge: problems are imported, programs are submitted, and each verdict is written once, under the job's fence.
 --
 -- Locks: the problem's current version before a new one; the job's running row (its fence), then its generation, then its
--- result, then finished jobs.
+-- result, then finished jobs, then the head of the contest's feed.
 
 -- The final status of a job by its verdict.
 create or replace function fencepost._judge_final_status(p_verdict text) returns text
@@ -147,6 +147,7 @@ begin
   end if;
   insert into fencepost.judge_submission (job_id, slug, version, language, author, sources, submitted_at, contest)
   values (p_job_id, p_slug, v_version, p_language, p_author, p_sources, v_now, p_contest);
+  perform fencepost._judge_feed_add(p_contest, '{submissions}', array[p_job_id::text]);
 end $$;
 
 -- What a worker judges: the program, and the problem in the version that it was submitted to or is rejudged with. Nothing
@@ -165,6 +166,11 @@ as $$
   join fencepost.judge_problem p on p.slug = s.slug and p.version = d.version
   where d.job_id = p_job_id
 $$;
+
+-- When the holder of a job took it. Served by the primary key.
+create or replace function fencepost._judge_started_at(p_job_id bigint) returns timestamptz
+language sql stable
+as $$ select r.claimed_at from fencepost.job_running r where r.job_id = p_job_id $$;
 
 -- Write the verdict under the job's fence: refused unless the caller holds this attempt now. The fence is checked again
 -- here, so that no caller can omit it; the primary key of the table admits one verdict in any case. Commits with the job's
@@ -191,11 +197,14 @@ begin
                                          p_cases, p_points);
   end if;
   v_now := fencepost.clock();
-  insert into fencepost.judge_result (job_id, attempt, verdict, score, time_ms, mem_kb, message, cases, points, version, judged_at)
-  select s.job_id, p_attempt, p_verdict, p_score, p_time_ms, p_mem_kb, left(p_message, 20000), p_cases, p_points, s.version, v_now
+  insert into fencepost.judge_result (job_id, attempt, verdict, score, time_ms, mem_kb, message, cases, points, version, judged_at,
+                                      started_at)
+  select s.job_id, p_attempt, p_verdict, p_score, p_time_ms, p_mem_kb, left(p_message, 20000), p_cases, p_points, s.version, v_now,
+         fencepost._judge_started_at(p_job_id)
   from fencepost.judge_submission s where s.job_id = p_job_id
   on conflict (job_id) do nothing;
   if found then
+    perform fencepost._judge_feed_results(array[p_job_id], '{null}', '{null}');
     return true;
   end if;
   perform fencepost._refusal_note('stale_attempt', 'judge_result', p_job_id::text, p_owner,

@@ -21,7 +21,8 @@ begin
   if v_tokens < 1 then
     raise exception '% submits too fast: % a minute are allowed, the next one in % s.', p_name, p_per_minute,
         ceil((1 - v_tokens) * 60 / p_per_minute)
-      using errcode = 'ZF102', hint = 'Wait, and submit again.';
+      using errcode = 'ZF102', hint = 'Wait, and submit again.',
+            detail = jsonb_build_object('retry_seconds', (1 - v_tokens) * 60 / p_per_minute)::text;
   end if;
   update fencepost.judge_allowance a set tokens = v_tokens - 1, refilled_at = greatest(a.refilled_at, v_now) where a.name = p_name;
 end $$;

@@ -1,16 +1,19 @@
 -- Contests. Only the database's clock at the moment of the submission's write decides.
 --
--- Locks: a contest's row, shared by submissions and joins, exclusive for changes.
+-- Locks: a contest's row, shared by submissions and joins, exclusive for changes; the head of its feed last.
 
--- Create a contest, or change one; its problems are replaced by those given. Its submissions are kept in any case.
+-- Create a contest, or change one; its problems are replaced by those given. Its submissions are kept in any case. What is null
+-- of colors, visibility and medals stays as it is.
 create or replace function fencepost.judge_contest_put(
   p_slug text, p_title text, p_scoring text, p_starts_at timestamptz, p_freeze_at timestamptz, p_ends_at timestamptz,
-  p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text, p_secret_figures text default 'rounded'
+  p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text, p_secret_figures text default 'rounded',
+  p_colors text[] default null, p_rgbs text[] default null, p_is_public boolean default null, p_medals integer[] default null
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
   v_missing text;
+  v_known   fencepost.judge_contest_problem[];
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('contest', p_slug, 64);
@@ -27,22 +30,36 @@ begin
   if v_missing is not null then
     perform fencepost._refuse('not_found', 'problem', v_missing, '{}', null);
   end if;
-  insert into fencepost.judge_contest (slug, title, scoring, starts_at, freeze_at, ends_at, penalty_minutes, secret_figures)
-  values (p_slug, p_title, p_scoring, p_starts_at, p_freeze_at, p_ends_at, p_penalty_minutes, p_secret_figures)
+  insert into fencepost.judge_contest as c (slug, title, scoring, starts_at, freeze_at, ends_at, penalty_minutes, secret_figures,
+                                            is_public, medals)
+  values (p_slug, p_title, p_scoring, p_starts_at, p_freeze_at, p_ends_at, p_penalty_minutes, p_secret_figures,
+          coalesce(p_is_public, false), coalesce(p_medals, '{4,4,4}'))
   on conflict (slug) do update
     set title = excluded.title, scoring = excluded.scoring, starts_at = excluded.starts_at, freeze_at = excluded.freeze_at,
-        ends_at = excluded.ends_at, penalty_minutes = excluded.penalty_minutes, secret_figures = excluded.secret_figures;
+        ends_at = excluded.ends_at, penalty_minutes = excluded.penalty_minutes, secret_figures = excluded.secret_figures,
+        is_public = coalesce(p_is_public, c.is_public), medals = coalesce(p_medals, c.medals);
+  insert into fencepost.judge_feed_head (contest, seq, told_at) values (p_slug, 0, fencepost.clock())
+  on conflict on constraint judge_feed_head_pkey do nothing;
+  v_known := array(select p from fencepost.judge_contest_problem p where p.contest = p_slug order by p.label);
   delete from fencepost.judge_contest_problem p where p.contest = p_slug;
-  insert into fencepost.judge_contest_problem (contest, label, slug)
-  select p_slug, n.label, n.slug from unnest(p_labels, p_problems) n (label, slug);
+  insert into fencepost.judge_contest_problem (contest, label, slug, color, rgb)
+  select p_slug, n.label, n.slug, coalesce(p_colors[n.place], k.color), coalesce(p_rgbs[n.place], k.rgb)
+  from unnest(p_labels, p_problems) with ordinality n (label, slug, place) left join unnest(v_known) k on k.slug = n.slug;
   perform fencepost._event(fencepost.clock(), 'judge_contest', p_slug, 'set', p_actor, null,
     jsonb_build_object('starts_at', p_starts_at, 'freeze_at', p_freeze_at, 'ends_at', p_ends_at, 'problems', p_problems));
+  perform fencepost._judge_feed_add(p_slug, array_agg(n.type order by n.place), array_agg(n.id order by n.place)) from (
+    values (0, 'contest', null), (1, 'state', null)
+    union all
+    select 2, 'problems', k.slug from unnest(v_known) k where k.slug <> all (p_problems)
+    union all
+    select 3, 'problems', s from unnest(p_problems) s) n (place, type, id);
 end $$;
 
 -- Contests after p_after by name, or one; each with its problems, and whether it has begun and is over by now.
 create or replace function fencepost.judge_contests(p_slug text, p_after text, p_limit integer)
 returns table (slug text, title text, scoring text, starts_at timestamptz, freeze_at timestamptz, ends_at timestamptz,
-               unfrozen_at timestamptz, penalty_minutes integer, problems jsonb, seen_at timestamptz, secret_figures text)
+               unfrozen_at timestamptz, penalty_minutes integer, problems jsonb, seen_at timestamptz, secret_figures text,
+               is_public boolean, medals integer[], finalized_at timestamptz, revealed jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -52,8 +69,10 @@ begin
   perform fencepost._check_limit(p_limit);
   return query
   select c.slug, c.title, c.scoring, c.starts_at, c.freeze_at, c.ends_at, c.unfrozen_at, c.penalty_minutes,
-         coalesce((select jsonb_agg(jsonb_build_object('label', p.label, 'slug', p.slug) order by p.label)
-                   from fencepost.judge_contest_problem p where p.contest = c.slug), '[]'), v_now, c.secret_figures
+         coalesce((select jsonb_agg(jsonb_build_object('label', p.label, 'slug', p.slug, 'color', p.color, 'rgb', p.rgb) order by p.label)
+                   from fencepost.judge_contest_problem p where p.contest = c.slug), '[]'), v_now, c.secret_figures,
+         c.is_public, c.medals, c.finalized_at,
+         coalesce((select jsonb_agg(jsonb_build_array(d.team, d.slug)) from fencepost.judge_revealed d where d.contest = c.slug), '[]')
   from fencepost.judge_contest c
   where c.slug >= coalesce(p_slug, '') and c.slug > coalesce(p_after, '') and (p_slug is null or c.slug = p_slug)
   order by c.slug limit p_limit;
@@ -81,20 +100,30 @@ begin
   raise exception 'contest %: %.', p_slug, p_why using errcode = 'ZF100', detail = '{"field": "contest"}';
 end $$;
 
--- Join a contest that is not over. Joining again changes nothing.
+-- Join a contest that is not over, as a team of one. Joining again changes nothing.
 create or replace function fencepost.judge_contest_join(p_slug text, p_name text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
   v_contest fencepost.judge_contest := fencepost._judge_contest_enter(p_slug);
   v_now     timestamptz := fencepost.clock();
+  v_team    text := case when p_name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,35}$' and p_name !~ '\.$' then p_name else 'u' || md5(p_name) end;
 begin
   perform fencepost._check_text('name', p_name, 200);
   if v_now >= v_contest.ends_at then
     perform fencepost._judge_contest_refuse(p_slug, 'it is over');
   end if;
-  insert into fencepost.judge_contestant (contest, name, joined_at) values (p_slug, p_name, v_now)
+  if exists (select 1 from fencepost.judge_contestant n where n.contest = p_slug and n.name = p_name) then
+    return;
+  end if;
+  insert into fencepost.judge_team (contest, id, name, label) values (p_slug, v_team, p_name, p_name)
+  on conflict on constraint judge_team_pkey do nothing;
+  if not found and exists (select 1 from fencepost.judge_contestant n where n.contest = p_slug and n.team = v_team) then
+    perform fencepost._judge_contest_refuse(p_slug, format('%s is a team of others', v_team));
+  end if;
+  insert into fencepost.judge_contestant (contest, name, joined_at, team) values (p_slug, p_name, v_now, v_team)
   on conflict (contest, name) do nothing;
+  perform fencepost._judge_feed_add(p_slug, '{teams}', array[v_team]);
 end $$;
 
 -- Whether a user is a contestant. Served by the primary key.
@@ -132,32 +161,156 @@ declare
   v_now     timestamptz;
 begin
   perform fencepost._check_text('actor', p_actor, 256);
-  select * into v_contest from fencepost.judge_contest c where c.slug = p_slug for update;
-  if not found then
-    perform fencepost._refuse('not_found', 'contest', coalesce(p_slug, 'null'), '{}', null);
-  end if;
+  v_contest := fencepost._judge_contest_lock(p_slug);
   v_now := fencepost.clock();
   if v_now < v_contest.ends_at then
     perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
   end if;
-  update fencepost.judge_contest c set unfrozen_at = coalesce(c.unfrozen_at, v_now) where c.slug = p_slug;
+  if v_contest.unfrozen_at is not null then
+    return;
+  end if;
+  perform fencepost._judge_feed_shown(p_slug, array(
+    select s.job_id from fencepost.judge_submission s
+    where s.contest = p_slug and s.submitted_at >= v_contest.freeze_at order by s.contest, s.job_id));
+  perform fencepost._judge_feed_add(p_slug, '{contest,state}', '{null,null}');
+  update fencepost.judge_contest c set unfrozen_at = v_now where c.slug = p_slug;
   perform fencepost._event(v_now, 'judge_contest', p_slug, 'unfrozen', p_actor, null, '{}');
 end $$;
 
--- The contestants, by name.
-create or replace function fencepost.judge_contest_contestants(p_slug text) returns table (name text)
-language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+-- Tell again of results that were hidden until now.
+create or replace function fencepost._judge_feed_shown(p_contest text, p_job_ids bigint[]) returns void
+language sql volatile
 as $$
-  select n.name from fencepost.judge_contestant n where n.contest = p_slug order by n.name
+  select fencepost._judge_feed_results(array_agg(i order by i), array_agg(null::bigint), array_agg(null::integer))
+  from unnest(p_job_ids) i having count(*) > 0
 $$;
 
--- The submissions into a contest, in order, with their standing results. Served by judge_submission_by_contest.
+-- Show what the freeze hides of one team at one problem. Only after the end. Showing it again changes nothing.
+create or replace function fencepost.judge_contest_reveal(p_slug text, p_team text, p_problem text, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_contest fencepost.judge_contest;
+  v_now     timestamptz;
+begin
+  perform fencepost._check_text('actor', p_actor, 256);
+  v_contest := fencepost._judge_contest_lock(p_slug);
+  v_now := fencepost.clock();
+  if v_now < v_contest.ends_at then
+    perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
+  end if;
+  if not exists (select 1 from fencepost.judge_team t where t.contest = p_slug and t.id = p_team) then
+    perform fencepost._refuse('not_found', 'team', coalesce(p_team, 'null'), jsonb_build_object('contest', p_slug), null);
+  end if;
+  insert into fencepost.judge_revealed (contest, team, slug, revealed_at) values (p_slug, p_team, p_problem, v_now)
+  on conflict on constraint judge_revealed_pkey do nothing;
+  if not found or v_contest.unfrozen_at is not null then
+    return;
+  end if;
+  perform fencepost._event(v_now, 'judge_contest', p_slug, 'revealed', p_actor, null,
+                           jsonb_build_object('team', p_team, 'problem', p_problem));
+  perform fencepost._judge_feed_shown(p_slug, array(
+    select s.job_id from fencepost.judge_submission s
+    join fencepost.judge_contestant n on n.contest = s.contest and n.name = s.author and n.team = p_team
+    where s.contest = p_slug and s.slug = p_problem and s.submitted_at >= v_contest.freeze_at order by s.contest, s.job_id));
+end $$;
+
+-- Lock a contest for a decision about all of it; raises not_found.
+create or replace function fencepost._judge_contest_lock(p_slug text) returns fencepost.judge_contest
+language plpgsql volatile
+as $$
+declare
+  v_contest fencepost.judge_contest;
+begin
+  perform fencepost._require_read_committed();
+  select * into v_contest from fencepost.judge_contest c where c.slug = p_slug for update;
+  if not found then
+    perform fencepost._refuse('not_found', 'contest', coalesce(p_slug, 'null'), '{}', null);
+  end if;
+  return v_contest;
+end $$;
+
+-- Make the results of a contest final. Only after its end, and when every submission has its verdict. Once it is unfrozen too,
+-- nothing of it changes any more, until it is reopened.
+create or replace function fencepost.judge_contest_finalize(p_slug text, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_contest fencepost.judge_contest;
+  v_now     timestamptz;
+  v_pending bigint;
+begin
+  perform fencepost._check_text('actor', p_actor, 256);
+  v_contest := fencepost._judge_contest_lock(p_slug);
+  v_now := fencepost.clock();
+  if v_contest.finalized_at is not null then
+    return;
+  end if;
+  if v_now < v_contest.ends_at then
+    perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
+  end if;
+  -- Under the lock of the head: a verdict that is being written is waited for, and then seen.
+  perform fencepost._judge_feed_add(p_slug, '{state}', '{null}');
+  select count(*) into v_pending from fencepost.judge_submission s
+  where s.contest = p_slug and not exists (select 1 from fencepost.judge_result r where r.job_id = s.job_id)
+    and fencepost._judge_job_seen(s.job_id) ->> 'state' not in ('dead', 'cancelled', 'finished');
+  if v_pending > 0 then
+    perform fencepost._judge_contest_refuse(p_slug, format('%s submissions have no verdict yet', v_pending));
+  end if;
+  update fencepost.judge_contest c set finalized_at = v_now, finalized_by = p_actor where c.slug = p_slug;
+  perform fencepost._event(v_now, 'judge_contest', p_slug, 'finalized', p_actor, null, '{}');
+end $$;
+
+-- Let the results of a final contest change again.
+create or replace function fencepost.judge_contest_reopen(p_slug text, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('actor', p_actor, 256);
+  perform fencepost._judge_contest_lock(p_slug);
+  update fencepost.judge_contest c set finalized_at = null, finalized_by = null where c.slug = p_slug;
+  perform fencepost._judge_feed_add(p_slug, '{state}', '{null}');
+  perform fencepost._event(fencepost.clock(), 'judge_contest', p_slug, 'reopened', p_actor, null, '{}');
+end $$;
+
+-- Move the start of a contest that has not begun; its end and its freeze move with it.
+create or replace function fencepost.judge_contest_start(p_slug text, p_starts_at timestamptz, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_contest fencepost.judge_contest;
+  v_now     timestamptz;
+begin
+  perform fencepost._check_moment('start_time', p_starts_at);
+  perform fencepost._check_text('actor', p_actor, 256);
+  v_contest := fencepost._judge_contest_lock(p_slug);
+  v_now := fencepost.clock();
+  if v_contest.starts_at < v_now + interval '30 seconds' then
+    perform fencepost._judge_contest_refuse(p_slug, 'it has begun, or begins within 30 s');
+  end if;
+  if p_starts_at < v_now + interval '30 seconds' then
+    perform fencepost._judge_contest_refuse(p_slug, 'the new start is not 30 s ahead');
+  end if;
+  update fencepost.judge_contest c
+  set starts_at = p_starts_at, freeze_at = c.freeze_at + (p_starts_at - c.starts_at), ends_at = c.ends_at + (p_starts_at - c.starts_at)
+  where c.slug = p_slug;
+  perform fencepost._event(v_now, 'judge_contest', p_slug, 'set', p_actor, null, jsonb_build_object('starts_at', p_starts_at));
+  perform fencepost._judge_feed_add(p_slug, '{contest,state}', '{null,null}');
+end $$;
+
+-- The team of a contestant, or nothing. Served by the primary key.
+create or replace function fencepost.judge_contest_team(p_slug text, p_name text) returns text
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select n.team from fencepost.judge_contestant n where n.contest = p_slug and n.name = p_name $$;
+
+-- The submissions into a contest, in order, with the team and the standing result of each. Served by judge_submission_by_contest.
 create or replace function fencepost.judge_contest_entries(p_slug text)
-returns table (author text, slug text, submitted_at timestamptz, verdict text, score double precision, points jsonb)
+returns table (team text, slug text, submitted_at timestamptz, verdict text, score double precision, points jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
-  select s.author, s.slug, s.submitted_at, r.verdict, r.score, coalesce(r.points, '{}')
-  from fencepost.judge_submission s left join fencepost.judge_result r on r.job_id = s.job_id
+  select n.team, s.slug, s.submitted_at, r.verdict, r.score, coalesce(r.points, '{}')
+  from fencepost.judge_submission s join fencepost.judge_contestant n on n.contest = s.contest and n.name = s.author
+  left join fencepost.judge_result r on r.job_id = s.job_id
   where s.contest = p_slug and s.contest is not null order by s.contest, s.job_id
 $$;
 
@@ -190,6 +343,7 @@ begin
   perform fencepost._judge_contest_check_label(p_slug, p_label);
   insert into fencepost.judge_clarification (contest, label, author, question, asked_at)
   values (p_slug, p_label, p_author, p_question, fencepost.clock()) returning clarification_id into v_id;
+  perform fencepost._judge_feed_add(p_slug, '{clarifications}', array[v_id::text]);
   return v_id;
 end $$;
 
@@ -228,6 +382,8 @@ begin
   update fencepost.judge_clarification c
   set answer = p_answer, to_all = coalesce(p_to_all, false), answered_by = p_actor, answered_at = fencepost.clock()
   where c.clarification_id = p_id;
+  -- A question whose answer goes to all is shown to all with it.
+  perform fencepost._judge_feed_add(p_slug, '{clarifications,clarifications}', array[p_id::text, p_id || '-answer']);
 end $$;
 
 -- Send an announcement to all contestants.
@@ -244,6 +400,7 @@ begin
   perform fencepost._judge_contest_check_label(p_slug, p_label);
   insert into fencepost.judge_clarification (contest, label, author, question, asked_at, answer, answered_at, answered_by, to_all)
   values (p_slug, p_label, p_actor, '', v_now, p_text, v_now, p_actor, true) returning clarification_id into v_id;
+  perform fencepost._judge_feed_add(p_slug, '{clarifications}', array[v_id::text]);
   return v_id;
 end $$;
 

@@ -9,7 +9,7 @@
 -- replaces nothing, whichever comes first.
 --
 -- Locks: a job's fence, then the generation's row (results share it, settling takes it alone), then results in order of id, then
--- the finished jobs of the submissions, in order of id.
+-- the finished jobs of the submissions, in order of id, then the heads of the contests' feeds, in order of name.
 
 -- The selected submissions, in order of id. At least one of ids, problem and author is given; the rest narrows the
 -- selection. Served by the primary key, judge_submission_by_problem or judge_submission_by_author.
@@ -88,7 +88,8 @@ begin
   end if;
   update fencepost.judge_rejudged d
   set attempt = p_attempt, verdict = p_verdict, score = p_score, time_ms = p_time_ms, mem_kb = p_mem_kb,
-      message = left(p_message, 20000), cases = p_cases, points = p_points, judged_at = fencepost.clock()
+      message = left(p_message, 20000), cases = p_cases, points = p_points, judged_at = fencepost.clock(),
+      started_at = fencepost._judge_started_at(p_job_id)
   where d.job_id = p_job_id and d.judged_at is null;
   return found;
 end $$;
@@ -144,19 +145,21 @@ begin
   perform from fencepost.judge_result r where r.job_id = any (array(
     select d.submission_id from fencepost.judge_rejudged d where d.generation = p_generation)) order by r.job_id for update;
   update fencepost.judge_rejudged d
-  set before = (select jsonb_build_object('verdict', r.verdict, 'score', r.score, 'generation', r.generation)
+  set before = (select jsonb_build_object('verdict', r.verdict, 'score', r.score, 'generation', r.generation,
+                                            'runs', jsonb_array_length(r.cases))
                 from fencepost.judge_result r where r.job_id = d.submission_id)
   where d.generation = p_generation;
   insert into fencepost.judge_result as r (job_id, attempt, verdict, score, time_ms, mem_kb, message, cases, points, version,
-                                           generation, judged_at)
+                                           generation, judged_at, started_at)
   select d.submission_id, d.attempt, d.verdict, d.score, d.time_ms, d.mem_kb, d.message, d.cases, d.points, d.version,
-         d.generation, d.judged_at
+         d.generation, d.judged_at, d.started_at
   from fencepost.judge_rejudged d where d.generation = p_generation and d.verdict <> 'SE' order by d.submission_id
   -- The fence. Here and not before: a submission without a result had no row to lock, and may have got one meanwhile.
   on conflict (job_id) do update
     set attempt = excluded.attempt, verdict = excluded.verdict, score = excluded.score, time_ms = excluded.time_ms,
         mem_kb = excluded.mem_kb, message = excluded.message, cases = excluded.cases, points = excluded.points,
-        version = excluded.version, generation = excluded.generation, judged_at = excluded.judged_at
+        version = excluded.version, generation = excluded.generation, judged_at = excluded.judged_at,
+        started_at = excluded.started_at
     where r.generation < excluded.generation;
   get diagnostics v_count = row_count;
   select jsonb_build_object('submission', r.job_id, 'generation', r.generation) into v_later
@@ -174,6 +177,9 @@ begin
   from fencepost.judge_result r where r.generation = p_generation and r.job_id = any (array(
     select d.submission_id from fencepost.judge_rejudged d where d.generation = p_generation));
   perform fencepost._judge_rejudging_settle(p_generation, 'applied', p_actor, jsonb_build_object('replaced', v_count));
+  perform fencepost._judge_feed_results(array_agg(d.submission_id), array_agg((d.before ->> 'generation')::bigint),
+                                        array_agg((d.before ->> 'runs')::integer))
+  from fencepost.judge_rejudged d where d.generation = p_generation and d.verdict <> 'SE';
   return v_count;
 end $$;
 

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
+from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput
 from fencepost_judge import _contests as contests
 from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _teams as teams
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._authentication import Who, author_of
-from fencepost_judge._contest_api import ContestRequest, Question, Reply, ask_as, seen_contest
+from fencepost_judge._contest_api import ContestRequest, Question, Reply, ask_as, reveal_next, seen_contest
 from fencepost_judge._problem import Slug
+from fencepost_judge._role import JudgeVisitor
+from fencepost_judge._scoreboard import Contest, ScoreboardRow, TeamKind
+from fencepost_judge.ccs import _documents as documents
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import Id, filled
 
 PAGE_ROWS = 200
 HOME = f"{PAGES_ROOT}/contests"
+
+
+async def is_public(fp: Fencepost, contest: str) -> bool:
+    found = await fp.run(contests.contests(one=contest, limit=1))
+    return bool(found) and found[0].contest.is_public
+
+
+def medals_of(contest: Contest, lines: Sequence[ScoreboardRow]) -> dict[str, str]:
+    """The medal of each team, if the contest ended as it stands."""
+    found = documents.awards(contest, lines, ())
+    return {
+        team: one["id"].removesuffix("-medal")
+        for one in found
+        if one["id"].endswith("-medal")
+        for team in one["team_ids"]
+    }
 
 
 class Named(BaseModel):
@@ -46,15 +69,15 @@ def _add_contests(router: PageRouter) -> None:
     @router.router.get(f"{HOME}/{{contest}}")
     async def one_contest(request: Request, who: Who, contest: str) -> Response:
         seen = await visibility.contest(fp, contest)
-        names = await fp.run(contests.entrants(contest))
+        taking_part = [one.name for one in await fp.run(teams.accounts(contest))]
         shown = seen_contest(seen, who)
         titles = await fp.run(judge_calls.get_titles([one.slug for one in shown.problems]))
         facts = {
             "seen": seen,
             "contest": shown,
             "titles": {one.slug: one.title for one in titles},
-            "takes_part": author_of(who, None) in names,
-            "contestants": len(names),
+            "takes_part": author_of(who, None) in taking_part,
+            "contestants": len(taking_part),
         }
         return router.show(request, "contest.html", seen.contest.title, facts)
 
@@ -64,13 +87,26 @@ def _add_contests(router: PageRouter) -> None:
         return router.done(request, f"{HOME}/{contest}", "You take part.")
 
     @router.router.get(f"{HOME}/{{contest}}/scoreboard")
-    async def scoreboard(request: Request, who: Who, contest: str) -> Response:
+    async def scoreboard(request: Request, contest: str) -> Response:
+        who: JudgeVisitor | None = request.state.visitor
+        if who is None and not await is_public(fp, contest):
+            # The same for a contest that is not there.
+            raise HTTPException(401, "Log in.")
         board = await visibility.board(fp, who, contest)
+        own = None if who is None else await fp.run(contests.team_of(contest, author_of(who, None)))
+        organizations = {one.id: one.name for one in await fp.run(teams.organizations(contest))}
+        groups = [one for one in await fp.run(teams.groups(contest)) if one.kind is not TeamKind.HIDDEN]
+        chosen = request.query_params.get("group", "")
         facts = {
             "board": board,
+            "lines": [line for line in board.lines if not chosen or chosen in line.groups],
             "contest": seen_contest(board.seen, who),
             "is_frozen": board.contest.hides(board.moment, board.moment),
-            "own": author_of(who, None),
+            "own": own,
+            "organizations": organizations,
+            "groups": groups,
+            "chosen": chosen,
+            "medals": medals_of(board.contest, board.lines),
         }
         return router.show(request, "scoreboard.html", f"Scoreboard of {board.contest.title}", facts)
 
@@ -78,6 +114,24 @@ def _add_contests(router: PageRouter) -> None:
     async def unfreeze(request: Request, who: Who, contest: str) -> Response:
         await fp.run(contests.unfreeze(contest, who.name))
         return router.done(request, f"{HOME}/{contest}/scoreboard", "All results are visible now.")
+
+    @router.router.post(f"{HOME}/{{contest}}/reveal")
+    async def reveal(request: Request, who: Who, contest: str) -> Response:
+        revealed = await reveal_next(fp, contest, who.name)
+        if revealed is None:
+            return router.done(request, f"{HOME}/{contest}/scoreboard", "Nothing is hidden any more.")
+        team, problem = revealed
+        return router.done(request, f"{HOME}/{contest}/scoreboard", f"{team} at {problem} is visible now.")
+
+    @router.router.post(f"{HOME}/{{contest}}/finalize")
+    async def finalize(request: Request, who: Who, contest: str) -> Response:
+        await fp.run(contests.finalize(contest, who.name))
+        return router.done(request, f"{HOME}/{contest}", "The results are final.")
+
+    @router.router.post(f"{HOME}/{{contest}}/reopen")
+    async def reopen(request: Request, who: Who, contest: str) -> Response:
+        await fp.run(contests.reopen(contest, who.name))
+        return router.done(request, f"{HOME}/{contest}", "The results may change again.")
 
 
 def _add_making(router: PageRouter) -> None:
@@ -94,10 +148,11 @@ def _add_making(router: PageRouter) -> None:
         fields: dict[str, Any] = dict(await form_of(request))
         for name in ("starts_at", "freeze_at", "ends_at"):
             fields[name] = _moment(name, fields.get(name, ""))
-        fields["problems"] = _problems(fields.get("problems", ""))
+        fields["problems"], fields["colors"] = _problems(fields.get("problems", ""))
+        fields["public"] = fields.get("public") == "on"
         named = filled(Named, fields)
         wanted = filled(ContestRequest, fields)
-        await fp.run(contests.put_contest(wanted.contest(named.contest), who.name))
+        await fp.run(wanted.call(named.contest, who.name))
         return router.done(request, f"{HOME}/{named.contest}", f"{wanted.title} is kept.")
 
 
@@ -144,9 +199,9 @@ def _moment(name: str, text: str) -> datetime | None:
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def _problems(text: str) -> dict[str, str]:
-    """A label and a slug on each line."""
-    lines = [line.replace("=", " ").split() for line in text.splitlines() if line.strip()]
-    if any(len(line) != 2 for line in lines):
+def _problems(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """A label, a slug and perhaps a color on each line: the slugs, and the colors, by label."""
+    lines = [line.replace("=", " ", 1).split(maxsplit=2) for line in text.splitlines() if line.strip()]
+    if any(len(line) == 1 for line in lines):
         raise InvalidInput("problems: a label and the name of a problem on each line.", field="problems")
-    return dict(lines)
+    return {one[0]: one[1] for one in lines}, {one[0]: one[2] for one in lines if one[2:]}

@@ -33,6 +33,9 @@ from fencepost_judge.pages import (
     _submissions as submissions,
 )
 from fencepost_judge.pages import (
+    _teams as teams,
+)
+from fencepost_judge.pages import (
     _workers as workers,
 )
 from fencepost_judge.pages._page_router import PageRouter
@@ -49,7 +52,7 @@ def make_pages(
     passwords = passwords or Passwords()
     for module in (problems, submissions, custom_runs, contests, rejudgings, imports, workers):
         module.add(router)
-    for module in (login, accounts):
+    for module in (login, accounts, teams):
         module.add(router, passwords)
     assert authentication.lines_of(router.router) == set(PAGES) | OPEN_PAGES, "an access rule has no page"
     return router.router

@@ -25,9 +25,15 @@ class SubmitForm:
 
 
 def offered(judging: Judging, allowed: Sequence[str] | None = None) -> dict[str, str]:
-    """The languages by name, with their titles; only the allowed ones if the problem restricts them."""
+    """The languages by name, with their titles and versions; only the allowed ones if the problem restricts
+    them."""
     here = set(judging.languages) & set(judging.languages if allowed is None else allowed)
-    return {spec.name: spec.title for spec in read_specs() if spec.name in here}
+    versions = judging.language_versions
+    return {
+        spec.name: " · ".join(filter(None, (spec.title, versions.get(spec.name, "")[:40])))
+        for spec in read_specs()
+        if spec.name in here
+    }
 
 
 def sent(fields: Mapping[str, str]) -> dict[str, str]:

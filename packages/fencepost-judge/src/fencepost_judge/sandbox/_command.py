@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.logs import get_logger
-from fencepost_judge._protocol import RunOutcome, parse
 from fencepost_judge.sandbox._agent import CEILING
 from fencepost_judge.sandbox._box_files import BoxFiles
 from fencepost_judge.sandbox._box_process import MARGIN_SECONDS, see_off, start_box
@@ -36,10 +35,8 @@ class Said:
     truncated: tuple[str, ...]
 
 
-async def run_once(
-    program: Path, site: Site, order: RunSpec, files: BoxFiles, bounds: Bounds
-) -> tuple[RunOutcome, Said]:
-    """Raises ProtocolError when the command prints anything else than one line."""
+async def run_once(program: Path, site: Site, order: RunSpec, files: BoxFiles, bounds: Bounds) -> Said:
+    """What the command said; its answer is one line of the protocol."""
     words = [f"fd{number}={descriptor}" for number, descriptor in enumerate(files.all())]
     process: asyncio.subprocess.Process | None = None
     watched, held = os.pipe()
@@ -70,7 +67,7 @@ async def run_once(
             os.close(watched)
         if process is not None and process.returncode is None:
             await see_off(process)
-    return parse(said.stdout), said
+    return said
 
 
 async def _listen(process: asyncio.subprocess.Process, bounds: Bounds, seconds: float) -> Said:

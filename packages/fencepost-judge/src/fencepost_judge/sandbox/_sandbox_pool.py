@@ -15,7 +15,7 @@ from fencepost.errors import InvalidInput
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 from fencepost_judge._metrics import JudgeMetrics
-from fencepost_judge._protocol import ProtocolError, RunOutcome, Verdict, sandbox_failure
+from fencepost_judge._protocol import ProtocolError, RunOutcome, Verdict, parse, sandbox_failure
 from fencepost_judge.sandbox import _box_binary as box_binary
 from fencepost_judge.sandbox._agent import Agent, AgentFailed
 from fencepost_judge.sandbox._box_files import BoxFiles
@@ -161,10 +161,11 @@ class SandboxPool:
                 if files.pipes:
                     return sandbox_failure(f"agent: {reason}")
                 _rewind(files)
-        outcome, said = await run_once(self._program, self.site, order, files, self._bounds)
+        said = await run_once(self._program, self.site, order, files, self._bounds)
+        # Before it is parsed: a cut answer cannot be.
         for stream in said.truncated:
             self._metrics.output_truncated.labels(stream=stream).inc()
-        return outcome
+        return parse(said.stdout)
 
     def _of_this_attempt(self, order: RunSpec, outcome: RunOutcome) -> RunOutcome:
         """Always records the claimed attempt, whatever the answer says."""

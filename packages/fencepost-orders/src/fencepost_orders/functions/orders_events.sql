@@ -59,6 +59,13 @@ begin
     v_order.trace_id);
 end $$;
 
+-- The event that a workflow awaits for the end of an order: the order names it as `workflow_event` in its meta.
+create or replace function fencepost._orders_workflow_event(p_order fencepost.orders_order) returns text
+language sql immutable
+as $$
+  select e from (values (p_order.request_json #>> '{meta,workflow_event}')) v (e) where octet_length(e) between 1 and 512
+$$;
+
 -- Tell what a transition means. p_is_over says, of an order that is sent, that the broker is done with it (true) or is no longer
 -- queried about it (false); null while it is open.
 create or replace function fencepost._orders_tell_transition(
@@ -71,15 +78,28 @@ declare
   v_result fencepost.orders_result;
   v_filled numeric;
   v_is_all boolean;
+  v_heard  boolean := fencepost._webhook_is_heard('orders');
+  v_end    text;
 begin
-  if not fencepost._webhook_is_heard('orders') then
+  select * into strict v_order from fencepost.orders_order r where r.id = p_id;
+  if not v_heard and fencepost._orders_workflow_event(v_order) is null then
     return;
   end if;
-  select * into strict v_order from fencepost.orders_order r where r.id = p_id;
   select * into v_result from fencepost.orders_result x where x.order_id = p_id;
   v_filled := fencepost._orders_filled(v_order, v_result);
+  v_is_all := p_to = 'sent' and coalesce(
+    v_filled >= fencepost._orders_decimal(coalesce(v_order.terms, v_order.request_json) ->> 'qty'), false);
+  -- A workflow that awaits the end of the order goes on when this commits. The first end stays.
+  v_end := case when p_to = 'dead' then 'dead' when v_is_all then 'filled' when p_to = 'sent' and p_is_over then 'closed' end;
+  if v_end is not null and fencepost._orders_workflow_event(v_order) is not null then
+    perform fencepost.event_emit(fencepost._orders_workflow_event(v_order), jsonb_build_object(
+      'order_id', p_id, 'end', v_end, 'reason', p_reason, 'filled_quantity', trim_scale(v_filled)::text,
+      'broker_order_id', v_order.broker_order_id), 'orders');
+  end if;
+  if not v_heard then
+    return;
+  end if;
   if p_to = 'sent' then
-    v_is_all := coalesce(v_filled >= fencepost._orders_decimal(coalesce(v_order.terms, v_order.request_json) ->> 'qty'), false);
     if p_from is distinct from 'sent' then
       perform fencepost._orders_tell(p_id, 'order.sent', p_at, p_to, p_reason, 0);
     end if;

@@ -132,6 +132,7 @@ declare
   v_overs boolean[];
   v_held  text[];
   v_key   text;
+  v_heard boolean := fencepost._webhook_is_heard('orders');
 begin
   with asked as materialized (
     select a.id, a.take, a.code, a.detail, a.result
@@ -191,11 +192,12 @@ begin
   loop
     perform fencepost._outbox_promote(p_channel, v_key);
   end loop;
-  if fencepost._webhook_is_heard('orders') then
-    -- Of what was settled and not of what was asked: a batch may hold an old delivery of the same order.
-    perform fencepost._orders_tell_transition(a.id, 'sending', 'sent', a.code, v_now, case when a.is_over then true end)
-    from unnest(v_sent, v_codes, v_overs) a (id, code, is_over) order by a.id;
-  end if;
+  -- Of what was settled and not of what was asked: a batch may hold an old delivery of the same order.
+  perform fencepost._orders_tell_transition(a.id, 'sending', 'sent', a.code, v_now, case when a.is_over then true end)
+  from unnest(v_sent, v_codes, v_overs) a (id, code, is_over)
+  where v_heard or exists (select 1 from fencepost.orders_order r
+                           where r.id = a.id and fencepost._orders_workflow_event(r) is not null)
+  order by a.id;
   return v_sent;
 end $$;
 

@@ -302,7 +302,7 @@ class HostileBroker:
         return await _reply(writer, 429, {"error": "slower"}, {"Retry-After": str(self._retry_after_seconds)})
 
     async def _do_change_mind(self, effect: Effect, writer: Any) -> bool:
-        self.book.refusals["whim"] += 1
+        self.book.refusals["random"] += 1
         return await _reply(writer, *self.dialect.refused("not today"))
 
 

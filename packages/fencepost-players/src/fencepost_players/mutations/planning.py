@@ -2,8 +2,8 @@
 with the server's own random seed.
 
 The seed is drawn once for a request. A plan that is made again uses the same seed, and so does the request
-when it fails and is sent again: the seed is recorded with it (`mutations/_dice.py`). Otherwise a caller that
-provokes conflicts could choose among the results.
+when it fails and is sent again: the seed is recorded with it (`mutations/_recorded_seeds.py`). Otherwise a
+caller that provokes conflicts could choose among the results.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Rng:
 
     @classmethod
     def throw(cls) -> Rng:
+        """A generator with a new seed."""
         return cls(secrets.randbits(128))
 
     @property
@@ -102,6 +103,7 @@ class Mutation(Generic[R, S, P]):
 
     @property
     def summary(self) -> str:
+        """The first line of the plan's docstring."""
         return (self.plan.__doc__ or self.method).strip().splitlines()[0]
 
 

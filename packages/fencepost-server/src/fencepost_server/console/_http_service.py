@@ -48,6 +48,9 @@ from fencepost_server.console import (
 from fencepost_server.console import (
     _workers as workers,
 )
+from fencepost_server.console import (
+    _workflows as workflows,
+)
 from fencepost_server.console._auth import ConsoleAuth
 from fencepost_server.console._live_snapshot import LiveSnapshot
 from fencepost_server.console._minutes import roll
@@ -109,6 +112,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
     for module in (
         overview,
         jobs,
+        workflows,
         schedules,
         dead_letters,
         leases,
@@ -121,7 +125,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
         login,
     ):
         module.add_pages(context)
-    for module in (jobs, schedules, webhooks, flows, users, workers):
+    for module in (jobs, workflows, schedules, webhooks, flows, users, workers):
         module.add_actions(context)
     for pages in plugin_pages().values():
         pages.add(context)
@@ -156,7 +160,7 @@ async def running(context: ConsoleContext, *, loopback: bool) -> AsyncGenerator[
 
     async with AsyncExitStack() as closing:
         await closing.enter_async_context(context.reading.running())
-        for name, tick in (("console-pulse", context.live_snapshot.tick), ("console-roll", count)):
+        for name, tick in (("console-live", context.live_snapshot.tick), ("console-minutes", count)):
             loop = Loop(name, tick, errors)
             loop.start()
             closing.push_async_callback(loop.stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
@@ -12,6 +13,7 @@ from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import job_queries, queue
 from fencepost.kernel.call import document
+from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
@@ -37,14 +39,19 @@ class JobQuery(Paged):
         """The tags and the arguments that are searched, as JSON; None for neither."""
         if not (self.tag or self.arg):
             return None
-        name, equals, value = (self.arg or "").partition("=")
-        if self.arg and not (name and equals):
-            raise InvalidInput(f"{self.arg!r} names no argument; write NAME=VALUE.", field="arg")
-        try:
-            argument = json.loads(value)
-        except ValueError:
-            argument = value
-        return [self.tag] if self.tag else [], document("arg", {name: argument} if self.arg else {})
+        arguments = searched_argument(self.arg) if self.arg else {}
+        return [self.tag] if self.tag else [], document("arg", arguments)
+
+
+def searched_argument(given: str) -> dict[str, Any]:
+    """The argument that a search names, NAME=VALUE. A value that is no JSON is a text."""
+    name, equals, value = given.partition("=")
+    if not (name and equals):
+        raise InvalidInput(f"{given!r} names no argument; write NAME=VALUE.", field="arg")
+    try:
+        return {name: json.loads(value)}
+    except ValueError:
+        return {name: value}
 
 
 def add_pages(context: ConsoleContext) -> None:
@@ -124,8 +131,8 @@ def add_actions(context: ConsoleContext) -> None:
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        told = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
-        return _done(context, f"Job {job_id} {told}.", job_id)
+        words = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
+        return _done(context, f"Job {job_id} {words}.", job_id)
 
     @context.router.action("/jobs/{job_id}/retry", "job.retry")
     async def retry(request: Request, job_id: JobId) -> ActionDone:
@@ -155,18 +162,25 @@ def add_actions(context: ConsoleContext) -> None:
 
 async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
     """Every transition and every refusal of one subject, with the reason's meaning and what to do."""
-    moments = await context.reading.rows(
-        "select at, event, actor, token, detail from fencepost.explain(%s)", subject
+    return await told(
+        context,
+        await context.reading.rows(
+            "select at, event, actor, token, detail from fencepost.explain(%s)", subject
+        ),
     )
+
+
+async def told(context: ConsoleContext, moments: Sequence[Row]) -> list[dict[str, Any]]:
+    """Moments of a history, each with the time since the one before it; a refusal with its meaning."""
     reasons = {
         one["reason"]: one
         for one in await context.reading.rows("select reason, meaning, remedy from fencepost.refusal_status")
     }
-    told: list[dict[str, Any]] = []
+    history: list[dict[str, Any]] = []
     for moment in moments:
         reason = reasons.get(moment["event"].removeprefix("refused:"))
         refused = moment["event"].startswith("refused:")
-        told.append(
+        history.append(
             {
                 **moment,
                 "detail": {name: value for name, value in moment["detail"].items() if name != "traceback"},
@@ -174,10 +188,10 @@ async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
                 "refused": refused,
                 "meaning": reason["meaning"] if refused and reason else None,
                 "remedy": reason["remedy"] if refused and reason else None,
-                "since_seconds": (moment["at"] - told[-1]["at"]).total_seconds() if told else None,
+                "since_seconds": (moment["at"] - history[-1]["at"]).total_seconds() if history else None,
             }
         )
-    return told
+    return history
 
 
 def _done(context: ConsoleContext, message: str, job_id: int) -> ActionDone:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from fencepost.errors import NotFound
 from fencepost_server.console._jobs import life
 from fencepost_server.console.context import (
-    LAST_ID,
     ConsoleContext,
     Limit,
     MaybeId,
@@ -22,6 +22,7 @@ from fencepost_server.console.context import (
 from fencepost_server.console.page_data import PageData
 
 LAST_LETTER = chr(0x10FFFF)
+WITHIN = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 Resource = Annotated[str, Path(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
 
 
@@ -33,7 +34,16 @@ class LeaseQuery(BaseModel):
 
 
 class RefusalQuery(Paged):
-    pass
+    kind: Literal["", "late", "conflict", "routine"] | None = None
+    reason: Name | None = None
+    noun: Name | None = None
+    within: Annotated[
+        Literal["", "hour", "day", "week"] | None, Field(description="Only what was recorded this lately.")
+    ] = None
+
+    @property
+    def since(self) -> datetime | None:
+        return datetime.now(UTC) - WITHIN[self.within] if self.within else None
 
 
 def add_pages(context: ConsoleContext) -> None:
@@ -85,19 +95,30 @@ def add_pages(context: ConsoleContext) -> None:
 
     @context.router.page("/refusals", "refusals.html", "Refusals")
     async def refusals(request: Request, query: Annotated[RefusalQuery, Query()]) -> PageData:
-        """What the database refused: counts by reason, and the recorded ones, newest first."""
+        """What the database refused: late writes, conflicts of callers, and routine; newest first."""
         seen = await context.live_snapshot.newest()
-        rows = await context.reading.rows(
-            "select refusal_id, at, reason, noun, subject, actor, attempted, seen from fencepost.refusals"
-            " where refusal_id < %s order by refusal_id desc limit %s",
-            query.before if query.before is not None else LAST_ID,
+        ids, next_before = await context.reading.page(
+            "select ids, next_before from fencepost.console_refusal_page(%s::text, %s::text, %s::text,"
+            " %s::timestamptz, %s::bigint, %s::integer, %s::integer)",
+            wanted(query.kind),
+            wanted(query.reason),
+            wanted(query.noun),
+            query.since,
+            query.before,
             query.limit,
+            context.settings.scan_max,
+        )
+        rows = await context.reading.rows(
+            "select refusal_id, at, kind, reason, noun, subject, actor, attempted, seen"
+            " from fencepost.refusals where refusal_id = any (%s) order by refusal_id desc",
+            ids,
         )
         return PageData(
             {
                 "reasons": seen.refusals,
                 "refusals": rows,
-                "next_before": following(rows, "refusal_id", query.limit),
+                "kinds": seen.refusal_kinds,
+                "next_before": next_before,
                 "filters": query.filters(),
             },
             "refusals",

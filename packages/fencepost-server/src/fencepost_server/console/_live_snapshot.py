@@ -26,6 +26,8 @@ SHARE_MAX = 0.2
 # When no request came for this long, there are no viewers.
 WANTED_SECONDS = 30.0
 HELD_MAX = 100
+# Refusals that are counted by kind at each look.
+REFUSALS_MAX = 20_000
 UNSERVED_MAX = 100
 CAUSES_MAX = 200
 
@@ -49,6 +51,8 @@ class Snapshot:
     channels: Sequence[Row]
     held_keys: Sequence[Row]
     refusals: Sequence[Row]
+    refusal_kinds: dict[str, int]
+    """How many of each kind were recorded in the last 24 hours."""
     decisions: Sequence[Need]
     """What needs an operator's decision in flows and in the plugins."""
     unserved: Sequence[Row]
@@ -62,7 +66,8 @@ class Snapshot:
         """The numbers that change while a page is open."""
         return {
             "at": self.at,
-            "waiting": sum(queue["pending"] + queue["dispatched"] for queue in self.queues),
+            "waiting": sum(queue["due"] + queue["dispatched"] for queue in self.queues),
+            "scheduled": sum(queue["pending"] - queue["due"] for queue in self.queues),
             "running": sum(queue["running"] for queue in self.queues),
             "dead": sum(queue["dead"] for queue in self.queues),
             "oldest_seconds": max((queue["oldest_waiting_seconds"] or 0 for queue in self.queues), default=0),
@@ -70,7 +75,7 @@ class Snapshot:
             "outbox_lag_seconds": max((channel["lag_seconds"] or 0 for channel in self.channels), default=0),
             "leases_held": self.leases_held,
             "workers": self.workers,
-            "refused": sum(reason["refused"] for reason in self.refusals),
+            "late_writes": self.refusal_kinds["late"],
         }
 
     @property
@@ -110,6 +115,9 @@ async def look(reading: ReadPool) -> Snapshot:
     refusals = await reading.rows(
         "select reason, refused, meaning, remedy from fencepost.refusal_status order by refused desc, reason"
     )
+    kinds = await reading.rows(
+        "select kind, refused from fencepost.console_refusal_kinds('24 hours', %s::integer)", REFUSALS_MAX
+    )
     decisions = await _decisions(reading)
     unserved = await reading.rows(
         "select queue, schedule, waiting, problem, message from fencepost.unserved_work"
@@ -133,6 +141,7 @@ async def look(reading: ReadPool) -> Snapshot:
         channels,
         held_keys,
         refusals,
+        {row["kind"]: row["refused"] for row in kinds},
         decisions,
         unserved,
         disabled,
@@ -257,7 +266,8 @@ class LiveSnapshot:
         if not self._streams and began - self._wanted_at > WANTED_SECONDS:
             return self._look_seconds
         seen = await self.refresh()
-        self._publish(event("look", {**seen.figures, "needs": seen.needs, "queues": seen.queues}))
+        shown = {**seen.figures, "needs": seen.needs, "queues": seen.queues}
+        self._publish(event("look", {**shown, "every_seconds": self._look_seconds}))
         return max(self._look_seconds, (time.monotonic() - began) / SHARE_MAX)
 
     def subscribe(self) -> SnapshotStream:

@@ -9,6 +9,8 @@ from typing import Any
 from fastapi import Request
 
 from fencepost_server.console import _chart as chart
+from fencepost_server.console import _swim_lanes as swim_lanes
+from fencepost_server.console import _timeline as timeline
 from fencepost_server.console._role import Role, Visitor
 from fencepost_server.console.page_data import jsonable
 from fencepost_server.console.plugin_pages import plugin_pages
@@ -21,6 +23,7 @@ NAVIGATION: tuple[tuple[str, str, Role], ...] = (
     ("/console/queues", "Queues", Role.VIEWER),
     ("/console/workers", "Workers", Role.VIEWER),
     ("/console/jobs", "Jobs", Role.VIEWER),
+    ("/console/workflows", "Workflows", Role.VIEWER),
     ("/console/dead", "Dead letters", Role.VIEWER),
     ("/console/schedules", "Schedules", Role.VIEWER),
     ("/console/leases", "Leases", Role.VIEWER),
@@ -47,6 +50,10 @@ def make_templates() -> Templates:
         figure=chart.figure,
         chart_width=chart.WIDTH,
         chart_height=chart.HEIGHT,
+        timeline_width=timeline.WIDTH,
+        swim_lanes=swim_lanes.draw_now,
+        lane_width=swim_lanes.WIDTH,
+        lane_label=swim_lanes.LABEL,
     )
 
 

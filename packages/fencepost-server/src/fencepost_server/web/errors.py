@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import ceil
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
@@ -30,6 +31,7 @@ from fencepost.errors import (
     Mismatch,
     NotFound,
     Refusal,
+    Rewound,
     SchemaError,
     ServerUnavailable,
     TooOld,
@@ -42,6 +44,8 @@ STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
     (NotFound, 404, NotFound.reason),
     (Mismatch, 422, Mismatch.reason),
     (TooOld, 422, TooOld.reason),
+    # Nothing is done until the database was recovered.
+    (Rewound, 503, Rewound.reason),
     (Refusal, 409, ""),
     (Backpressure, 429, "backpressure"),
     # The outcome is unknown, not failed: the same request with the same key settles it.
@@ -165,9 +169,15 @@ def answer_errors_of(app: FastAPI) -> None:
 async def _of_ours(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FencepostError)
     status, code = status_of(error)
-    headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, _RETRIED) else {}
+    headers = {"Retry-After": str(_wait_of(error))} if isinstance(error, _RETRIED) else {}
     field = getattr(error, "field", None)
     return failure(status, code, str(error), field=field, headers=headers, request=request)
+
+
+def _wait_of(error: FencepostError) -> int:
+    """Whole seconds until the same request has a chance, as far as it is known."""
+    known = getattr(error, "retry_seconds", None)
+    return RETRY_SECONDS if known is None else max(RETRY_SECONDS, ceil(known))
 
 
 async def _of_validation(request: Request, error: Exception) -> JSONResponse:

@@ -25,6 +25,7 @@ BY_NAME = {
     "sinks": "fencepost_torture.systems._sinks:SINKS",
     "transactions": "fencepost_torture.systems._transactions:TRANSACTIONS",
     "judge": "fencepost_torture.systems._judge:JUDGE",
+    "workflows": "fencepost_torture.systems._workflows:WORKFLOWS",
 }
 """These run only when they are asked for."""
 

@@ -24,6 +24,7 @@ from fencepost.flows._progress import progress_of
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._units import divide
 from fencepost.flows._worker import FlowWorker
+from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.logs import configure_logging
 from fencepost.metrics_server import MetricsServer
 from fencepost.tracing import export_traces
@@ -45,6 +46,7 @@ def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
         )
         endpoint.start()
         closing.callback(endpoint.stop)
+        freeze_collected_objects()
         asyncio.run(_serve(fp, flow, ending, endpoint.url, until_done=until_done, as_json=as_json))
     remark("Stopped.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from fencepost.cli._status_snapshot import StatusSnapshot
@@ -38,8 +39,11 @@ class StatusCollector(Collector):
             _refusals(board),
             _schedules(board),
             _flows(board),
-            _undos(board),
+            *_workflows(board),
         )
+
+
+IS_WORKFLOW_QUEUE = re.compile(r"[^/]+/[^/@]+@[0-9]{1,9}").fullmatch
 
 
 def _queues(board: StatusSnapshot) -> Iterator[Family]:
@@ -152,7 +156,27 @@ def _flows(board: StatusSnapshot) -> Family:
     return held
 
 
-def _undos(board: StatusSnapshot) -> Family:
+def _workflows(board: StatusSnapshot) -> Iterator[Family]:
     undos = GaugeMetricFamily("fencepost_workflow_dead_undos", "Dead jobs that should have undone a step.")
     undos.add_metric((), board.dead_undos)
-    return undos
+    parked = GaugeMetricFamily(
+        "fencepost_workflow_parked",
+        "Workflows that sleep, or wait for an event or for children.",
+        labels=("queue",),
+    )
+    for queue in board.queues:
+        if IS_WORKFLOW_QUEUE(queue.queue):
+            parked.add_metric((queue.queue,), max(0, queue.pending + queue.dispatched - queue.due))
+    waiting = GaugeMetricFamily(
+        "fencepost_workflow_event_waits", "Events that workflows wait for, counted to 10,000."
+    )
+    waiting.add_metric((), board.event_waits)
+    stuck = GaugeMetricFamily(
+        "fencepost_workflow_stuck",
+        "Workflows that ran for an hour without recording a step, or wait for a week for an event without a "
+        "deadline.",
+        labels=("queue", "reason"),
+    )
+    for one in board.stuck_workflows:
+        stuck.add_metric((one.queue, one.reason), one.workflows)
+    yield from (undos, parked, waiting, stuck)

@@ -28,6 +28,8 @@ class QueueStatus:
     dead: int
     oldest_waiting_seconds: float | None
     paused: bool
+    due: int = 0
+    """Of those that wait, the ones whose time has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,15 @@ class FlowStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class StuckWorkflows:
+    """Workflows of a queue that run without recording a step, or wait for an event without a deadline."""
+
+    queue: str
+    reason: str
+    workflows: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusSnapshot:
     """What `fencepost status` shows, in a terminal, as JSON and on a page."""
 
@@ -138,6 +149,9 @@ class StatusSnapshot:
     flows: tuple[FlowStatus, ...] = ()
     dead_undos: int = 0
     """Jobs that should have undone a step of a workflow, and died."""
+    event_waits: int = 0
+    """Events that workflows wait for, of the 10,000 oldest workflows that do."""
+    stuck_workflows: tuple[StuckWorkflows, ...] = ()
     out_of_service: tuple[OutOfService, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -153,7 +167,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
     """Read each view in its own statement. The system changes meanwhile: the result is not consistent."""
     with connection.cursor(row_factory=class_row(QueueStatus)) as cursor:
         queues = cursor.execute(
-            """select queue, pending, dispatched, running, dead, oldest_waiting_seconds, paused
+            """select queue, pending, dispatched, running, dead, oldest_waiting_seconds, paused, due
                from fencepost.queue_status order by queue"""
         ).fetchall()
     with connection.cursor(row_factory=class_row(Workers)) as cursor:
@@ -193,6 +207,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
                from fencepost.worker_holds order by state, held_at desc, target limit %s""",
             (UNSERVED_MAX,),
         ).fetchall()
+    event_waits, stuck = _read_workflows(connection)
     return StatusSnapshot(
         at=datetime.now(UTC),
         queues=tuple(queues),
@@ -205,6 +220,8 @@ def read_board(connection: Reader) -> StatusSnapshot:
         schedules=_read_schedules(connection),
         flows=_read_flows(connection),
         dead_undos=_count_dead_undos(connection),
+        event_waits=event_waits,
+        stuck_workflows=stuck,
         out_of_service=tuple(out_of_service),
         refusals=read_reasons(connection),
     )
@@ -260,3 +277,9 @@ def _count_dead_undos(connection: Reader) -> int:
         (DEAD_MAX,),
     ).fetchone()
     return int(found[0]) if found else 0
+
+
+def _read_workflows(connection: Reader) -> tuple[int, tuple[StuckWorkflows, ...]]:
+    found = connection.execute("select waiting, stuck from fencepost.workflow_status()").fetchone()
+    assert found is not None, "a function that returns one row"
+    return int(found[0]), tuple(StuckWorkflows(**one) for one in found[1])

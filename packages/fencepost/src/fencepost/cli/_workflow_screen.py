@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -11,32 +13,46 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fencepost.cli._job_screen import plain
 from fencepost.cli.database_reader import Reader
 from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.kernel import _workflow_operator as operator
 from fencepost.kernel._workflow import Version
+from fencepost.kernel.drivers import run
 
 RESULT_CHARACTERS_MAX = 60
+BATCH = 500
+LIFE_MAX = 1000
 Row = Mapping[str, Any]
 
 
 def read_page(
-    connection: Reader, *, state: str | None, name: str | None, before_id: int | None, limit: int
-) -> list[dict[str, Any]]:
-    """One page, newest first."""
+    connection: Reader, wanted: operator.WorkflowFilter, *, before_id: int | None, limit: int
+) -> dict[str, Any]:
+    """One page, newest first, and where the next one begins."""
+    ids, following = run(connection, operator.page(wanted, before_id=before_id, limit=limit))
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            """select j.job_id, j.headers #>> '{workflow, name}' as name,
-                      (j.headers #>> '{workflow, version}')::integer as version, j.state, j.attempt, j.run_at,
-                      (select count(*) from fencepost.workflow_steps s where s.job_id = j.job_id) as steps,
-                      array(select coalesce(w.event, 'sleeps') from fencepost.workflow_waits w
-                            where w.job_id = j.job_id order by w.since) as waits, j.error
-               from fencepost.jobs j
-               where j.headers ? 'workflow' and j.job_id < coalesce(%(before)s, 9223372036854775807)
-                 and (%(state)s::text is null or j.state = %(state)s)
-                 and (%(name)s::text is null or j.headers #>> '{workflow, name}' = %(name)s)
-               order by j.job_id desc limit %(limit)s""",
-            {"before": before_id, "state": state, "name": name, "limit": limit},
-        ).fetchall()
+        rows = cursor.execute("select * from fencepost.workflow_rows(%s::bigint[])", (ids,)).fetchall()
+    return {"workflows": rows, "next_before": following}
+
+
+def live_ids(connection: Reader, wanted: operator.WorkflowFilter) -> list[int]:
+    """Every live workflow that the filter selects now."""
+    live = replace(wanted, state=wanted.state or "live")
+    found, before = run(connection, operator.page(live, limit=BATCH))
+    while before is not None:
+        ids, before = run(connection, operator.page(live, before_id=before, limit=BATCH))
+        found += ids
+    return found
+
+
+def cancel_all(connection: Reader, ids: Sequence[int], actor: str) -> dict[str, int]:
+    """Cancel these, a batch at a time; how many had each outcome."""
+    counts: Counter[str] = Counter()
+    for start in range(0, len(ids), BATCH):
+        settled = run(connection, operator.settle(ids[start : start + BATCH], "cancel", actor))
+        counts.update(one.outcome for one in settled)
+    return dict(counts)
 
 
 def read_workflow(connection: Reader, job_id: int) -> dict[str, Any]:
@@ -63,13 +79,28 @@ def read_workflow(connection: Reader, job_id: int) -> dict[str, Any]:
                where job_id = %s order by since""",
             (job_id,),
         ).fetchall()
-    return {**found, "steps": steps, "waits": waits}
+        failures = cursor.execute(
+            """select at, token as attempt, event, detail ->> 'error' as error,
+                      detail ->> 'traceback' as traceback
+               from fencepost.workflow_life(%s::bigint, %s) where detail ? 'traceback' order by at""",
+            (job_id, LIFE_MAX),
+        ).fetchall()
+        children = cursor.execute(
+            """select s.name, b.batch_id, b.size, b.remaining, b.finished, b.dead, b.cancelled
+               from fencepost.workflow_steps s
+               join fencepost.batches b on b.batch_id = (s.result ->> 'batch')::bigint
+               where s.job_id = %s and s.what = 'spawn' order by s.step_id""",
+            (job_id,),
+        ).fetchall()
+    return {**found, "steps": steps, "waits": waits, "children": children, "failures": failures}
 
 
-def page_screen(page: Sequence[Row]) -> RenderableType:
-    if not page:
-        return Text("No workflow fits.")
-    return _table(
+def page_screen(page: Row, *, again: str) -> RenderableType:
+    following = page["next_before"]
+    onward = [] if following is None else [Text(f"The next page: {again} --before {following}")]
+    if not page["workflows"]:
+        return Group(Text("No workflow fits."), *onward)
+    listed = _table(
         ("workflow", "name", "version", "state", "attempt", "steps", "waits for", "error"),
         [
             (
@@ -79,12 +110,13 @@ def page_screen(page: Sequence[Row]) -> RenderableType:
                 row["state"],
                 row["attempt"],
                 row["steps"],
-                ", ".join(row["waits"]) if row["state"] == "pending" else "",
+                ", ".join(row["waits"]),
                 _short(row["error"] or ""),
             )
-            for row in page
+            for row in page["workflows"]
         ],
     )
+    return Group(listed, *onward)
 
 
 def workflow_screen(workflow: Row) -> RenderableType:
@@ -110,8 +142,15 @@ def workflow_screen(workflow: Row) -> RenderableType:
     for wait in workflow["waits"]:
         until = f" until {wait['deadline']:%Y-%m-%d %H:%M:%S}" if wait["deadline"] else ""
         parts.append(Text(f"waits for {wait['event'] or 'the time'}{until}"))
+    for batch in workflow["children"]:
+        ended = f"{batch['finished']} finished, {batch['dead']} dead, {batch['cancelled']} cancelled"
+        parts.append(Text(f"children of {batch['name']}: {batch['size']}; {ended}"))
     if workflow["error"]:
         parts.append(Text(f"error: {_short(workflow['error'])}"))
+    if workflow["failures"]:
+        newest = workflow["failures"][-1]
+        lines = (plain(line) for line in newest["traceback"].splitlines())
+        parts.append(Text("\n".join([f"The newest failure, attempt {newest['attempt']}:", *lines])))
     return Group(*parts)
 
 

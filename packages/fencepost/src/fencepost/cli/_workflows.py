@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fencepost.cli._jobs import ActorOption, Ids, State
+from fencepost.cli._jobs import ActorOption, ArgumentOption, SomeIds, State, TagOption, YesOption
 from fencepost.cli.terminal import JsonOption, answer, answer_json, answer_rich
 
+if TYPE_CHECKING:
+    from fencepost.kernel._workflow_operator import WorkflowFilter
+
+StateOption = Annotated[State | None, typer.Option("--state", help="In this state.", show_default=False)]
+NameOption = Annotated[str | None, typer.Option("--name", help="Of this name.", show_default=False)]
+WaitsOption = Annotated[
+    Literal["event", "time"] | None,
+    typer.Option("--waits", help="Parked: for an event, or for the time alone.", show_default=False),
+]
 WorkflowId = Annotated[int, typer.Argument(metavar="ID", help="The workflow's id: that of its job.")]
 
 app = typer.Typer(
@@ -35,8 +45,11 @@ app = typer.Typer(
 
 @app.command("list")
 def list_workflows(
-    state: Annotated[State | None, typer.Option("--state", help="In this state.", show_default=False)] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Of this name.", show_default=False)] = None,
+    state: StateOption = None,
+    name: NameOption = None,
+    waits: WaitsOption = None,
+    tag: TagOption = None,
+    arg: ArgumentOption = None,
     before: Annotated[
         int | None,
         typer.Option("--before", metavar="ID", help="Only entries with a lower id.", show_default=False),
@@ -50,21 +63,29 @@ def list_workflows(
     Examples:
       fencepost workflows list
       fencepost workflows list --name fulfil --state pending
+      fencepost workflows list --waits event                 what waits for an approval, or another event
+      fencepost workflows list --arg order_id=7 --json | jq -r '.workflows[].error'
     """
     from fencepost.cli import _workflow_screen as workflow_screen  # noqa: PLC0415
     from fencepost.cli import job_commands  # noqa: PLC0415 - `--help` needs no driver.
 
+    wanted = _filter(state, name, waits, tag, arg)
     with job_commands.looking() as connection:
-        page = workflow_screen.read_page(connection, state=state, name=name, before_id=before, limit=limit)
+        page = workflow_screen.read_page(connection, wanted, before_id=before, limit=limit)
     if json_output:
         answer_json(page)
-    else:
-        answer_rich(workflow_screen.page_screen(page))
+        return
+    given = {"state": state, "name": name, "waits": waits}
+    filters = "".join(f" --{option} {quote(value)}" for option, value in given.items() if value)
+    filters += "".join(f" --tag {quote(one)}" for one in tag or ())
+    filters += "".join(f" --arg {quote(one)}" for one in arg or ())
+    answer_rich(workflow_screen.page_screen(page, again=f"fencepost workflows list{filters} --limit {limit}"))
 
 
 @app.command()
 def show(workflow_id: WorkflowId, json_output: JsonOption = False) -> None:
-    """Show one workflow: its state, every step with its attempt and result, waits, children and undo.
+    """Show one workflow: every step with its attempt and result, waits, children, undo, and the traceback of
+    its newest failure.
 
     \b
     Examples:
@@ -85,20 +106,50 @@ def show(workflow_id: WorkflowId, json_output: JsonOption = False) -> None:
 
 
 @app.command()
-def cancel(workflow_ids: Ids, actor: ActorOption = None, json_output: JsonOption = False) -> None:
-    """Cancel workflows: a waiting one ends at once, the next step of a running one is refused.
+def cancel(
+    workflow_ids: SomeIds = None,
+    state: StateOption = None,
+    name: NameOption = None,
+    waits: WaitsOption = None,
+    tag: TagOption = None,
+    arg: ArgumentOption = None,
+    yes: YesOption = False,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Cancel workflows, by id or by filter: a waiting one ends at once, the next step of a running one is
+    refused. Those that a filter selects are counted first, and confirmed.
 
     \b
     Examples:
       fencepost workflows cancel 7 8
+      fencepost workflows cancel --name fulfil --waits event
+      fencepost workflows cancel --tag import --state pending --yes
 
     Exits with 4 when there is no such workflow, with 1 when one has ended already.
     """
     from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
 
+    wanted = _filter(state, name, waits, tag, arg)
+    if bool(workflow_ids) == bool(state or name or waits or tag or arg):
+        raise UserError("Name workflows by id, or select them by a filter.", ExitCode.USAGE)
     with job_commands.acting() as connection:
-        act = job_commands.cancel(connection, job_commands.actor_name(actor))
-        job_commands.for_each("workflow", workflow_ids, act, as_json=json_output)
+        if workflow_ids:
+            act = job_commands.cancel(connection, job_commands.actor_name(actor))
+            job_commands.for_each("workflow", workflow_ids, act, as_json=json_output)
+            return
+        from fencepost.cli import _workflow_screen as workflow_screen  # noqa: PLC0415
+
+        ids = workflow_screen.live_ids(connection, wanted)
+        if ids:
+            job_commands.confirm(f"Cancel {len(ids)} workflows?", yes=yes)
+        counts = workflow_screen.cancel_all(connection, ids, job_commands.actor_name(actor))
+    if json_output:
+        answer_json({"selected": len(ids), **counts})
+    else:
+        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        answer(f"{len(ids)} workflows: {told or 'none to cancel'}")
 
 
 @app.command("retry-from")
@@ -186,3 +237,16 @@ def versions(json_output: JsonOption = False) -> None:
         answer_json([version._asdict() for version in found])
     else:
         answer_rich(workflow_screen.versions_screen(found))
+
+
+def _filter(
+    state: State | None,
+    name: str | None,
+    waits: Literal["event", "time"] | None,
+    tags: list[str] | None,
+    arguments: list[str] | None,
+) -> WorkflowFilter:
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
+    from fencepost.kernel._workflow_operator import WorkflowFilter  # noqa: PLC0415
+
+    return WorkflowFilter(state, name, waits, tags or (), job_commands.arguments_of(arguments or ()))

@@ -16,13 +16,14 @@ from fencepost._durations import Duration, optional_seconds_of, seconds_of
 from fencepost._instrumentation import CallObserver
 from fencepost._sync_form import Awaited, Blocking, SyncContext, complete
 from fencepost.client._flows import Flows
+from fencepost.client._graphs import GraphForms
 from fencepost.client._idempotency import Idempotency
 from fencepost.client._jobs import JobOperations, Jobs
 from fencepost.client._leases import HeldLease, Leases
 from fencepost.client._outbox import Outbox
 from fencepost.client._schedules import ScheduleControl
 from fencepost.client._testing import Testing
-from fencepost.errors import Refusal
+from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs._cron import every
 from fencepost.jobs._handler import Function, Handler, Handlers
 from fencepost.jobs._options import JobOptions, Place, Priority, Unique, UnknownArguments, priority_number
@@ -45,13 +46,13 @@ from fencepost.transaction import SyncTransaction, Transaction
 
 if TYPE_CHECKING:
     from fencepost.workflows._events import Events
-    from fencepost.workflows._handler import WorkflowDecorator, WorkflowRuntime
+    from fencepost.workflows._handler import WorkflowDecorator, WorkflowHandler, WorkflowRuntime
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Fencepost:
+class Fencepost(GraphForms):
     """Exactly-once effects on one database, and the jobs that produce them.
 
     fp = Fencepost.from_env()
@@ -104,6 +105,7 @@ class Fencepost:
         )
         self.testing: Testing[Awaited] = Testing(self._connections, self.handlers, self, self._sync_facade)
         self.flows = Flows(self, redis_url, self.retention)
+        self._graph_workflow: WorkflowHandler[[dict[str, Any]], Any] | None = None
         self._facade: SyncFencepost | None = None
         self._facade_lock = threading.Lock()
         self._sync_clients: list[SyncFencepost] = []
@@ -137,6 +139,7 @@ class Fencepost:
         await self._connections.open()
 
     async def close(self) -> None:
+        """Close its connections, and those of its form without an event loop."""
         if self._facade is not None:
             await asyncio.to_thread(self._facade.close)
             self._facade = None
@@ -333,6 +336,41 @@ class Fencepost:
 
         return cast("WorkflowDecorator", declare_function)
 
+    def graph_runner(
+        self,
+        queue: str,
+        *,
+        kind: str = "graph",
+        tries: int = 5,
+        lease: Duration | None = None,
+        priority: Priority | int = "normal",
+        retry: RetryPolicy | None = None,
+        tags: Sequence[str] = (),
+    ) -> WorkflowHandler[[dict[str, Any]], Any]:
+        """Declare the workflow that runs graphs, chains, groups and chords, beside the jobs that they are
+        made of: workers of `queue` run it. A client has one."""
+        from fencepost.workflows._graph_runner import graph_function  # noqa: PLC0415
+
+        if self._graph_workflow is not None:
+            raise InvalidInput("This client has a graph runner already.", field="graph_runner")
+        declare = self.workflow(
+            queue, kind=kind, tries=tries, lease=lease, priority=priority, retry=retry, tags=tags
+        )
+        made = declare(graph_function(self.workflow_runtime, self.handlers))
+        self._graph_workflow = cast("WorkflowHandler[[dict[str, Any]], Any]", made)
+        return self._graph_workflow
+
+    def graph_workflow(self) -> WorkflowHandler[[dict[str, Any]], Any]:
+        """The workflow that runs graphs. Raises InvalidInput when none was declared: nothing would run
+        them."""
+        if self._graph_workflow is None:
+            raise InvalidInput(
+                'No worker would run a graph of this client: declare `fp.graph_runner("graphs")` beside its '
+                "jobs, where workers load it too.",
+                field="graph_runner",
+            )
+        return self._graph_workflow
+
     def on_start(self, hook: S) -> S:
         """Call `hook(job)` before a handler runs. A hook never changes a job's outcome: what it raises is
         logged."""
@@ -367,7 +405,7 @@ class Fencepost:
         """What the workflows of this client share."""
         from fencepost.workflows._handler import WorkflowRuntime  # noqa: PLC0415
 
-        return WorkflowRuntime(self, self.jobs.result, self._sync_facade)
+        return WorkflowRuntime(self, self.jobs.result, self._sync_facade, self.metrics)
 
     def cron(
         self,
@@ -447,7 +485,7 @@ class Fencepost:
             return self._facade
 
 
-class SyncFencepost:
+class SyncFencepost(GraphForms):
     """`Fencepost` for Django, Flask and scripts: the same operations, which block. Made by `fp.sync()`."""
 
     def __init__(self, fp: Fencepost, observer: CallObserver, opened: list[SyncFencepost]) -> None:
@@ -456,6 +494,7 @@ class SyncFencepost:
         self.settings = fp.settings
         self.metrics = fp.metrics
         self.owner = fp.owner
+        self._graph_workflow = fp.graph_workflow
         self._connections = Connections(
             fp.database_url, fp.settings, fp.metrics, observer, fp.owner, SyncTransaction
         )
@@ -467,6 +506,10 @@ class SyncFencepost:
         self.schedules: ScheduleControl[Blocking] = ScheduleControl(
             self._connections, fp.schedules.declared, fp.handlers
         )
+
+    def graph_workflow(self) -> WorkflowHandler[[dict[str, Any]], Any]:
+        """The workflow that runs graphs, which the async client has declared."""
+        return self._graph_workflow()
 
     @cached_property
     def events(self) -> Events:
@@ -490,6 +533,7 @@ class SyncFencepost:
         self._opened.append(self)
 
     def close(self) -> None:
+        """Close its connections."""
         if self in self._opened:
             self._opened.remove(self)
         complete(self._connections.close())

@@ -172,6 +172,7 @@ class JobOperations(Operations[Form]):
 
     @operation
     async def resume(self, queue: str, *, actor: str | None = None) -> None:
+        """Let workers claim jobs of a paused queue again."""
         await self._connections.run(kernel_queue.resume(queue, self._actor(actor)))
 
     @operation

@@ -34,6 +34,7 @@ class HeldLease:
 
     @property
     def lease(self) -> Lease:
+        """The lease as it was acquired, with its token."""
         return self._kept.lease
 
     @property

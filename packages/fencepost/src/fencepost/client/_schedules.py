@@ -159,6 +159,7 @@ class ScheduleControl(Operations[Form]):
 
     @operation
     async def resume(self, name: str, *, actor: str | None = None) -> None:
+        """Let a paused schedule submit again."""
         await self._connections.run(kernel_schedule.resume(name, self._actor(actor)))
 
     async def _get(self, name: str) -> ScheduleStatus:

@@ -44,11 +44,13 @@ class Database:
         return psycopg.connect(self.admin_url, autocommit=True)
 
     def exists(self) -> bool:
+        """Whether the server has it."""
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             query = "select 1 from pg_database where datname = %s"
             return connection.execute(query, (self.name,)).fetchone() is not None
 
     def create(self, *, template: str = "template1") -> None:
+        """Create it as a copy of a template."""
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             # By file copy: writing a whole template through the WAL takes five times the CPU time.
             statement = sql.SQL("create database {} template {} strategy file_copy")

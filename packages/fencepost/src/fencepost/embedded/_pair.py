@@ -35,18 +35,22 @@ class Pair:
 
     @property
     def admin_url(self) -> str:
+        """PostgreSQL as the superuser, who owns the schema."""
         return self.database.admin_url
 
     @property
     def service_url(self) -> str:
+        """PostgreSQL as the application role."""
         return self.database.url
 
     @property
     def viewer_url(self) -> str:
+        """PostgreSQL as the role that only reads."""
         return self.database.viewer_url
 
     @property
     def redis_url(self) -> str:
+        """The URL of Valkey."""
         return self.valkey.url
 
     def start(self) -> Self:
@@ -63,6 +67,7 @@ class Pair:
         return self
 
     def stop(self) -> None:
+        """Stop both servers."""
         _both(self.postgres.stop, self.valkey.stop)
 
     def create_logins(self) -> None:

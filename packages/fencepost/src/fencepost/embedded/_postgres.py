@@ -58,6 +58,7 @@ class PostgresServer(EmbeddedServer):
         self._environment = environment or {}
 
     def url(self, database: str = "postgres", user: str = data_dir.SUPERUSER) -> str:
+        """The URL of a database, over the server's own socket."""
         host = quote(str(self._home.sockets), safe="")
         return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?host={host}"
 

@@ -40,6 +40,7 @@ class EmbeddedServer(ABC):
 
     @property
     def directory(self) -> Path:
+        """Where the server keeps its data."""
         return self._home.directory
 
     @property
@@ -49,6 +50,7 @@ class EmbeddedServer(ABC):
 
     @property
     def running(self) -> bool:
+        """Whether its process is alive."""
         return self._process is not None and self._process.is_alive()
 
     @property
@@ -98,6 +100,7 @@ class EmbeddedServer(ABC):
         self._alive().pause()
 
     def resume(self) -> None:
+        """Continue the process after a pause (SIGCONT)."""
         self._alive().resume()
 
     def __enter__(self) -> Self:

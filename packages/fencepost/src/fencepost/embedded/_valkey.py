@@ -36,6 +36,7 @@ class ValkeyServer(EmbeddedServer):
 
     @property
     def url(self) -> str:
+        """The URL, over the server's own socket."""
         return f"unix://{quote(str(self._home.socket))}?db=0"
 
     def flush(self) -> None:

@@ -40,12 +40,14 @@ from fencepost.logs import get_logger
 _log = get_logger(__name__)
 Rejected = list[tuple[Sink, Sequence[Rejection]]]
 WHOLE_BYTES_MIN = 1_000_000
-CHANGES_MAX = 100
+CHANGE_BYTES = 10_000
+"""What a restore pays for a change besides its bytes: a small state is written whole after 100 changes."""
 
 
 @dataclass
 class Sizes:
-    """Decides when to write the whole state again: when the changes since then have grown as large as it."""
+    """Decides when to write the whole state again: when to restore the changes since then costs as much as
+    it. So what is written in the long run is twice what changes, however large the state is."""
 
     whole: int = 0
     changes: int = 0
@@ -53,7 +55,7 @@ class Sizes:
 
     @property
     def wants_whole(self) -> bool:
-        return self.count >= CHANGES_MAX or self.changes > max(self.whole, WHOLE_BYTES_MIN)
+        return self.changes + self.count * CHANGE_BYTES >= max(self.whole, WHOLE_BYTES_MIN)
 
 
 class Committer:
@@ -83,6 +85,11 @@ class Committer:
     @property
     def resource(self) -> str:
         return self._resource
+
+    @property
+    def follows(self) -> bool:
+        """Whether a sink takes its effects after the transaction of a commit."""
+        return any(sink.staged or sink.two_phase for sink in self._sinks)
 
     @property
     def state_bytes(self) -> int:
@@ -126,7 +133,7 @@ class Committer:
         """Make the state, the frontier and the outputs durable; returns how many bytes of state it wrote.
         Late records are counted in the same commit."""
         self._late = late or []
-        if any(sink.staged or sink.two_phase for sink in self._sinks):
+        if self.follows:
             return await self._commit_in_phases(body, outputs, frontier)
         state, whole = self._state(body, None)
         target = frontier.as_json()

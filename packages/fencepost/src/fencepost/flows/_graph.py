@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from operator import add
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -120,12 +121,15 @@ class Stream(Generic[T]):
         self._node = node
 
     def map(self, function: Callable[[T], U]) -> Stream[U]:
+        """Replace each value by what the function returns."""
         return Stream(self._flow, self._next("map", lambda: steps.Map(function), functions=(function,)))
 
     def filter(self, function: Callable[[T], bool]) -> Stream[T]:
+        """Keep the values for which the function is true."""
         return Stream(self._flow, self._next("filter", lambda: steps.Filter(function), functions=(function,)))
 
     def flat_map(self, function: Callable[[T], Iterable[U]]) -> Stream[U]:
+        """Replace each value by all that the function returns for it."""
         return Stream(
             self._flow, self._next("flat_map", lambda: steps.FlatMap(function), functions=(function,))
         )
@@ -170,6 +174,7 @@ class Stream(Generic[T]):
         )
 
     def union(self, *others: Stream[T]) -> Stream[T]:
+        """Merge streams. All of them are keyed, or none is."""
         nodes = (self._node, *(other._node for other in others))
         if len({node.is_behind("key_by") for node in nodes}) > 1:
             raise GraphRefused("A union of a keyed and an unkeyed stream has no order. Key both, or neither.")
@@ -288,6 +293,8 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def reduce(
         self, function: Callable[[T, T], T], *, emit: str = "commit", name: str = ""
     ) -> Stream[tuple[K, T]]:
+        """Combine the values of each key by two; emits the key with what there is so far."""
+
         def reducing(left: Any, right: T) -> Any:
             return right if left is None else function(left, right)
 
@@ -299,16 +306,39 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def sum(
         self, amount: Callable[[T], Any], *, emit: str = "commit", name: str = ""
     ) -> Stream[tuple[K, Any]]:
-        node = self.fold(0, lambda total, value: total + amount(value), emit=emit, name=name)._node
-        return Stream(
-            self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream[Any, Any].sum, amount))
+        """Add up an amount of each key's values."""
+
+        def add_amount(total: Any, value: T) -> Any:
+            return total + amount(value)
+
+        return self._unordered(
+            self.fold(0, add_amount, emit=emit, name=name),
+            lambda each: keyed_steps.Fold(0, add_amount, each=each, fold_batch=keyed_steps.summing(amount)),
+            (KeyedStream[Any, Any].sum, amount),
         )
 
     def count(self, *, emit: str = "commit", name: str = "") -> Stream[tuple[K, int]]:
-        node = self.fold(0, lambda total, _: total + 1, emit=emit, name=name)._node
-        return Stream(
-            self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream[Any, Any].count,))
+        """Count the values of each key."""
+
+        def add_one(total: int, _: T) -> int:
+            return total + 1
+
+        return self._unordered(
+            self.fold(0, add_one, emit=emit, name=name),
+            lambda each: keyed_steps.Fold(0, add_one, each=each, fold_batch=keyed_steps.counting),
+            (KeyedStream[Any, Any].count,),
         )
+
+    def _unordered(
+        self,
+        folded: Stream[tuple[K, U]],
+        make: Callable[[bool], steps.Step],
+        functions: tuple[Callable[..., Any], ...],
+    ) -> Stream[tuple[K, U]]:
+        """A fold whose order matters only if each record emits; `functions` are what the user gave."""
+        each = not folded._node.at_commit
+        node = replace(folded._node, make=lambda: make(each), ordered=each, functions=functions)
+        return Stream(self._flow, node)
 
     def stateful(
         self,
@@ -396,6 +426,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
         return KeyedStream(self._flow, replace(node, parents=(self._node, other._node)))
 
     def window(self, window: Window) -> Windowed[K, T]:
+        """Group each key's values by windows of their time."""
         return Windowed(self, window)
 
     def _keyed(self, kind: str, make: Callable[[], steps.Step], **more: Any) -> GraphNode:
@@ -415,17 +446,22 @@ class Windowed(Generic[K, T]):
         function: Callable[[U, T], U],
         *,
         state: type[U] | None = None,
+        merge: Callable[[U, U], U] | None = None,
         name: str = "",
         version: int = 1,
         ordered: bool = True,
     ) -> Stream[WindowResult]:
         """`initial()` begins each window; `ordered=False` declares that the order of the records does not
-        matter."""
+        matter.
+
+        `merge` combines the values of two sessions that a record joins, and declares the same: a session is
+        then one value. Without it, a session keeps its records until it ends.
+        """
         window = self._window
 
         def make() -> steps.Step:
             if isinstance(window, Session):
-                return window_steps.SessionFold(window, initial, function)
+                return window_steps.SessionFold(window, initial, function, merge, state)
             return window_steps.WindowFold(window, initial, function, state)
 
         node = self._stream._keyed(  # pyright: ignore[reportPrivateUsage]
@@ -434,33 +470,39 @@ class Windowed(Generic[K, T]):
             needs_time=True,
             name=name,
             version=version,
-            ordered=ordered,
+            ordered=ordered and merge is None,
             window=window,
             functions=(function,),
         )
         return Stream(self._stream._flow, node)  # pyright: ignore[reportPrivateUsage]
 
     def count(self, *, name: str = "") -> Stream[WindowResult]:
-        counts = self.fold(lambda: 0, lambda total, _: total + 1, ordered=False, name=name)
+        """Count the values of each window."""
+        counts = self.fold(lambda: 0, lambda total, _: total + 1, merge=add, name=name)
         return _known_by(counts, Windowed[Any, Any].count)
 
     def sum(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
-        sums = self.fold(lambda: 0, lambda total, value: total + amount(value), ordered=False, name=name)
+        """Add up an amount of each window's values."""
+        sums = self.fold(lambda: 0, lambda total, value: total + amount(value), merge=add, name=name)
         return _known_by(sums, Windowed[Any, Any].sum, amount)
 
     def max(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+        """The value of each window that has the largest amount."""
         return _known_by(self._best(amount, lambda new, old: new > old, name), Windowed[Any, Any].max, amount)
 
     def min(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+        """The value of each window that has the smallest amount."""
         return _known_by(self._best(amount, lambda new, old: new < old, name), Windowed[Any, Any].min, amount)
 
     def reduce(self, function: Callable[[T, T], T], *, name: str = "") -> Stream[WindowResult]:
+        """Combine the values of each window by two."""
         reduced = self.fold(
             _nothing, lambda left, right: right if left is None else function(left, right), name=name
         )
         return _known_by(reduced, Windowed[Any, Any].reduce, function)
 
     def collect(self, *, name: str = "") -> Stream[WindowResult]:
+        """All values of each window, as a list."""
         return _known_by(
             self.fold(_no_values, lambda values, value: [*values, value], name=name),
             Windowed[Any, Any].collect,
@@ -473,7 +515,7 @@ class Windowed(Generic[K, T]):
             new = amount(value)
             return new if best is None or beats(new, best) else best
 
-        return self.fold(_nothing, better, ordered=False, name=name)
+        return self.fold(_nothing, better, merge=lambda one, two: two if beats(two, one) else one, name=name)
 
 
 def _known_by(stream: Stream[U], *functions: Callable[..., Any]) -> Stream[U]:

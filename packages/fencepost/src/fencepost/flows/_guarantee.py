@@ -18,10 +18,12 @@ class Guarantee(IntEnum):
 
     @property
     def words(self) -> str:
+        """The name as it is shown, such as exactly-once."""
         return self.name.lower().replace("_", "-")
 
     @classmethod
     def named(cls, name: str) -> Guarantee:
+        """The guarantee of this name. Raises GuaranteeNotMet, naming those that there are."""
         try:
             return cls[name.upper()]
         except KeyError:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any, Protocol
 
-from fencepost.flows._record import Record
+from fencepost.flows._record import Record, closed_until
 from fencepost.flows._state import KeyedState, keep, state_of
 from fencepost.flows._steps import Batch, Step
+from fencepost.flows._time_index import Expiry
 
+_KEY = itemgetter(1)
 Folding = Callable[[Any, Any], Any]
 Stateful = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 
@@ -18,8 +22,18 @@ class Fold(Step):
     """One running value per key. Emits (key, value) for each record, or once per commit for each changed
     key."""
 
-    def __init__(self, initial: Any, function: Folding, *, each: bool, kind: type[Any] | None = None) -> None:
+    def __init__(
+        self,
+        initial: Any,
+        function: Folding,
+        *,
+        each: bool,
+        kind: type[Any] | None = None,
+        fold_batch: Callable[[dict[Any, Any], Batch], None] | None = None,
+    ) -> None:
+        """`fold_batch` folds a batch into the values at once, as `function` would record by record."""
         super().__init__()
+        self._fold_batch = fold_batch
         self._initial = initial
         self._function = function
         self._each = each
@@ -33,10 +47,13 @@ class Fold(Step):
     async def push(self, records: Batch, port: int) -> None:
         values, f, initial = self._state.values, self._function, self._initial
         if not self._each and not self.errors:
-            get = values.get
-            for v, k, _, _ in records:
-                values[k] = f(get(k, initial), v)
-            touched = {record[1] for record in records}
+            if self._fold_batch is not None:
+                self._fold_batch(values, records)
+            else:
+                get = values.get
+                for v, k, _, _ in records:
+                    values[k] = f(get(k, initial), v)
+            touched = set(map(_KEY, records))
             self._state.dirty |= touched
             self._changed |= touched
             return
@@ -58,10 +75,28 @@ class Fold(Step):
         return (((key, folded), key, time, at),)
 
 
+def summing(amount: Callable[[Any], Any]) -> Callable[[dict[Any, Any], Batch], None]:
+    """A `fold_batch` that adds amounts."""
+
+    def fold(values: dict[Any, Any], records: Batch) -> None:
+        get = values.get
+        for value, key, _, _ in records:
+            values[key] = get(key, 0) + amount(value)
+
+    return fold
+
+
+def counting(values: dict[Any, Any], records: Batch) -> None:
+    """A `fold_batch` that counts records."""
+    for key, count in Counter(map(_KEY, records)).items():
+        values[key] = values.get(key, 0) + count
+
+
 class StatefulMap(Step):
     """`function(state, value)` returns the new state (None deletes the key's state) and what to emit.
 
-    With a time to live, a key's state is deleted when the watermark has passed its last record by that much.
+    With a time to live, a key's state is over when the watermark has passed its last record by that much. It
+    is deleted a little later; what a record sees does not depend on that.
     """
 
     def __init__(self, function: Stateful, ttl_seconds: float | None, kind: type[Any] | None = None) -> None:
@@ -70,24 +105,30 @@ class StatefulMap(Step):
         self._ttl_seconds = ttl_seconds
         self._state = state_of(kind)
         self._touched = KeyedState()
+        self._expiry = self._indexed()
 
     @property
     def states(self) -> dict[str, KeyedState]:
         return {"value": self._state, "touched": self._touched}
 
+    def loaded(self) -> None:
+        self._expiry = self._indexed()
+
     async def push(self, records: Batch, port: int) -> None:
         await self.emit(await self.each(records, self._take))
 
     async def advance(self, watermark: float) -> None:
-        if self._ttl_seconds is None:
-            return
-        for key in [k for k, t in self._touched.values.items() if t + self._ttl_seconds <= watermark]:
-            self._touched.remove(key)
-            self._state.remove(key)
+        if self._expiry is not None:
+            for key in self._expiry.expired(watermark):
+                self._touched.remove(key)
+                self._state.remove(key)
+
+    def _indexed(self) -> Expiry | None:
+        return None if self._ttl_seconds is None else expiry_of(self._ttl_seconds, self._touched)
 
     def _take(self, record: Record) -> Iterable[Record]:
         value, key, time, at = record
-        if self._is_over(key, time):
+        if self._ttl_seconds is not None and is_over(self._touched, key, time, self._ttl_seconds):
             self._state.remove(key)
         state, outs = self._function(self._state.values.get(key), value)
         made = [(out, key, time, at) for out in outs]
@@ -96,18 +137,32 @@ class StatefulMap(Step):
             self._touched.remove(key)
         else:
             self._state.put(key, state)
-            if self._ttl_seconds is not None:
-                self._touched.put(key, max(time or 0.0, self._touched.values.get(key, 0.0)))
+            if self._expiry is not None:
+                self._touch(self._expiry, key, time or 0.0)
         return made
 
-    def _is_over(self, key: Any, time: float | None) -> bool:
-        """Decided by the record's time, not by when the sweep ran: a replay must not depend on batches."""
-        touched = self._touched.values.get(key)
-        return (
-            self._ttl_seconds is not None
-            and touched is not None
-            and (time or 0.0) >= touched + self._ttl_seconds
-        )
+    def _touch(self, expiry: Expiry, key: Any, time: float) -> None:
+        before = self._touched.values.get(key)
+        touched = float(time) if before is None else max(float(time), before)
+        self._touched.put(key, touched)
+        if before is None:
+            expiry.add(key, touched)
+
+
+def expiry_of(ttl_seconds: float, touched: KeyedState) -> Expiry:
+    """An index of a state whose values are the times at which its keys were touched."""
+    expiry = Expiry(ttl_seconds, touched.values.get)
+    for key, time in touched.values.items():
+        expiry.add(key, time)
+    return expiry
+
+
+def is_over(touched: KeyedState, key: Any, time: float | None, ttl_seconds: float) -> bool:
+    """Whether a key's time to live was over when a record came: decided by the record's time and its
+    partition's watermark then, not by when keys are deleted. A replay must not depend on batches."""
+    before = touched.values.get(key)
+    now = 0.0 if time is None else time
+    return before is not None and max(now, closed_until(now)) >= before + ttl_seconds
 
 
 class Dedup(Step):
@@ -118,26 +173,35 @@ class Dedup(Step):
         self._identify = identify
         self._ttl_seconds = ttl_seconds
         self._seen = KeyedState()
+        self._expiry = self._indexed()
 
     @property
     def states(self) -> dict[str, KeyedState]:
         return {"seen": self._seen}
 
+    def loaded(self) -> None:
+        self._expiry = self._indexed()
+
     async def push(self, records: Batch, port: int) -> None:
         await self.emit(await self.each(records, self._take))
 
     async def advance(self, watermark: float) -> None:
-        if self._ttl_seconds is not None:
-            for place in [p for p, t in self._seen.values.items() if t + self._ttl_seconds <= watermark]:
+        if self._expiry is not None:
+            for place in self._expiry.expired(watermark):
                 self._seen.remove(place)
+
+    def _indexed(self) -> Expiry | None:
+        return None if self._ttl_seconds is None else expiry_of(self._ttl_seconds, self._seen)
 
     def _take(self, record: Record) -> Iterable[Record]:
         place = (record[1], self._identify(record[0]))
-        time = record[2] or 0.0
-        seen = self._seen.values.get(place)
-        if seen is not None and (self._ttl_seconds is None or time < seen + self._ttl_seconds):
+        time = 0.0 if record[2] is None else record[2]
+        ttl = self._ttl_seconds
+        if place in self._seen.values and (ttl is None or not is_over(self._seen, place, time, ttl)):
             return ()
-        self._seen.put(place, time)
+        self._seen.put(place, float(time))
+        if self._expiry is not None:
+            self._expiry.add(place, float(time))
         return (record,)
 
 
@@ -173,6 +237,7 @@ class Context:
         self.timers: list[float] = []
 
     def emit(self, value: Any) -> None:
+        """Pass a value on to the next step."""
         self.emitted.append(value)
 
     def call_at(self, time: float) -> None:
@@ -183,9 +248,11 @@ class Context:
 class Process(Protocol):
     """A user-defined step with timers. Its state for a key is `context.state`, plain data."""
 
-    def on_record(self, context: Context, value: Any) -> None: ...
+    def on_record(self, context: Context, value: Any) -> None:
+        """Take one value of the context's key."""
 
-    def on_timer(self, context: Context) -> None: ...
+    def on_timer(self, context: Context) -> None:
+        """Called when a timer that the context set is due."""
 
 
 class ProcessStep(Step):

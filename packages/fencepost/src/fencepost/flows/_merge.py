@@ -22,25 +22,31 @@ class TimeMerge:
     keys."""
 
     def __init__(self) -> None:
-        self._waiting: list[Waiting] = []
+        self._stored: list[Waiting] = []
+        self._fresh: list[Waiting] = []
+        """Those that came since the last commit."""
         self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._stored) + len(self._fresh)
 
     def add(self, sender: str, input_number: int, records: Batch) -> None:
         place = self._places.get(sender, 0)
         for number, record in enumerate(records, place):
             # A record without its own time (from a side stream) does not wait.
             time = float(record[2]) if record[2] is not None else float("-inf")
-            self._waiting.append((time, sender, number, input_number, record))
+            self._fresh.append((time, sender, number, input_number, record))
         self._places[sender] = place + len(records)
 
     def release(self, watermark: float) -> list[tuple[int, Batch]]:
         """The records that all partitions have passed, in order, as runs for one input each."""
-        ready = sorted((w for w in self._waiting if w[0] < watermark), key=lambda w: w[:4])
-        if ready:
-            self._waiting = [w for w in self._waiting if w[0] >= watermark]
+        ready: list[Waiting] = []
+        for waiting in (self._stored, self._fresh):
+            before = len(ready)
+            ready += [w for w in waiting if w[0] < watermark]
+            if len(ready) > before:
+                waiting[:] = [w for w in waiting if w[0] >= watermark]
+        ready.sort(key=lambda w: w[:4])
         runs: list[tuple[int, Batch]] = []
         for _, _, _, input_number, record in ready:
             if not runs or runs[-1][0] != input_number:
@@ -48,9 +54,15 @@ class TimeMerge:
             runs[-1][1].append(record)
         return runs
 
-    def dump(self, declared: Sequence[bool]) -> list[Any]:
-        """The waiting records, ready for MessagePack. Records from an input with a declared type are plain
-        data."""
+    def clean(self) -> None:
+        """What waits is stored."""
+        self._stored += self._fresh
+        self._fresh = []
+
+    def dump(self, declared: Sequence[bool], *, whole: bool = True) -> list[Any]:
+        """The waiting records, ready for MessagePack: all, or marked as such those that came since the last
+        commit. Records from an input with a declared type are plain data."""
+        waiting = [*self._stored, *self._fresh] if whole else self._fresh
         return [
             self._places,
             [
@@ -61,16 +73,24 @@ class TimeMerge:
                     input_number,
                     [stored(value, plain=declared[input_number]), stored(key), stored(moment), at],
                 ]
-                for time, sender, place, input_number, (value, key, moment, at) in self._waiting
+                for time, sender, place, input_number, (value, key, moment, at) in waiting
             ],
+            *(() if whole else (True,)),
         ]
 
     def load(
-        self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]], numbers: Mapping[int, int]
+        self,
+        dumped: list[Any],
+        revive: Sequence[Callable[[Any], Any]],
+        numbers: Mapping[int, int],
+        released: float = float("-inf"),
     ) -> None:
-        """`numbers` maps the stored input numbers to the current ones; inputs not in it are gone."""
+        """`numbers` maps the stored input numbers to the current ones; inputs not in it are gone. `released`
+        is the watermark that was reached since what was loaded before."""
         self._places = dict(dumped[0])
-        self._waiting = [
+        is_change = len(dumped) > 2
+        self._stored = [w for w in self._stored if w[0] >= released] if is_change else []
+        self._stored += [
             (
                 time,
                 sender,

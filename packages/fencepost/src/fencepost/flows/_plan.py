@@ -22,7 +22,7 @@ from fencepost.flows._node import GraphNode
 from fencepost.flows._record import END, Behind, Record
 from fencepost.flows._state import Document, pieces, reviver
 from fencepost.flows._step_identity import PYTHON, derived_name, fingerprint
-from fencepost.flows._steps import AdaptiveBatch, Batch, Collect, EventTime, Pass, Step, push
+from fencepost.flows._steps import AdaptiveBatch, Batch, Chain, Collect, EventTime, Pass, Step, push
 from fencepost.flows._windows import Session, Window
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import is_timeless
@@ -275,6 +275,7 @@ class SourceStage:
                 step.late.append((self._late, 0))
         self._late_input = program.late_input
         self._pace = AdaptiveBatch.of(self.steps.values()) if paced else None
+        self._chain = Chain.of(self._entry)
 
     @property
     def watermark(self) -> float | None:
@@ -288,10 +289,20 @@ class SourceStage:
 
     async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
         """Process values; returns records by the number of their border, in order of arrival."""
-        await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
+        if self._pace is None:
+            await self._take(values, 0)
+        else:
+            await self._pace.each_turn(values, self._take)
         runs = [(number, end.take()) for number, end in self._ends]
         late = self._late.take()
         return [*runs, (self._late_input, late)] if late else runs
+
+    async def _take(self, values: Sequence[Any], start: int) -> None:
+        records = None if self._chain is None else self._chain.made(values, start)
+        if self._chain is None or records is None:
+            await self._entry.push([(value, None, None, at) for at, value in enumerate(values, start)], 0)
+        else:
+            await self._chain.emit(records)
 
     def _end_of(self, border: GraphNode) -> Collect:
         step = self._wiring.steps[border]
@@ -353,6 +364,8 @@ class KeyedStage:
 
     async def _enter(self, input_number: int, records: Batch) -> None:
         await push(self._inputs[input_number], records, self._pace)
+        if not self._sides:
+            return
         late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
         for time in late.values():
             record: Record = (time.value, None, float(time), 0)
@@ -406,14 +419,16 @@ class KeyedStage:
 
     def changed(self) -> dict[str, Any]:
         """What changed since the last `clean`, as plain data."""
-        return self._document({name: state.delta() for name, state in self._states().items()})
+        return self._document({name: state.delta() for name, state in self._states().items()}, whole=False)
 
     def whole(self) -> dict[str, Any]:
-        return self._document({name: state.whole() for name, state in self._states().items()})
+        return self._document({name: state.whole() for name, state in self._states().items()}, whole=True)
 
     def clean(self) -> None:
         for state in self._states().values():
             state.clean()
+        if self._merge is not None:
+            self._merge.clean()
 
     async def load(self, documents: Sequence[Document]) -> None:
         """Load a whole state and the changes that followed it. Other tasks can run in between."""
@@ -429,10 +444,13 @@ class KeyedStage:
                 for piece in pairs:
                     states[name].load(piece)
                     await asyncio.sleep(0)
+            # Records behind a watermark that has not moved wait for its next move.
+            moved = document.watermark > self._watermark
+            released = document.watermark if moved else float("-inf")
             self._watermark = document.watermark
             if self._merge is not None and document.merge is not None:
                 numbers = self._numbers(document.entrances)
-                self._merge.load(document.merge, self._program.revivers(), numbers)
+                self._merge.load(document.merge, self._program.revivers(), numbers, released)
         for step in self._steps:
             step.loaded()
 
@@ -474,14 +492,14 @@ class KeyedStage:
     def _states(self) -> dict[str, Any]:
         return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
 
-    def _document(self, states: dict[str, Any]) -> dict[str, Any]:
+    def _document(self, states: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         return {
             "versions": self._program.versions(),
             "layout": self._layout.number,
             "entrances": self._program.inputs() if self._merge is not None else [],
             "steps": {name: pairs for name, pairs in states.items() if pairs},
             "watermark": self._watermark,
-            "merge": self._merge.dump(self._program.declared()) if self._merge is not None else None,
+            "merge": None if self._merge is None else self._merge.dump(self._program.declared(), whole=whole),
             "declared": {name for name, state in self._states().items() if state.declared},
         }
 

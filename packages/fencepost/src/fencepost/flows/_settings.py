@@ -35,6 +35,11 @@ class FlowSettings(LayeredSettings):
     ] = 64
     workers_max: Annotated[int, Field(ge=1, le=4096), From("FLOW_WORKERS_MAX", "flows.workers_max")] = 64
 
+    @property
+    def adapts_interval(self) -> bool:
+        """Whether a task chooses the interval of its commits, up to the default: nothing else was set."""
+        return "interval_seconds" not in self.model_fields_set
+
     @model_validator(mode="after")
     def _heartbeat_fits_the_lease(self) -> Self:
         if self.heartbeat_seconds * 3 > self.lease_seconds:

@@ -13,19 +13,21 @@ import secrets
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 from pathlib import Path
-from typing import Any, TypeVar
+from types import GenericAlias
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from fencepost.flows._commit_trace import Traces
 from fencepost.flows._frontier import Frontier, Mark
 from fencepost.flows._plan import FlowPlan, SourceStage
-from fencepost.flows._record import END, Offset, is_after, order
+from fencepost.flows._record import END, Offset, Record, is_after, order
 from fencepost.flows._shared_reads import SharedReads
-from fencepost.flows._state import as_key
+from fencepost.flows._state import as_key, reviver
 from fencepost.flows._steps import Batch
 from fencepost.flows._task import Arrival
 from fencepost.flows._units import RecordSender
@@ -44,11 +46,15 @@ Runs = Sequence[tuple[int, Batch]]
 EntryHead = tuple[Offset | None, Offset | None, int | float | None, bool, int | float | None, int]
 """After, to, the current watermark; whether the sender has ended, its watermark at `to`, and its count
 there."""
-Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
-"""By input: values with their keys, times and offsets."""
+Part = tuple[int, msgspec.Raw, list[Any], list[Any] | None, list[Offset]]
+"""Of one input, in columns: values, still packed, their keys, their times if any has one, and offsets."""
+Parts = list[tuple[int, list[Any], list[Any], list[Any] | None, list[Offset]]]
+"""The same, with their values."""
 Places = list[tuple[Offset, str]]
 _read_head = msgspec.msgpack.Decoder(EntryHead).decode
-_read_parts = decoder(Parts, found_only=True)
+_read_parts = decoder(list[Part], found_only=True)
+ValueReader = Callable[[bytes], list[Any]]
+"""Reads the values of one input."""
 _read_places = msgspec.msgpack.Decoder(Places).decode
 M = TypeVar("M", bound=tuple[Any, ...])
 
@@ -190,7 +196,7 @@ def entries_for(
         group: [
             b"h",
             head,
-            b"d",
+            b"c",
             _written(part, offsets, declared),
             *([b"t", flat(traced[group])] if traced[group] else ()),
         ]
@@ -202,23 +208,25 @@ def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tup
     """Split runs by group, and by input within it."""
     parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
     for input_number, records in runs:
-        by_group: dict[int, Batch] = {}
-        places: dict[Any, int] = {}
+        by_group: list[Batch] = [[] for _ in range(groups)]
+        # By key: how to add a record to the batch of its group.
+        places: dict[Any, Callable[[Record], None]] = {}
         for record in records:
             key = record[1]
             spread = key if key is not None else str(offsets[record[3]])
-            group = places.get(spread)
-            if group is None:
-                group = places[spread] = group_of(spread, groups)
-            by_group.setdefault(group, []).append(record)
-        for group, members in by_group.items():
-            parts[group].append((input_number, members))
+            place = places.get(spread)
+            if place is None:
+                place = places[spread] = by_group[group_of(spread, groups)].append
+            place(record)
+        for group, members in enumerate(by_group):
+            if members:
+                parts[group].append((input_number, members))
     return parts
 
 
 def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
-    """Values, keys, times and offsets by input. Integers beyond 64 bits are rare, and only they need the
-    slow path."""
+    """Values, keys, times and offsets by input, in columns: most columns are plain, and are then encoded
+    without a look at their parts. Integers beyond 64 bits are rare, and only they need the slow path."""
     try:
         return _written_by(marked, part, offsets, declared)
     except OverflowError:
@@ -231,17 +239,19 @@ def _written_by(
     offsets: Sequence[Offset],
     declared: Sequence[bool],
 ) -> bytes:
-    return flat(
-        [
+    columns: list[Any] = []
+    for input_number, members in part:
+        values, keys, times, places = map(list, zip(*members, strict=True)) if members else ([], [], [], [])
+        columns.append(
             (
                 input_number,
-                [(v, mark(k), mark(t), offsets[at]) for v, k, t, at in members]
-                if declared and declared[input_number]
-                else [(mark(v), mark(k), mark(t), offsets[at]) for v, k, t, at in members],
+                values if declared and declared[input_number] else mark(values),
+                mark(keys),
+                None if times.count(None) == len(times) else mark(times),
+                [offsets[at] for at in places],
             )
-            for input_number, members in part
-        ]
-    )
+        )
+    return flat(columns)
 
 
 class ChannelReceiver:
@@ -264,7 +274,7 @@ class ChannelReceiver:
         self._timed = {
             s.name: not s.timeless and SourceStage(program, s.node).watermark is not None for s in senders
         }
-        self._revive: list[Callable[[Any], Any]] = program.revivers()
+        self._readers = value_readers(program)
         self._marks = Frontier()
         self._durable: dict[str, Offset | None] = {}
         self._last: dict[str, str] = {}
@@ -313,7 +323,7 @@ class ChannelReceiver:
                 except NoEntry:
                     await self._remove(name, entry_id.decode())
                     continue
-                except UnknownClass:
+                except (UnknownClass, msgspec.ValidationError):
                     # Report it, and have it sent again: data of a foreign writer must not fail every read.
                     await self._remove(name, entry_id.decode())
                     raise
@@ -367,8 +377,8 @@ class ChannelReceiver:
         await self._redis.xdel(self._keys[name].stream, entry_id)
 
     async def _take(self, name: str, entry_id: str, fields: Sequence[bytes]) -> Arrival | None:
-        (after, to, watermark, ended, at_watermark, count), parts, placed = read_entry(
-            fields, len(self._revive)
+        (after, to, watermark, ended, at_watermark, reached), parts, placed = read_entry(
+            fields, self._readers
         )
         mark = self._marks.of(name)
         if after is not None and is_after(after, mark.at):
@@ -379,33 +389,56 @@ class ChannelReceiver:
             return None
         runs: list[tuple[int, Batch]] = []
         offsets: list[Offset] = []
-        for input_number, members in parts:
-            kept = _untaken(members, after, mark)
-            runs.append((input_number, _records(kept, len(offsets), self._revive[input_number])))
-            offsets += [member[3] for member in kept]
+        for input_number, values, keys, times, places in parts:
+            records = _records(values, keys, times, len(offsets))
+            if mark.at is not None and after != mark.at:
+                # The entry overlaps what was taken.
+                kept = _behind(list(zip(records, places, strict=True)), mark.at, 1)
+                records = [(v, k, t, at) for at, ((v, k, t, _), _) in enumerate(kept, len(offsets))]
+                offsets += [place for _, place in kept]
+            else:
+                offsets += places
+            runs.append((input_number, records))
         traces = [place for _, place in _behind(placed, mark.at, 0)]
-        self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
+        self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, reached)
         return Arrival(name, runs, self._marks[name], watermark, len(offsets), traces, offsets)
 
 
-def _untaken(members: Sequence[Any], after: Offset | None, mark: Mark) -> Sequence[Any]:
-    """The members of an entry; if it overlaps what was taken, those after the overlap."""
-    overlaps = mark.at is not None and after != mark.at
-    return _behind(members, mark.at, 3) if overlaps else members
+def _records(values: list[Any], keys: list[Any], times: list[Any] | None, start: int) -> Batch:
+    moments: Iterable[Any] = repeat(None) if times is None else times
+    hashable = map(as_key, keys) if list in set(map(type, keys)) else keys
+    return list(zip(values, hashable, moments, count(start)))
 
 
-def _records(members: Sequence[Any], start: int, revive: Callable[[Any], Any]) -> Batch:
-    return [
-        (revive(value), as_key(key), moment, at) for at, (value, key, moment, _) in enumerate(members, start)
-    ]
+def value_readers(program: FlowPlan) -> list[ValueReader]:
+    """For each input: a function from the packed values of an entry to what the steps work with."""
+    kinds = [border.value for border in program.borders]
+    return [value_reader(kind) for kind in (*kinds, None)]
+
+
+def value_reader(kind: type[Any] | None) -> ValueReader:
+    if kind is not None:
+        # Straight to the declared type, without plain data in between.
+        return cast("ValueReader", msgspec.msgpack.Decoder(GenericAlias(list, (kind,))).decode)
+    read, revive = decoder(list[Any], found_only=True), reviver(None)
+
+    def values(packed: bytes) -> list[Any]:
+        try:
+            return [revive(value) if type(value) is dict else value for value in read(packed)]
+        except msgspec.ValidationError as error:
+            raise NoEntry from error
+
+    return values
 
 
 def exchanged(program: FlowPlan, input_number: int, records: Batch) -> Batch:
     """The records as a receiver gets them, without Redis: for tests."""
     places = range(1 + max((at for _, _, _, at in records), default=0))
-    [(_, members)] = _read_parts(_written([(input_number, records)], places, program.declared()))
-    revive = program.revivers()[input_number]
-    return [(revive(value), as_key(key), moment, at) for value, key, moment, at in members]
+    [(_, packed, keys, times, ats)] = _read_parts(
+        _written([(input_number, records)], places, program.declared())
+    )
+    read = _records(value_readers(program)[input_number](packed), keys, times, 0)
+    return [(value, key, moment, at) for (value, key, moment, _), at in zip(read, ats, strict=True)]
 
 
 def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
@@ -416,18 +449,37 @@ def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
         raise NoEntry from error
 
 
-def read_entry(fields: Sequence[bytes], inputs: int) -> tuple[EntryHead, Parts, Places]:
+def read_entry(fields: Sequence[bytes], readers: Sequence[ValueReader]) -> tuple[EntryHead, Parts, Places]:
     """Decode what `entries_for` made. Raises NoEntry for anything else: any client of Redis may have written
-    it."""
-    if list(fields[::2]) not in ([b"h", b"d"], [b"h", b"d", b"t"]) or len(fields) % 2:
+    it. Raises ValidationError for values that are not of the declared type of their input."""
+    if list(fields[::2]) not in ([b"h", b"c"], [b"h", b"c", b"t"]) or len(fields) % 2:
         raise NoEntry
     try:
-        head, parts = _read_head(fields[1]), _read_parts(fields[3])
+        head, packed = _read_head(fields[1]), _read_parts(fields[3])
         for offset in head[:2]:
             order(offset if offset is not None else 0)
         placed = _read_places(fields[5]) if len(fields) > 4 else []
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise NoEntry from error
-    if any(not 0 <= input_number < inputs for input_number, _ in parts):
+    if any(not 0 <= input_number < len(readers) for input_number, *_ in packed):
         raise NoEntry
-    return head, parts, placed
+    return head, [_read_part(readers, *part) for part in packed], placed
+
+
+def _read_part(
+    readers: Sequence[ValueReader],
+    input_number: int,
+    packed: bytes,
+    keys: list[Any],
+    times: list[Any] | None,
+    offsets: list[Offset],
+) -> tuple[int, list[Any], list[Any], list[Any] | None, list[Offset]]:
+    try:
+        values = readers[input_number](packed)
+    except (UnknownClass, msgspec.ValidationError):
+        raise
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise NoEntry from error
+    if {len(keys), len(offsets), len(offsets if times is None else times)} != {len(values)}:
+        raise NoEntry
+    return input_number, values, keys, times, offsets

@@ -74,12 +74,16 @@ class Step:
             try:
                 taken.extend(take(record))
             except Exception as error:
-                if not self.errors:
-                    blame(error, step=self.name, at=record[3])
-                    raise
-                failed.append(self.failure(record, error))
+                failed.append(self.failed(record, error))
         await self.emit_failures(failed)
         return taken
+
+    def failed(self, record: Record, error: Exception) -> Record:
+        """The failure of a record, for `.errors`; raises the error without one."""
+        if not self.errors:
+            blame(error, step=self.name, at=record[3])
+            raise error
+        return self.failure(record, error)
 
     def failure(self, record: Record, error: Exception) -> Record:
         value, key, time, at = record
@@ -96,10 +100,10 @@ class Pass(Step):
 class Map(Step):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._function = function
+        self.function = function
 
     async def push(self, records: Batch, port: int) -> None:
-        f = self._function
+        f = self.function
         try:
             mapped: Batch = [(f(v), k, t, a) for v, k, t, a in records]
         except Exception:
@@ -107,7 +111,7 @@ class Map(Step):
         await self.emit(mapped)
 
     def one(self, value: Any) -> Any:
-        return self._function(value)
+        return self.function(value)
 
 
 class ReadJson(Map):
@@ -117,8 +121,8 @@ class ReadJson(Map):
     def one(self, value: Any) -> Any:
         record = IdempotentRecord[Any].of(value)
         if record is None:
-            return self._function(value)
-        return IdempotentRecord(record.id, self._function(record.value))
+            return self.function(value)
+        return IdempotentRecord(record.id, self.function(record.value))
 
 
 class Filter(Step):
@@ -182,15 +186,64 @@ class Enrich(Step):
 class KeyBy(Step):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._function = function
+        self.function = function
 
     async def push(self, records: Batch, port: int) -> None:
-        f = self._function
+        f = self.function
         try:
             keyed: Batch = [(v, f(v), t, a) for v, _, t, a in records]
         except Exception:
             keyed = await self.each(records, lambda r: [(r[0], f(r[0]), r[2], r[3])])
         await self.emit(keyed)
+
+
+class Chain:
+    """Maps, and the key_by behind them, that follow a source without a branch: one loop makes their records,
+    where each step would make them again.
+
+    A batch that one of them cannot process goes through the steps instead, which find the record.
+    """
+
+    def __init__(self, steps: Sequence[Step], maps: Sequence[Map], key_by: KeyBy | None) -> None:
+        self._steps = steps
+        self._functions = [step.function for step in maps]
+        self._key = None if key_by is None else key_by.function
+
+    @classmethod
+    def of(cls, entry: Step) -> Chain | None:
+        """The chain behind the first step of a stage; None if it does not begin with a map or a key_by."""
+        steps, maps = [entry], list[Map]()
+        while len(steps[-1].outs) == 1 and not steps[-1].errors:
+            [(step, _)] = steps[-1].outs
+            if isinstance(step, Map) and not step.errors:
+                maps.append(step)
+            elif isinstance(step, KeyBy) and not step.errors:
+                return cls([*steps, step], maps, step)
+            else:
+                break
+            steps.append(step)
+        return cls(steps, maps, None) if maps else None
+
+    def made(self, values: Sequence[Any], start: int) -> Batch | None:
+        """The records behind the chain, numbered from `start`; None if a function failed."""
+        mapped: Iterable[Any] = values
+        for function in self._functions:
+            mapped = map(function, mapped)
+        key = self._key
+        try:
+            if key is None:
+                records: Batch = [(value, None, None, at) for at, value in enumerate(mapped, start)]
+            else:
+                records = [(value, key(value), None, at) for at, value in enumerate(mapped, start)]
+        except Exception:
+            return None
+        # A function that raises StopIteration ends the loop instead of failing.
+        return records if len(records) == len(values) else None
+
+    async def emit(self, records: Batch) -> None:
+        for step in self._steps[:-1]:
+            step.counts[""] += len(records)
+        await self._steps[-1].emit(records)
 
 
 class EventTime(Step):
@@ -213,7 +266,11 @@ class EventTime(Step):
         self.is_late: Callable[[float, float], bool] = lambda time, watermark: True
 
     async def push(self, records: Batch, port: int) -> None:
-        timed = await self.each(records, self._timed)
+        try:
+            times = [self._time(record[0]) for record in records]
+            timed: Batch = [(v, k, time, at) for (v, k, _, at), time in zip(records, times, strict=True)]
+        except Exception:
+            timed = await self.each(records, self._timed)
         watermark = self.watermark
         lateness = self._lateness_seconds
         kept: Batch = []
@@ -234,10 +291,12 @@ class EventTime(Step):
             await step.push(late, out_port)
         await self.emit(kept)
 
+    def _time(self, value: Any) -> float:
+        moment = self._moment(value)
+        return moment.timestamp() if isinstance(moment, datetime) else float(moment)
+
     def _timed(self, record: Record) -> Iterable[Record]:
-        moment = self._moment(record[0])
-        time = moment.timestamp() if isinstance(moment, datetime) else float(moment)
-        return ((record[0], record[1], time, record[3]),)
+        return ((record[0], record[1], self._time(record[0]), record[3]),)
 
 
 class Collect(Step):
@@ -267,14 +326,17 @@ class AdaptiveBatch:
         """None with an enrichment: it awaits I/O, and takes as many records at once as it may."""
         return None if any(isinstance(step, Enrich) for step in steps) else cls()
 
-    async def push(self, step: Step, records: Batch) -> None:
-        """Push all records, in order; before each turn other tasks can run."""
+    async def each_turn(
+        self, items: Sequence[Any], take: Callable[[Sequence[Any], int], Awaitable[None]]
+    ) -> None:
+        """Call `take` with all items, in order, some at once and the number of the first; before each turn
+        other tasks can run."""
         done = 0
-        while done < len(records):
+        while done < len(items):
             await asyncio.sleep(0)
-            turn = records[done : done + self._size]
+            turn = items[done : done + self._size]
             began = time.perf_counter()
-            await step.push(turn, 0)
+            await take(turn, done)
             done += len(turn)
             self._size = next_size(self._size, len(turn), time.perf_counter() - began)
 
@@ -284,7 +346,7 @@ async def push(step: Step, records: Batch, pace: AdaptiveBatch | None) -> None:
     if pace is None:
         await step.push(records, 0)
     else:
-        await pace.push(step, records)
+        await pace.each_turn(records, lambda turn, _: step.push(list(turn), 0))
 
 
 def next_size(size: int, count: int, seconds: float) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fencepost.crashpoints import crash_point
+from fencepost.flows._commit_pace import CommitPace
 from fencepost.flows._commit_trace import CommitTrace, Traces
 from fencepost.flows._committer import Committer
 from fencepost.flows._dead_letters import DeadLetterSink
@@ -196,6 +197,7 @@ class Task:
         self._rejected = 0
         """Values that sinks rejected and that are counted."""
         self._last_commit = time.monotonic()
+        self._pace = CommitPace(settings, groups=program.groups, follows=committer.follows)
         self._asked = asyncio.Event()
         self._clock = UnitClock()
 
@@ -274,7 +276,7 @@ class Task:
         """How long to wait for records before a commit is due."""
         if self._moved_at is None:
             return self._settings.interval_seconds
-        return max(0.0, self._last_commit + self._settings.interval_seconds - time.monotonic())
+        return max(0.0, self._last_commit + self._pace.wait_seconds - time.monotonic())
 
     async def _work(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
@@ -287,6 +289,7 @@ class Task:
             self._commit_trace.saw(arrival.traces)
             self._moved_at = self._moved_at or time.monotonic()
         if arrivals:
+            self._pace.read(max(arrival.count for arrival in arrivals))
             watermark = least(list(self._watermarks.values()))
             await self._body.advance(watermark)
             self._metrics.saw(self._flow, sum(arrival.count for arrival in arrivals), watermark)
@@ -298,7 +301,7 @@ class Task:
             self._uncommitted >= self._settings.records_max
             or self._body.pending >= self._settings.records_max
             or self.ended
-            or time.monotonic() - self._last_commit >= self._settings.interval_seconds
+            or time.monotonic() - self._last_commit >= self._pace.wait_seconds
         )
 
     def _uncommitted_places(self) -> dict[str, str]:
@@ -329,6 +332,7 @@ class Task:
         await self._input.acknowledge(self._frontier)
         crash_point("flows.ack.after")
         seconds = self._last_commit - began
+        self._pace.committed(seconds)
         self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)
         announce("flows.committed")
 

@@ -18,6 +18,7 @@ class Tumbling:
         _positive("size_seconds", self.size_seconds)
 
     def starts(self, time: float) -> Iterator[float]:
+        """The start of the one window that contains this time."""
         yield time - time % self.size_seconds
 
     def last_end(self, time: float) -> float:
@@ -42,6 +43,7 @@ class Sliding:
             )
 
     def starts(self, time: float) -> Iterator[float]:
+        """The starts of all windows that contain this time."""
         start = time - time % self.step_seconds
         while start > time - self.size_seconds:
             yield start

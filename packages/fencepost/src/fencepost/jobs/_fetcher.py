@@ -29,6 +29,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.jobs._completer import Completer
 from fencepost.jobs._executor import Executor, HeldJob, HeldJobs, leave
+from fencepost.jobs._group_commit import GroupCommit
 from fencepost.jobs._handler import Handler, Handlers
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._redis_health import REDIS_ERRORS, RedisHealth
@@ -84,7 +85,10 @@ class Fetcher:
         metrics: JobMetrics,
         settings: JobSettings,
         serves: Serves,
+        *,
+        connections: int,
     ) -> None:
+        """`connections` is how many the database's pool has."""
         self._handlers = handlers
         self._serves = serves
         self._held = held
@@ -94,6 +98,7 @@ class Fetcher:
         self.consumer = settings.stream_consumer or settings.worker_id or owner
         self._database = database
         self._sync_database = sync_database
+        self._groups = GroupCommit(database, owner, connections=connections)
         self._redis = redis
         self._metrics = metrics
         self._settings = settings
@@ -144,8 +149,8 @@ class Fetcher:
                 failures = 0
             except Exception as error:
                 failures += 1
-                self._metrics.loop_errors.labels(loop="intake").inc()
-                _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
+                self._metrics.loop_errors.labels(loop="fetch").inc()
+                _log.warning("fetch_failed", error=f"{type(error).__name__}: {error}", failures=failures)
                 await _pause(FETCH_RETRIES.seconds(failures), self._stopping)
                 continue
             if not found and self._redis.streams is None:
@@ -281,7 +286,7 @@ class Fetcher:
         began: list[tuple[HeldJob, Handler[...]]] = []
         now = time.monotonic()
         for running, entry in taken.claimed:
-            job = Job(running, self._owner, self._database, self._sync_database)
+            job = Job(running, self._owner, self._database, self._sync_database, self._groups)
             active = HeldJob(running, entry, job, taken.asked_at + running.lease_seconds, started_at=now)
             # This worker may have claimed the job again: an older attempt that still runs here is a zombie.
             older = self._held.add(active)
@@ -346,7 +351,7 @@ class Fetcher:
             if not is_missing_group(error):
                 self._redis.failed(error)
             return []
-        crash_point("jobs.intake.after_read")
+        crash_point("jobs.fetch.after_read")
         return entries
 
     async def claim(self, entries: Sequence[StreamEntry]) -> Fetched:

@@ -162,6 +162,7 @@ class Handler(Generic[P]):
 
     @cached_property
     def is_async(self) -> bool:
+        """Whether the function is a coroutine function; any other runs in a thread."""
         return inspect.iscoroutinefunction(self.function)
 
     @cached_property

@@ -60,13 +60,25 @@ class PayloadSchema:
             model = self.model(**given)
         except ValidationError as error:
             raise self._problem(error) from error
+        return self._dumped(model, given)
+
+    def argument(self, name: str, value: Any) -> Json:
+        """One argument as JSON, for a call whose other arguments are not known yet."""
+        model = self.model.model_construct()
+        try:
+            self.model.__pydantic_validator__.validate_assignment(model, name, value)
+        except ValidationError as error:
+            raise self._problem(error) from error
+        return self._dumped(model, (name,))[name]
+
+    def _dumped(self, model: BaseModel, names: Iterable[str]) -> Json:
         # Pydantic would make texts of bytes, and null of NaN: the handler would get something else.
-        wrong = next((w for name in given if (w := _lossy(getattr(model, name), name)) is not None), None)
+        wrong = next((w for name in names if (w := _lossy(getattr(model, name), name)) is not None), None)
         if wrong is None:
             try:
-                payload = model.model_dump(mode="json", include=set(given))
+                payload = model.model_dump(mode="json", include=set(names))
             except PydanticSerializationError as error:
-                wrong = next((w for name in given if (w := _object(getattr(model, name), name))), None)
+                wrong = next((w for name in names if (w := _object(getattr(model, name), name))), None)
                 if wrong is None:
                     raise InvalidInput(f"{self.kind}: {error}", field="payload") from error
             else:

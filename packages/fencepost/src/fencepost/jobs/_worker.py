@@ -111,6 +111,7 @@ class Worker:
             metrics,
             settings,
             serves,
+            connections=limits.pool_max,
         )
         dispatchers = {
             queue: Dispatcher(

@@ -103,10 +103,12 @@ class Chunk(Generic[T]):
 
     @property
     def queue(self) -> str:
+        """The queue of its jobs."""
         return self._members[0].job.queue
 
     @property
     def kind(self) -> str:
+        """The kind of its jobs."""
         return self._members[0].job.kind
 
     @property

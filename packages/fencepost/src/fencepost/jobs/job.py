@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import datetime
 
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
+from fencepost.jobs._group_commit import GroupCommit, Member, Statement, check_query
 from fencepost.jobs._job_fields import trace_id_of
 from fencepost.kernel import _batch as kernel_batch
 from fencepost.kernel import job as kernel_job
@@ -22,6 +23,7 @@ class Job:
 
     __slots__ = (
         "_database",
+        "_groups",
         "_instead",
         "_running",
         "_stopped",
@@ -37,8 +39,11 @@ class Job:
         owner: str,
         database: AsyncDatabase,
         sync_database: Callable[[], SyncDatabase],
+        groups: GroupCommit | None = None,
     ) -> None:
+        """Without `groups`, `finish_with` has a transaction of its own."""
         self._running = running
+        self._groups = groups
         self._database = database
         self._sync_database = sync_database
         # A plain flag: nothing waits for it, and an event costs more than the rest of this object.
@@ -66,6 +71,7 @@ class Job:
 
     @property
     def id(self) -> int:
+        """The job's id; `fencepost explain job:ID` tells its history."""
         return self._running.job_id
 
     @property
@@ -80,18 +86,22 @@ class Job:
 
     @property
     def queue(self) -> str:
+        """The queue that it was submitted to."""
         return self._running.queue
 
     @property
     def kind(self) -> str:
+        """The kind, which names its handler."""
         return self._running.kind
 
     @property
     def headers(self) -> Mapping[str, Json]:
+        """What the submission carried beside the arguments."""
         return self._running.headers
 
     @property
     def submitted_at(self) -> datetime:
+        """When it was submitted, by the database's clock."""
         return self._running.submitted_at
 
     @property
@@ -106,6 +116,7 @@ class Job:
         return self._stopped
 
     def stop(self) -> None:
+        """Ask the handler to end: `stopped` is true from now on."""
         self._stopped = True
 
     def finish_as(self, result: Json = None, *, final_status: str = "ok") -> None:
@@ -118,14 +129,36 @@ class Job:
         before the block runs."""
         self._instead = None
         crash_point("jobs.finish.before_fence")
-        async with self._database.transaction(
-            first=self._fence(), last=lambda: self._finish(result, final_status)
-        ) as tx:
+        async with (
+            nullcontext() if self._groups is None else self._groups.turns,
+            self._database.transaction(
+                first=self._fence(), last=lambda: self._finish(result, final_status)
+            ) as tx,
+        ):
             crash_point("jobs.finish.after_fence")
             yield tx
             crash_point("jobs.finish.before_commit")
         self.finished = True
         crash_point("jobs.finish.after_commit")
+
+    async def finish_with(
+        self, *statements: Statement, result: Json = None, final_status: str = "ok"
+    ) -> None:
+        """`finish` for writes that are known before it: fences the attempt, runs the statements and finishes
+        the job in one commit, which jobs share that finish at the same time. A statement is a query and its
+        parameters. It fails as it would alone, and takes no other job with it."""
+        for query, _ in statements:
+            check_query(query)
+        if self._groups is not None:
+            done = kernel_job.Finish(self.id, self.attempt, final_status, result)
+            if await self._groups.finish(Member(done, statements, self._note_finished)):
+                return
+        async with self.finish(result, final_status=final_status) as tx:
+            for query, parameters in statements:
+                await tx.execute(query, parameters)
+
+    def _note_finished(self) -> None:
+        self.finished = True
 
     @contextmanager
     def finish_sync(self, result: Json = None, *, final_status: str = "ok") -> Generator[SyncTransaction]:
@@ -150,6 +183,7 @@ class Job:
         await self._database.run(self._progress(value))
 
     def progress_sync(self, value: Json) -> None:
+        """Report progress from a handler that is no coroutine."""
         self._sync_database().run(self._progress(value))
 
     async def batch_results(self) -> list[BatchResult]:

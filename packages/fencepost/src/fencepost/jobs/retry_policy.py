@@ -119,6 +119,7 @@ class Rate:
 
     @property
     def bucket(self) -> Limit:
+        """The limit as tokens a second and a burst."""
         per_second = self.limit / positive_seconds_of("per", self.per)
         return Limit(per_second, max(1.0, self.limit) if self.burst is None else self.burst)
 

@@ -10,18 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psycopg
-from psycopg import sql
 
 from fencepost.errors import MigrationFailed, ServerUnavailable
 from fencepost.kernel.call import Json, text
 from fencepost.kernel.drivers import translate
-
-COMPONENTS = """
-    select p.proname from pg_proc p
-    where p.pronamespace = 'fencepost'::regnamespace and p.proname like '\\_recover\\_%'
-      and p.pronargs = 1 and p.proargtypes[0] = 'text'::regtype
-    order by 1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +51,8 @@ def _recover_in(connection: psycopg.Connection, actor: str) -> Recovery:
         connection.execute("set transaction isolation level read committed")
         connection.execute("set local role fencepost_owner")
         connection.execute("set local search_path = pg_catalog, fencepost, pg_temp")
-        names = [str(name) for (name,) in connection.execute(COMPONENTS)]
-        components = {name.removeprefix("_recover_"): _call(connection, name, actor) for name in names}
-        found = _call(connection, "_recover", actor)
-        return Recovery(**found, components=components)
-
-
-def _call(connection: psycopg.Connection, function: str, actor: str) -> Json:
-    statement = sql.SQL("select {}(%s::text)").format(sql.Identifier("fencepost", function))
-    row = connection.execute(statement, (actor,)).fetchone()
-    assert row is not None
-    return row[0]
+        row = connection.execute(
+            "select fencepost._lineage_recover(%s::text, 0, 0, null)", (actor,)
+        ).fetchone()
+        assert row is not None
+        return Recovery(**row[0])

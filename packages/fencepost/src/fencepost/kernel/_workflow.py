@@ -75,6 +75,23 @@ class ChildOutcome(NamedTuple):
     error: str | None
 
 
+class EndedBatch(NamedTuple):
+    """Children that have all ended, and how many of them how."""
+
+    batch: int
+    finished: int
+    dead: int
+    cancelled: int
+
+
+class StoredGraph(NamedTuple):
+    """A declared graph as it was stored, the state of its workflow, and its steps."""
+
+    document: Json
+    state: str
+    steps: Sequence[Mapping[str, Json]]
+
+
 class Version(NamedTuple):
     """How many workflows live on a version, and when the oldest of them was started."""
 
@@ -227,6 +244,19 @@ def join(
     )
 
 
+def join_any(
+    job_id: int, attempt: int, owner: str, batches: Sequence[int], *, park: bool = True
+) -> Call[list[EndedBatch]]:
+    """Wait for the children of any of these batches: those that have ended. None has: parks the workflow
+    until one of them has."""
+    return Call(
+        "select batch_id, finished, dead, cancelled"
+        " from fencepost.workflow_join_any(%s::bigint, %s::bigint, %s::text, %s::bigint[], %s::boolean)",
+        (job_id, attempt, text("owner", owner), list(batches), park),
+        each(EndedBatch),
+    )
+
+
 def children(job_ids: Sequence[int]) -> Call[list[ChildOutcome]]:
     """How children ended, in the order of the ids."""
     return Call(
@@ -235,6 +265,20 @@ def children(job_ids: Sequence[int]) -> Call[list[ChildOutcome]]:
         (list(job_ids),),
         _outcomes,
     )
+
+
+def graph(job_id: int) -> Call[StoredGraph | None]:
+    """The declared graph that a workflow runs; None when there is no such workflow, or it runs none."""
+    return Call(
+        "select document::text, state, steps::text from fencepost.workflow_graph(%s::bigint)",
+        (job_id,),
+        _graph,
+    )
+
+
+def repeats(job_id: int, attempt: int) -> Call[bool]:
+    """Whether the attempt before this one failed or was lost: what it had not recorded is done again."""
+    return Call("select fencepost.workflow_repeats(%s::bigint, %s::bigint)", (job_id, attempt), scalar)
 
 
 def retry_from(job_id: int, step: str, actor: str) -> Call[None]:
@@ -296,6 +340,13 @@ def _event_answer(rows: Sequence[Row]) -> EventAnswer:
 
 def _document(rows: Sequence[Row]) -> Json:
     return parsed(rows[0][0])
+
+
+def _graph(rows: Sequence[Row]) -> StoredGraph | None:
+    if not rows:
+        return None
+    graph, state, steps = rows[0]
+    return StoredGraph(parsed(graph), state, parsed(steps))
 
 
 def _loaded(rows: Sequence[Row]) -> Loaded:

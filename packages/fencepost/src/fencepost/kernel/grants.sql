@@ -20,6 +20,19 @@ begin
     e'\n  ' || v_arms || e'\n');
 end $$;
 
+-- What every function _recover_NAME(actor) answers, by name. Made here for the same reason.
+do $$
+declare
+  v_calls text := (
+    select string_agg(format('%L, fencepost.%I(p_actor)', substr(p.proname, 10), p.proname), ', ' order by p.proname)
+    from pg_proc p where p.pronamespace = 'fencepost'::regnamespace and p.proname like '\_recover\_%'
+      and p.pronargs = 1 and p.proargtypes[0] = 'text'::regtype);
+begin
+  execute format(
+    'create or replace function fencepost._components_recover(p_actor text) returns jsonb language sql volatile as %L',
+    format('select jsonb_build_object(%s)', coalesce(v_calls, '')));
+end $$;
+
 -- A function whose name begins with an underscore is internal and granted to no role; it runs inside a definer function,
 -- as the owner. Every other function is for the application; what is STABLE is also for the read-only role. Views are
 -- for both, tables for neither.

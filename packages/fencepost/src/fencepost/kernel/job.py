@@ -207,9 +207,11 @@ class Submission:
 
     @property
     def concurrency_limit(self) -> int | None:
+        """How many jobs of its concurrency key may run at once; None without a key."""
         return None if self.concurrency_key is None else self.options.concurrency_limit
 
     def call(self) -> Call[Submitted]:
+        """The kernel call that submits it alone."""
         return submit(
             self.queue,
             self.kind,
@@ -650,9 +652,8 @@ def fence_all(jobs: Sequence[tuple[int, int]], owner: str) -> Call[None]:
     """`fence` for many, given as id and attempt: all of them, in order of id, or the first that is refused
     refuses the transaction."""
     return Call(
-        "select fencepost.job_fence(a.job_id, a.attempt, %s::text)"
-        " from (select * from unnest(%s::bigint[], %s::bigint[]) u (job_id, attempt) order by u.job_id) a",
-        (text("owner", owner), [job_id for job_id, _ in jobs], [attempt for _, attempt in jobs]),
+        "select fencepost.job_fence_all(%s::bigint[], %s::bigint[], %s::text)",
+        ([job_id for job_id, _ in jobs], [attempt for _, attempt in jobs], text("owner", owner)),
         nothing,
     )
 

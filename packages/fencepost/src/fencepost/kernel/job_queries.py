@@ -38,6 +38,7 @@ class JobOutcome:
 
     @property
     def is_final(self) -> bool:
+        """Whether this state never changes again."""
         return self.state in FINAL
 
 

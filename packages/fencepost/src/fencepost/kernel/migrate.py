@@ -292,6 +292,8 @@ def _prepare_roles(connection: psycopg.Connection) -> None:
     _try(connection, "grant fencepost_owner to current_user")
     # The owner terminates backends that keep an expired lease. If it cannot be granted, `doctor` says so.
     _try(connection, "grant pg_signal_backend to fencepost_owner")
+    # And sees whether one of them waits for a standby.
+    _try(connection, "grant pg_read_all_stats to fencepost_owner")
     connection.commit()
 
 
@@ -305,7 +307,8 @@ def _say_rights(connection: psycopg.Connection, error: psycopg.Error) -> str:
         "Migrate as a superuser, or as the owner of the database with CREATEROLE. Or let an administrator "
         "run this once: create role fencepost_owner nologin; create role fencepost_app nologin; "
         f"create role fencepost_read nologin; grant fencepost_owner to {login}; grant create, connect on "
-        f"database {database} to fencepost_owner; grant pg_signal_backend to fencepost_owner;"
+        f"database {database} to fencepost_owner; "
+        "grant pg_signal_backend, pg_read_all_stats to fencepost_owner;"
     )
 
 

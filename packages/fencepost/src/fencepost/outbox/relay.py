@@ -1,6 +1,6 @@
 """The relay: takes messages of a channel in batches, delivers them in parallel, settles them in batches.
 
-Three loops run concurrently. The *intake* keeps as many deliveries in progress as allowed. The *settlement*
+Three loops run concurrently. The *fetcher* keeps as many deliveries in progress as allowed. The *settlement*
 writes the outcomes that have arrived since its last commit, so a slow delivery delays no other and a busy
 relay commits rarely. The *keeper* renews the takes of deliveries in progress and frees those of takers that
 went silent.
@@ -89,7 +89,7 @@ class Relay(Generic[M, S]):
         self._task_name = f"fencepost-{name}-delivery"
         self._under_way: dict[asyncio.Task[None], tuple[M, float]] = {}
         self._ended: list[S] = []
-        self._fetching = Loop(f"{name}.intake", self._take, errors)
+        self._fetching = Loop(f"{name}.fetch", self._take, errors)
         self._settlement = Loop(f"{name}.settlement", self._settle, errors)
         self._keeper = Loop(f"{name}.keeper", self._keep, errors)
         self._stopping = False

@@ -65,6 +65,7 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """The id of its process."""
         return self._process.pid
 
     @property
@@ -104,6 +105,7 @@ class Child:
             raise self._failure("did not stop") from error
 
     def resume(self) -> None:
+        """Continue it after a pause (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:

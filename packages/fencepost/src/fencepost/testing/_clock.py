@@ -44,6 +44,7 @@ class Clock:
         self._database = database
 
     def install(self) -> Self:
+        """Replace the clock of this test's database. Raises NotATestDatabase for any other."""
         with self._connect() as connection, connection.transaction():
             self._refuse_production(connection)
             _put_back(connection)

@@ -20,6 +20,7 @@ class DropRule:
     _seen: int = 0
 
     def catches(self, message: bytes) -> bool:
+        """Whether this message is the one to drop; counts those that match."""
         if self.sprung.is_set() or not self.matches(message):
             return False
         self._seen += 1

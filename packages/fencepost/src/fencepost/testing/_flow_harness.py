@@ -54,6 +54,7 @@ class FlowOutcome:
         return dict(self.of(sink))
 
     def add(self, taken: Sequence[Sequence[Any]]) -> None:
+        """Add the values that each sink took in one commit."""
         for commits, values in zip(self.commits, taken, strict=True):
             commits.append(list(values))
 
@@ -74,9 +75,10 @@ class _Sender:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """The bytes that would be stored, and the position of each sender."""
+    """The bytes that would be stored, a whole state and the changes since, and the position of each
+    sender."""
 
-    state: bytes
+    states: Sequence[bytes]
     marks: Sequence[tuple[int, float | None]]
 
 
@@ -97,6 +99,7 @@ class _Run:
                 self.senders.append(_Sender(name, node, values, SourceStage(self.program, node)))
         self.body = KeyedStage(self.program, senders=len(self.senders))
         self.outcome = FlowOutcome(self.program.sinks)
+        self._states: Sequence[bytes] = ()
 
     @property
     def waiting(self) -> list[_Sender]:
@@ -127,14 +130,20 @@ class _Run:
         ]
 
     def checkpoint(self) -> _Checkpoint:
+        """As a task stores it: the whole state first, and then what has changed."""
         marks = [(sender.at, sender.head.watermark) for sender in self.senders]
-        return _Checkpoint(encode(self.body.whole()), marks)
+        document = self.body.changed() if self._states else self.body.whole()
+        self._states = (*self._states, encode(document))
+        self.body.clean()
+        return _Checkpoint(self._states, marks)
 
     async def restore(self, checkpoint: _Checkpoint) -> None:
         """Restores as another process would: with new steps, from the bytes."""
         self.body = KeyedStage(self.program, senders=len(self.senders))
-        stored = decode(checkpoint.state).body
-        await self.body.load([stored] if stored is not None else [])
+        self._states = checkpoint.states
+        stored = [decode(state).body for state in checkpoint.states]
+        await self.body.load([document for document in stored if document is not None])
+        self.body.clean()
         for sender, (at, watermark) in zip(self.senders, checkpoint.marks, strict=True):
             sender.at = at
             sender.head = SourceStage(self.program, sender.source)

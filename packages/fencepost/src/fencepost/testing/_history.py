@@ -61,6 +61,7 @@ class History:
         self.path = Path(path)
 
     def record(self, kind: str, key: str, *, token: int | None = None, **detail: Any) -> None:
+        """Append an entry to the file; processes may do it at once."""
         entry = HistoryLine(kind, key, token, detail, os.getpid(), time.time())
         line = json.dumps(asdict(entry)).encode() + b"\n"
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -71,6 +72,7 @@ class History:
             os.close(descriptor)
 
     def entries(self) -> list[HistoryLine]:
+        """All entries, in the order in which they were written."""
         if not self.path.exists():
             return []
         return [HistoryLine(**json.loads(line)) for line in self.path.read_text().splitlines()]
@@ -126,6 +128,7 @@ def tokens_grow(kind: str = "done") -> Rule:
 
 
 def breaches(entries: Sequence[HistoryLine], *rules: Rule) -> list[Breach]:
+    """What breaks any of the rules."""
     return [breach for rule in rules for breach in rule(entries)]
 
 

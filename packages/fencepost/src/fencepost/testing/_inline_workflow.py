@@ -55,6 +55,7 @@ class InlineOutcome:
 
     @property
     def names(self) -> list[str]:
+        """The names of the steps, in the order in which they ran."""
         return [name for name, _ in self.steps]
 
 

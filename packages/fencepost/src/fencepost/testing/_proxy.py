@@ -53,6 +53,7 @@ class Proxy:
 
     @classmethod
     def for_postgres(cls, url: str) -> Self:
+        """A proxy in front of a PostgreSQL, which knows its messages."""
         return cls(
             addresses.postgres_target(url),
             lambda socket: addresses.postgres_through(url, socket.parent),
@@ -64,6 +65,7 @@ class Proxy:
 
     @classmethod
     def for_redis(cls, url: str) -> Self:
+        """A proxy in front of a Redis or a Valkey."""
         return cls(
             addresses.redis_target(url),
             lambda socket: addresses.redis_through(url, socket),
@@ -119,11 +121,13 @@ class Proxy:
         self._do(self._open_listener())
 
     def start(self) -> Self:
+        """Listen; `url` then leads through the proxy."""
         self._thread.start()
         self._do(self._open_listener())
         return self
 
     def stop(self) -> None:
+        """Close all connections, and stop listening."""
         self._do(self._close_listener())
         self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)

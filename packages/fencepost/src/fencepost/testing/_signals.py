@@ -86,6 +86,7 @@ class Signals:
                 raise self._too_late(name, count, seconds)
 
     def hear(self, name: str) -> None:
+        """Count a signal, and wake those that wait for it."""
         with self._lock:
             self._heard[name] += 1
             waiters = [waiter for waiter in self._waiters if self._is_ripe(waiter)]

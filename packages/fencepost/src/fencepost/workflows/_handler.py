@@ -30,9 +30,11 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.job import Submission
 from fencepost.logs import get_logger
+from fencepost.metrics import Metrics
 from fencepost.transaction import SyncTransaction, Transaction, send
 from fencepost.workflows._child_job import ChildJob
 from fencepost.workflows._errors import Parked
+from fencepost.workflows._metrics import WorkflowCounts, WorkflowMetrics
 from fencepost.workflows._step_codec import codec_of
 from fencepost.workflows._step_committer import StepCommitter
 from fencepost.workflows._step_log import StepLog
@@ -138,13 +140,20 @@ class WorkflowRuntime:
     """What the workflows of a client share: its connections, and a step committer for each worker."""
 
     def __init__(
-        self, database: AsyncDatabase, read_result: ReadsResults, sync_database: Callable[[], SyncDatabase]
+        self,
+        database: AsyncDatabase,
+        read_result: ReadsResults,
+        sync_database: Callable[[], SyncDatabase],
+        metrics: Metrics,
     ) -> None:
+        self.metrics = WorkflowMetrics.on(metrics)
         self.database = database
         self.read_result = read_result
         self.sync_database = sync_database
         self.stubs: dict[str, Callable[..., Any]] = {}
         """What tests run in the place of steps."""
+        self.workflows: dict[str, WorkflowHandler[..., Any]] = {}
+        """Those that were declared, by the kind of each version."""
         self._by_owner: dict[str, StepCommitter] = {}
 
     def committer(self, owner: str) -> StepCommitter:
@@ -176,7 +185,9 @@ def declare_workflow(
     workflow = WorkflowHandler[..., Any](function, queue, name, version, handlers, runtime.read_result)
     for one in sorted(versions):
         entry = _entry(runtime, workflow, one)
-        handlers[one] = declare(f"{queue}/{name}@{one}", f"{name}@{one}", entry)
+        kind = f"{name}@{one}"
+        handlers[one] = declare(f"{queue}/{kind}", kind, entry)
+        runtime.workflows[kind] = replace(workflow, version=one)
     return workflow
 
 
@@ -200,16 +211,26 @@ def _check(queue: str, name: str, version: int, versions: set[int]) -> None:
 def _entry(runtime: WorkflowRuntime, workflow: WorkflowHandler[..., Any], version: int) -> Callable[..., Any]:
     """The job handler that runs a workflow of one version."""
     function = workflow.function
+    counts = WorkflowCounts(runtime.metrics, f"{workflow.name}@{version}")
 
     def encode(arguments: dict[str, Any]) -> Json:
         return workflow.handlers[version].payload(**arguments)
 
+    def begun(job: Job) -> bool:
+        """Whether the attempts before this one may have failed: a park gives its try back."""
+        if job.attempt == 1:
+            counts.started.inc()
+        return job.running.tries > 1
+
     def ended(log: StepLog, value: Any) -> Json:
         if log.parked:
+            counts.parked.inc()
             return None
         if log.unrequested:
             _log.info("unrequested_steps", workflow=workflow.name, steps=log.unrequested)
-        return codec_of(function).encode(value)
+        result = codec_of(function).encode(value)
+        counts.finished.inc()
+        return result
 
     if inspect.iscoroutinefunction(function):
 
@@ -219,8 +240,18 @@ def _entry(runtime: WorkflowRuntime, workflow: WorkflowHandler[..., Any], versio
             steps = _NO_STEPS if job.attempt == 1 else await runtime.database.run(kernel.load(job.id))
             log = StepLog(job.running, job.owner, steps)
             committer = runtime.committer(job.owner)
+            repeats = begun(job) and await runtime.database.run(kernel.repeats(job.id, job.attempt))
             run = WorkflowRun(
-                job, workflow.name, version, log, runtime.database, committer, encode, runtime.stubs
+                job,
+                workflow.name,
+                version,
+                log,
+                runtime.database,
+                committer,
+                encode,
+                runtime.stubs,
+                counts,
+                repeats=repeats,
             )
             value: Any = None
             try:
@@ -228,6 +259,7 @@ def _entry(runtime: WorkflowRuntime, workflow: WorkflowHandler[..., Any], versio
             except BaseException as error:
                 # Parked, or what the code made of it: the workflow was given back, and nothing else counts.
                 if not log.parked or not _is_exception_of_code(error):
+                    counts.failed.inc()
                     raise
             finally:
                 await run.close()
@@ -240,12 +272,16 @@ def _entry(runtime: WorkflowRuntime, workflow: WorkflowHandler[..., Any], versio
         database = runtime.sync_database()
         steps = _NO_STEPS if job.attempt == 1 else database.run(kernel.load(job.id))
         log = StepLog(job.running, job.owner, steps)
-        run = SyncWorkflowRun(job, workflow.name, version, log, database, encode, runtime.stubs)
+        repeats = begun(job) and database.run(kernel.repeats(job.id, job.attempt))
+        run = SyncWorkflowRun(
+            job, workflow.name, version, log, database, encode, runtime.stubs, counts, repeats=repeats
+        )
         value: Any = None
         try:
             value = function(SyncWorkflow(run), **arguments)
         except BaseException as error:
             if not log.parked or not _is_exception_of_code(error):
+                counts.failed.inc()
                 raise
         return ended(log, value)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from fencepost.errors import InvalidInput
+from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs.job import Job
 from fencepost.kernel import _workflow as kernel
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.job import Submission
+from fencepost.tracing import span
 from fencepost.workflows._errors import EventTimeout
+from fencepost.workflows._metrics import WorkflowCounts
 from fencepost.workflows._step_codec import Codec, arguments_digest, codec_of, step_name
 from fencepost.workflows._step_log import StepLog
 
@@ -66,12 +69,48 @@ class StepCall:
 class RunState:
     """One run of a workflow, without I/O."""
 
-    def __init__(self, job: Job, name: str, version: int, log: StepLog, stubs: Stubs) -> None:
+    def __init__(
+        self,
+        job: Job,
+        name: str,
+        version: int,
+        log: StepLog,
+        stubs: Stubs,
+        counts: WorkflowCounts | None = None,
+        *,
+        repeats: bool = False,
+    ) -> None:
         self.job = job
         self.name = name
         self.version = version
         self.log = log
         self._stubs = stubs
+        self._counts = counts
+        self._repeats = repeats
+
+    @contextmanager
+    def executing(self, name: str) -> Generator[None]:
+        """Around a step that runs, and its record: a span, the counts, and the step's name on what it raises.
+
+        After an attempt that failed or was lost, steps are repeated until the first one is recorded.
+        """
+        counts = self._counts
+        if counts is not None and self._repeats:
+            counts.steps_repeated.inc()
+        about: dict[str, str | int] = {"workflow": f"{self.name}@{self.version}", "job_id": self.log.job_id}
+        with span(f"step {name}", "internal", {}, attempt=self.log.attempt, **about):
+            try:
+                yield
+            except Refusal:
+                raise
+            except Exception as error:
+                error.add_note(f"In the step {name!r} of workflow {self.log.job_id}.")
+                if counts is not None:
+                    counts.steps_failed.inc()
+                raise
+        self._repeats = False
+        if counts is not None:
+            counts.steps_recorded.inc()
 
     def stubbed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function of a step, or what a test runs in its place."""
@@ -97,6 +136,9 @@ class RunState:
 
     def join_call(self, batch: int, *, park: bool = True) -> Call[Any]:
         return kernel.join(self.log.job_id, self.log.attempt, self.log.owner, batch, park=park)
+
+    def join_any_call(self, batches: Sequence[int], *, park: bool = True) -> Call[list[kernel.EndedBatch]]:
+        return kernel.join_any(self.log.job_id, self.log.attempt, self.log.owner, batches, park=park)
 
     def is_over(self, stored: kernel.StoredStep, seconds: float) -> bool | None:
         """Whether a recorded sleep has ended; None when the step is none, or another."""
@@ -142,6 +184,7 @@ class WorkflowFacts:
 
     @property
     def name(self) -> str:
+        """The workflow's name."""
         return self._facts.name
 
     @property

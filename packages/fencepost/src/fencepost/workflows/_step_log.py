@@ -60,6 +60,10 @@ class StepLog:
         """Record it with the next commit."""
         self._riders.append(record)
 
+    @property
+    def has_riders(self) -> bool:
+        return bool(self._riders)
+
     def take_riders(self) -> Sequence[kernel.Record]:
         riders, self._riders = self._riders, []
         return riders

@@ -22,6 +22,7 @@ from fencepost.transaction import SyncTransaction
 from fencepost.workflows import _child_job as children
 from fencepost.workflows._child_job import ChildJob, Spawned
 from fencepost.workflows._errors import ChildJobFailed, Parked
+from fencepost.workflows._metrics import WorkflowCounts
 from fencepost.workflows._run_state import (
     RunState,
     StepCall,
@@ -52,8 +53,11 @@ class SyncWorkflowRun(RunState):
         database: SyncDatabase,
         encode: Callable[[dict[str, Any]], Json],
         stubs: Stubs,
+        counts: WorkflowCounts,
+        *,
+        repeats: bool,
     ) -> None:
-        super().__init__(job, name, version, log, stubs)
+        super().__init__(job, name, version, log, stubs, counts, repeats=repeats)
         self.database = database
         self.encode = encode
 
@@ -119,9 +123,11 @@ class SyncWorkflow(WorkflowFacts):
         stored = self._run.log.use(call.name)
         if stored is not None:
             return cast("R", call.codec.decode(self._known(stored, call.digest)))
-        encoded = call.codec.encode(self._run.stubbed(call.name, function)(*args, **kwargs))
-        decoded = call.codec.decode(encoded)
-        self._record(self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded)))
+        with self._run.executing(call.name):
+            encoded = call.codec.encode(self._run.stubbed(call.name, function)(*args, **kwargs))
+            decoded = call.codec.decode(encoded)
+            undo = self._options.undo_for(decoded)
+            self._record(self._run.log.record(call.name, call.digest, encoded, undo))
         return cast("R", decoded)
 
     def transaction(
@@ -145,7 +151,8 @@ class SyncWorkflow(WorkflowFacts):
             tx.run(kernel.commit(record, self._run.log.owner))
             return cast("R", decoded)
 
-        return self._run.in_transaction(work)
+        with self._run.executing(call.name):
+            return self._run.in_transaction(work)
 
     def sleep(self, delay: timedelta | float) -> None:
         """Sleep without a worker, a connection or a concurrency slot. The time counts from the first call."""
@@ -251,7 +258,8 @@ class SyncWorkflow(WorkflowFacts):
             spawned = kernel.spawn(log.job_id, log.attempt, log.owner, name, digest, job_ids)
             return tx.run(spawned), job_ids
 
-        return self._run.in_transaction(work)
+        with self._run.executing(name):
+            return self._run.in_transaction(work)
 
     def _join(self, name: str, batch: int, job_ids: Sequence[int]) -> Json:
         digest = f"batch:{batch}"

@@ -22,6 +22,7 @@ from fencepost.transaction import Transaction
 from fencepost.workflows import _child_job as children
 from fencepost.workflows._child_job import ChildJob, Spawned
 from fencepost.workflows._errors import ChildJobFailed, Parked
+from fencepost.workflows._metrics import WorkflowCounts
 from fencepost.workflows._run_state import (
     RunState,
     StepCall,
@@ -39,6 +40,9 @@ from fencepost.workflows._step_log import StepLog
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+Wanted = tuple[str, str, Sequence[ChildJob[Any]]]
+"""Children to be started as one step: its name, its digest, and they."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,8 +69,11 @@ class WorkflowRun(RunState):
         committer: StepCommitter,
         encode: Callable[[dict[str, Any]], Json],
         stubs: Stubs,
+        counts: WorkflowCounts,
+        *,
+        repeats: bool,
     ) -> None:
-        super().__init__(job, name, version, log, stubs)
+        super().__init__(job, name, version, log, stubs, counts, repeats=repeats)
         self.database = database
         self.encode = encode
         self._committer = committer
@@ -89,11 +96,11 @@ class WorkflowRun(RunState):
             if not self._open:
                 self._quiet.set()
 
-    async def commit(self, record: kernel.Record) -> None:
-        """Record a step, and those that ride with it."""
+    async def commit(self, *records: kernel.Record) -> None:
+        """Record steps, and those that ride with them."""
         riders = self.log.take_riders()
         try:
-            await self._committer.commit([*riders, record])
+            await self._committer.commit([*riders, *records])
         except BaseException:
             self.log.put_back(riders)
             raise
@@ -116,6 +123,29 @@ class WorkflowRun(RunState):
         if self._parking is None or self._parking.done():
             self._parking = asyncio.create_task(self._park(), name=f"fencepost-park-{self.log.job_id}")
         return await done
+
+    async def spawn(self, wanted: Sequence[Wanted]) -> list[tuple[int, list[int]]]:
+        """Start children, each sequence of them as one step; their batches and ids. One commit."""
+        log = self.log
+        riders = log.take_riders()
+        spawned: list[tuple[int, list[int]]] = []
+        try:
+            async with self.database.transaction() as tx:
+                await tx.run(kernel_job.fence(log.job_id, log.attempt, log.owner))
+                for rider in riders:
+                    await tx.run(kernel.commit(rider, log.owner))
+                for name, digest, jobs in wanted:
+                    job_ids: list[int] = []
+                    for call in children.submissions(jobs):
+                        job_ids += [submitted.job_id for submitted in await tx.run(call)]
+                    step = kernel.spawn(log.job_id, log.attempt, log.owner, name, digest, job_ids)
+                    spawned.append((await tx.run(step), job_ids))
+                crash_point("workflow.spawn.before_commit")
+        except BaseException:
+            log.put_back(riders)
+            raise
+        crash_point("workflow.spawn.after_commit")
+        return spawned
 
     async def restart(self, payload: Json) -> NoReturn:
         self.log.require_running()
@@ -201,6 +231,11 @@ class Workflow(WorkflowFacts):
         super().__init__(run, options or StepOptions())
         self._run = run
 
+    @property
+    def run(self) -> WorkflowRun:
+        """What is behind it, for code of the library that is built on steps."""
+        return self._run
+
     def options(
         self,
         *,
@@ -231,20 +266,8 @@ class Workflow(WorkflowFacts):
             stored = self._run.log.use(call.name)
             if stored is not None:
                 return call.codec.decode(await self._known(stored, call.digest))
-            run = self._run.stubbed(call.name, function)
-            if iscoroutinefunction(run):
-                value = await run(*args, **kwargs)
-            else:
-                value = await asyncio.to_thread(run, *args, **kwargs)
-                value = await value if isawaitable(value) else value
-            encoded = call.codec.encode(value)
-            decoded = call.codec.decode(encoded)
-            record = self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
-            if self._options.durable:
-                await self._run.commit(record)
-            else:
-                self._run.log.ride(record)
-            return decoded
+            with self._run.executing(call.name):
+                return await self._execute(call, function, args, kwargs)
 
     async def transaction(
         self,
@@ -261,27 +284,8 @@ class Workflow(WorkflowFacts):
             stored = run.log.use(call.name)
             if stored is not None:
                 return cast("R", call.codec.decode(await self._known(stored, call.digest)))
-            riders = run.log.take_riders()
-            try:
-                async with run.database.transaction() as tx:
-                    crash_point("workflow.step.before_fence")
-                    await tx.run(kernel_job.fence(run.log.job_id, run.log.attempt, run.log.owner))
-                    crash_point("workflow.step.after_fence")
-                    for rider in riders:
-                        await tx.run(kernel.commit(rider, run.log.owner))
-                    value = await run.stubbed(call.name, function)(tx, *args, **kwargs)
-                    encoded = call.codec.encode(value)
-                    decoded = call.codec.decode(encoded)
-                    undo = self._options.undo_for(decoded)
-                    await tx.run(
-                        kernel.commit(run.log.record(call.name, call.digest, encoded, undo), run.log.owner)
-                    )
-                    crash_point("workflow.step.before_commit")
-            except BaseException:
-                run.log.put_back(riders)
-                raise
-            crash_point("workflow.step.after_commit")
-            return cast("R", decoded)
+            with run.executing(call.name):
+                return cast("R", await self._commit(call, function, args, kwargs))
 
     async def sleep(self, delay: timedelta | float) -> None:
         """Sleep without a worker, a connection or a concurrency slot. The time counts from the first call."""
@@ -376,6 +380,50 @@ class Workflow(WorkflowFacts):
         """A random UUID, recorded."""
         return await self._recorded("uuid", IDENTIFIER, uuid.uuid4)
 
+    async def _execute(
+        self, call: StepCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a step's function, and record its result."""
+        run = self._run.stubbed(call.name, function)
+        if iscoroutinefunction(run):
+            value = await run(*args, **kwargs)
+        else:
+            value = await asyncio.to_thread(run, *args, **kwargs)
+            value = await value if isawaitable(value) else value
+        encoded = call.codec.encode(value)
+        decoded = call.codec.decode(encoded)
+        record = self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
+        if self._options.durable:
+            await self._run.commit(record)
+        else:
+            self._run.log.ride(record)
+        return decoded
+
+    async def _commit(
+        self, call: StepCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Fence, riders, the function's writes and the record of the step: one commit."""
+        run = self._run
+        riders = run.log.take_riders()
+        try:
+            async with run.database.transaction() as tx:
+                crash_point("workflow.step.before_fence")
+                await tx.run(kernel_job.fence(run.log.job_id, run.log.attempt, run.log.owner))
+                crash_point("workflow.step.after_fence")
+                for rider in riders:
+                    await tx.run(kernel.commit(rider, run.log.owner))
+                value = await run.stubbed(call.name, function)(tx, *args, **kwargs)
+                encoded = call.codec.encode(value)
+                decoded = call.codec.decode(encoded)
+                record = run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
+                await tx.run(kernel.commit(record, run.log.owner))
+                crash_point("workflow.step.before_commit")
+        except BaseException:
+            run.log.put_back(riders)
+            raise
+        crash_point("workflow.step.after_commit")
+        return decoded
+
     async def _recorded(self, default: str, codec: Codec, make: Callable[[], T]) -> T:
         name = self._options.named(default)
         with self._run.opened():
@@ -404,24 +452,9 @@ class Workflow(WorkflowFacts):
             if stored is not None:
                 known = await self._known(stored, digest)
                 return known["batch"], known["jobs"]
-            riders = run.log.take_riders()
-            job_ids: list[int] = []
-            try:
-                async with run.database.transaction() as tx:
-                    await tx.run(kernel_job.fence(run.log.job_id, run.log.attempt, run.log.owner))
-                    for rider in riders:
-                        await tx.run(kernel.commit(rider, run.log.owner))
-                    for call in children.submissions(wanted):
-                        job_ids += [submitted.job_id for submitted in await tx.run(call)]
-                    batch = await tx.run(
-                        kernel.spawn(run.log.job_id, run.log.attempt, run.log.owner, name, digest, job_ids)
-                    )
-                    crash_point("workflow.spawn.before_commit")
-            except BaseException:
-                run.log.put_back(riders)
-                raise
-            crash_point("workflow.spawn.after_commit")
-            return batch, job_ids
+            with run.executing(name):
+                [spawned] = await run.spawn([(name, digest, wanted)])
+            return spawned
 
     async def _join(self, name: str, batch: int, job_ids: Sequence[int]) -> Json:
         run = self._run

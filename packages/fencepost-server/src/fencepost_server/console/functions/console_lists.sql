@@ -1,18 +1,6 @@
 -- Pages of long lists. A list is paged by its key, never by an offset, and a filter that finds little reads at most p_scan rows
 -- and says where it stopped: so a page of a million jobs costs as much as a page of a thousand.
 
--- The names that occur as the first column of the index on dead letters, by skipping from one to the next.
-create or replace function fencepost._console_dead_queues() returns setof text
-language sql stable
-as $$
-  with recursive q as (
-    (select f.queue from fencepost.job_finished f where f.state = 'dead' order by f.queue limit 1)
-    union all
-    select (select f.queue from fencepost.job_finished f where f.state = 'dead' and f.queue > q.queue order by f.queue limit 1)
-    from q where q.queue is not null
-  ) select q.queue from q where q.queue is not null
-$$;
-
 -- The rows that one page may read, newest first: the newest p_scan below p_below, with the columns of the filters. `kind` is null
 -- where another table has it; `fits` says whether the row is in p_state, where one table holds two states.
 create or replace function fencepost._console_jobs_looked(p_state text, p_queue text, p_below bigint, p_scan integer)
@@ -32,7 +20,7 @@ begin
       where r.job_id < p_below order by r.job_id desc limit p_scan;
     when p_state = 'dead' then
       return query select d.job_id, d.queue, null::text, true from (
-        select q from fencepost._console_dead_queues() q where p_queue is null or q = p_queue) names
+        select q from fencepost._job_dead_queues() q where p_queue is null or q = p_queue) names
         cross join lateral (select f.job_id, f.queue from fencepost.job_finished f
                             where f.state = 'dead' and f.queue = names.q and f.job_id < p_below order by f.job_id desc limit p_scan) d
       order by d.job_id desc limit p_scan;
@@ -205,3 +193,44 @@ begin
                  order by c.number desc limit 1;
   end loop;
 end $$;
+
+-- The ids of one page of recorded refusals, newest first, below p_before; where the next page begins, or null when this is the last.
+-- By the primary key: ids follow the time of recording, so that the first row older than p_since ends the list.
+create or replace function fencepost.console_refusal_page(
+  p_kind text, p_reason text, p_noun text, p_since timestamptz, p_before bigint, p_limit integer, p_scan integer
+) returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_looked bigint[];
+  v_oldest timestamptz;
+  v_scan   integer := case when p_kind is null and p_reason is null and p_noun is null then p_limit else greatest(p_limit, p_scan) end;
+begin
+  perform fencepost._check_limit(p_limit);
+  if p_kind is not null then
+    perform fencepost._check_word('kind', p_kind, array['late', 'conflict', 'routine']);
+  end if;
+  select coalesce(array_agg(l.refusal_id), '{}'), min(l.at),
+         coalesce((array_agg(l.refusal_id) filter (
+           where (p_reason is null or l.reason = p_reason) and (p_noun is null or l.noun = p_noun)
+             and (p_kind is null or fencepost.refusal_kind(l.reason, l.attempted) = p_kind)
+             and (p_since is null or l.at >= p_since)))[:p_limit], '{}')
+  into v_looked, v_oldest, ids
+  from (select * from fencepost.refusal r where r.refusal_id < coalesce(p_before, 9223372036854775807)
+        order by r.refusal_id desc limit v_scan) l;
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit]
+                      when cardinality(v_looked) = v_scan and (p_since is null or v_oldest >= p_since) then v_looked[v_scan] end;
+  return next;
+end $$;
+
+-- How many refusals of each kind were recorded lately, among the newest p_scan. Served by refusal_by_age; what is spared is old.
+create or replace function fencepost.console_refusal_kinds(p_within interval, p_scan integer) returns table (kind text, refused bigint)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select k.kind, count(r.reason)
+  from unnest(array['late', 'conflict', 'routine']) k (kind)
+  left join (select n.reason, fencepost.refusal_kind(n.reason, n.attempted) as kind from fencepost.refusal n
+             where not n.spared and n.at >= (select fencepost.clock() - p_within) order by n.at desc limit p_scan) r on r.kind = k.kind
+  group by k.kind
+$$;

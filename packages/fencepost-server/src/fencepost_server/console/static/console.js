@@ -5,9 +5,11 @@ import { showTimes } from "./times.js";
 import { readCharts } from "./charts.js";
 import { watch } from "./live.js";
 import { followFlow } from "./flow.js";
+import { refresh } from "./refresh.js";
 
 showTimes(document);
 readCharts(document);
 askFirst(document);
 watch();
 followFlow(document);
+refresh(document);

@@ -2,20 +2,30 @@
 import { duration, showTimes } from "./times.js";
 import { readCharts } from "./charts.js";
 
+// A server that is frozen keeps its connection: only the clock tells.
+let patience = 4000;
+
 let source = null;
 let charted = Date.now();
+let heard = Date.now();
 
 export function watch() {
   if (!document.querySelector("[data-live], [data-live-queues]")) return;
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  setInterval(notice, 1000);
   open();
+}
+
+function notice() {
+  const silent = Date.now() - heard;
+  if (source && silent > patience) say(`no answer for ${Math.round(silent / 1000)} s`);
 }
 
 function open() {
   if (source) return;
+  heard = Date.now();
   source = new EventSource("/api/events");
   source.addEventListener("look", (event) => show(JSON.parse(event.data)));
-  source.addEventListener("open", () => say("live"));
   source.addEventListener("error", () => say("not live; trying again"));
 }
 
@@ -29,11 +39,17 @@ function say(words) {
 }
 
 function show(look) {
+  heard = Date.now();
+  patience = 2000 * (look.every_seconds ?? 2);
+  say("live");
   for (const place of document.querySelectorAll("[data-figure]")) {
     const value = look[place.dataset.figure];
     put(place, place.dataset.unit === "s" ? duration(value) : value.toLocaleString("en"));
+    const tile = place.closest("[data-attention]");
+    tile?.classList.toggle("attention", value > 0);
   }
   for (const queue of look.queues) {
+    queue.later = queue.pending - queue.due;
     const row = document.querySelector(`tr[data-queue="${CSS.escape(queue.queue)}"]`);
     for (const cell of row?.querySelectorAll("[data-count]") ?? []) {
       put(cell.querySelector("a") ?? cell, queue[cell.dataset.count].toLocaleString("en"));

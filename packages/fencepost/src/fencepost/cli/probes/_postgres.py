@@ -32,7 +32,9 @@ STATE_TABLES_WRITABLE = """
     order by c.relname
 """
 EVICTOR = """
-    select r.rolname, r.rolsuper or pg_has_role(r.oid, 'pg_signal_backend', 'USAGE')
+    select r.rolname, r.rolsuper or pg_has_role(r.oid, 'pg_signal_backend', 'USAGE'),
+           current_setting('synchronous_standby_names') = '' or r.rolsuper
+             or pg_has_role(r.oid, 'pg_read_all_stats', 'USAGE')
     from pg_catalog.pg_proc p
     join pg_catalog.pg_namespace n on n.oid = p.pronamespace
     join pg_catalog.pg_roles r on r.oid = p.proowner
@@ -153,7 +155,16 @@ def judge_application_role(role: str, writable: Sequence[str]) -> Finding:
 def judge_evictor(row: tuple[Any, ...]) -> Finding:
     """Whether the owner of `_evict` may end backends. If not, a holder that hangs blocks its successor."""
     name = "eviction"
-    owner, may_signal = row or ("nobody", False)
+    owner, may_signal, sees_waits = row or ("nobody", False, False)
+    if may_signal and not sees_waits:
+        return Finding(
+            AREA,
+            name,
+            FindingState.DEGRADED,
+            f"{owner} cannot see which backends wait for a synchronous standby, so it ends none: a holder "
+            "that hangs inside COPY blocks its successor",
+            f"As a superuser: grant pg_read_all_stats to {owner}.",
+        )
     if may_signal:
         return Finding(AREA, name, FindingState.OK, f"{owner} may end a backend that blocks a takeover")
     return Finding(

@@ -33,10 +33,12 @@ _MAKE_REJECTED = """
     create table if not exists fencepost_rejected
       (resource text primary key, number bigint not null, rejected jsonb not null)"""
 _MAY_MAKE = "select has_schema_privilege(current_schema(), 'CREATE'), current_schema(), current_user"
-# A role may terminate its own sessions.
+# A role may terminate its own sessions. Not one that has committed and waits for a synchronous standby: it
+# would be visible, and lost by the next failover.
 _END_OTHERS = """
     select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity
-    where application_name = %s and usename = current_user and pid <> pg_backend_pid()"""
+    where application_name = %s and usename = current_user and pid <> pg_backend_pid()
+      and wait_event is distinct from 'SyncRep'"""
 _NAME_SESSION = "select set_config('application_name', %s, true)"
 _POSITION = "select number from fencepost_frontier where resource = %s"
 # The row's lock makes a zombie wait; after that its number is no longer newer.

@@ -39,6 +39,7 @@ class CheckpointId:
 
     @property
     def text(self) -> str:
+        """The id as one text, which no other checkpoint has."""
         return f"{self.resource}#{self.number}.{self.token}"
 
 
@@ -90,9 +91,11 @@ class Sink:
         """Release connections."""
 
     async def begin(self, checkpoint: CheckpointId) -> Json:
+        """Begin what one checkpoint writes; returns a handle that is stored with the checkpoint."""
         return None
 
     async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
+        """Write the values so that `finish` can make them visible, or a restart can drop them."""
         return Prepared(handle)
 
     async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:

@@ -39,7 +39,8 @@ class StagedSink(Sink):
     staged = True
 
     @abstractmethod
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections: ...
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        """Deliver the values of a committed checkpoint; may be called again for the same one."""
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
         if values or self.numbered:
@@ -61,24 +62,31 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
     )
 
     @abstractmethod
-    async def begin_transaction(self, checkpoint: CheckpointId) -> Txn: ...
+    async def begin_transaction(self, checkpoint: CheckpointId) -> Txn:
+        """Begin a transaction of the external system, for one checkpoint."""
 
     @abstractmethod
-    async def invoke(self, value: T, txn: Txn) -> None: ...
+    async def invoke(self, value: T, txn: Txn) -> None:
+        """Write one value inside the transaction."""
 
     @abstractmethod
-    async def pre_commit(self, txn: Txn) -> None: ...
+    async def pre_commit(self, txn: Txn) -> None:
+        """Make the transaction durable, so that a later commit cannot fail."""
 
     @abstractmethod
-    async def commit(self, txn: Txn) -> None: ...
+    async def commit(self, txn: Txn) -> None:
+        """Commit the transaction; a repeat does nothing."""
 
     @abstractmethod
-    async def abort(self, txn: Txn) -> None: ...
+    async def abort(self, txn: Txn) -> None:
+        """Roll the transaction back; a repeat does nothing."""
 
     async def recover_and_commit(self, txn: Txn) -> None:
+        """Commit a transaction of a process that is gone, after its checkpoint committed."""
         await self.commit(txn)
 
     async def recover_and_abort(self, txn: Txn) -> None:
+        """Roll back a transaction of a process that is gone, whose checkpoint did not commit."""
         await self.abort(txn)
 
     async def invoke_many(self, values: Sequence[T], txn: Txn) -> Rejections:
@@ -150,7 +158,8 @@ class CheckpointAwareSink(Sink, Generic[T]):
         """A checkpoint begins."""
 
     @abstractmethod
-    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[T]) -> Rejections: ...
+    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[T]) -> Rejections:
+        """Take the values of a checkpoint that is committed; may be called again for the same one."""
 
     async def on_checkpoint_abort(self, checkpoint: CheckpointId) -> None:
         """The checkpoint never became durable; its records are processed again."""
@@ -193,6 +202,7 @@ class CallSink(StagedSink):
         self.on_reject = on_reject
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        """Call the function with the committed values."""
         answer = self._function(values)
         if hasattr(answer, "__await__"):
             answer = await answer

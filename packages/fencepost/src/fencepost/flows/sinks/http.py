@@ -54,6 +54,7 @@ class Verdict(Enum):
 
 
 def verdict_of(status: int, rejects: Collection[int] = REJECTS) -> Verdict:
+    """What a status of the receiver means for the values that were sent."""
     if 200 <= status < 300:
         return Verdict.DONE
     if status in rejects:
@@ -87,6 +88,7 @@ class Lot(NamedTuple):
         return f"{checkpoint.resource}#{checkpoint.number}/{self.start}-{last}"
 
     def halved(self) -> tuple[Lot, Lot]:
+        """Both halves, to find the value that a receiver refuses."""
         first, second = halves(self.values)
         return Lot(self.start, first), Lot(self.start + len(first), second)
 

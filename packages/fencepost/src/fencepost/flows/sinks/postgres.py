@@ -86,6 +86,7 @@ class Append:
         )
 
     async def write(self, connection: psycopg.AsyncConnection[Any], values: Sequence[Any]) -> None:
+        """Append the values to the table, by COPY."""
         async with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
             for value in values:
                 await copy.write_row([_stored(cell) for cell in self._row(value)])

@@ -48,12 +48,15 @@ class IterableSource:
 
     @property
     def partitions(self) -> Sequence[str]:
+        """The names of its partitions."""
         return sorted(self._values)
 
     def extent(self, partition: str) -> int | None:
+        """How many values a partition has; None if that is not known."""
         values = self._values[partition]
         return None if callable(values) else len(values)
 
     async def open(self, context: FlowContext, partition: str, after: Offset | None) -> IterableReader:
+        """Read a partition from behind an offset."""
         values = self._values[partition]
         return IterableReader(values() if callable(values) else values, int(after or 0))

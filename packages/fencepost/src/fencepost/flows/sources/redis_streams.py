@@ -62,6 +62,7 @@ class RedisStreams:
 
     @property
     def group(self) -> str | None:
+        """The consumer group that is acknowledged for others to see; None without one."""
         return self._group
 
     @property
@@ -71,12 +72,15 @@ class RedisStreams:
 
     @property
     def partitions(self) -> Sequence[str]:
+        """The names of the streams."""
         return list(self._streams)
 
     def reads(self, partition: str) -> str:
+        """What a partition reads, for people."""
         return f"redis stream {self._streams[partition]}"
 
     async def open(self, context: FlowContext, partition: str, after: Offset | None) -> RedisStreamReader:
+        """Read a stream from behind an offset."""
         self._check(context)
         redis = connect_bytes(context.redis_url, f"The source {self.name}")
         stream = self._streams[partition]
@@ -113,6 +117,8 @@ class RedisStreams:
 
 
 class RedisStreamReader:
+    """Reads one stream in order, and acknowledges what is committed."""
+
     def __init__(
         self,
         redis: Any,
@@ -156,6 +162,7 @@ class RedisStreamReader:
         )
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        """The next entries, at most `limit`; waits for the first. Raises SourceTrimmed if some are gone."""
         block = ("BLOCK", max(1, round(wait_seconds * 1000))) if wait_seconds > 0 else ()
         answer = await self._redis.execute_command(
             "XREAD", "COUNT", limit, *block, "STREAMS", self._stream, self._last
@@ -163,7 +170,8 @@ class RedisStreamReader:
         entries = next(iter(entries_of(answer).values()), ())
         if not entries:
             return NOTHING
-        offsets = [entry_id.decode() for entry_id, _ in entries]
+        # One call for all: ids have no comma.
+        offsets = b",".join([entry[0] for entry in entries]).decode().split(",")
         before, self._last = self._last, offsets[-1]
         if before != BEGINNING:
             # After the read: if an entry in between had been trimmed, this check would detect it.
@@ -175,6 +183,7 @@ class RedisStreamReader:
         return Chunk(self._values(entries), offsets, skipped=gone, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
+        """Acknowledge, and trim if asked to, all entries up to an offset that is committed."""
         if self._group is not None:
             done = [entry_id for entry_id in self._pending if order(entry_id) <= order(offset)]
             self._pending = self._pending[len(done) :]
@@ -208,6 +217,7 @@ class RedisStreamReader:
         return max(0, min(length, added - count))
 
     async def close(self) -> None:
+        """Close the connection."""
         await self._redis.aclose()
 
     def _values(self, entries: Any) -> list[Any]:

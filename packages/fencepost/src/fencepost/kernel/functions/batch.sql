@@ -72,7 +72,8 @@ begin
   end if;
 end $$;
 
--- Lock the rows that the ends of these running jobs will count in: parts, then batches, each in order. For
+-- Lock the rows that the ends of these running jobs will count in: parts, then batches, then the workflows that
+-- wait for these, each in order. For
 -- callers that end jobs one by one, after they have locked the job rows; a statement that ends many takes
 -- them in this order by itself. Only for jobs that have been cancelled or have no tries left, and those in
 -- p_buried: the others continue.
@@ -81,7 +82,8 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
-  v_ending bigint[];
+  v_ending  bigint[];
+  v_batches bigint[];
 begin
   if not exists (select 1 from fencepost.job_batch b where b.completed_at is null) then
     return;
@@ -92,9 +94,12 @@ begin
                   where m.job_id = any (v_ending) and not m.counted) c
   join fencepost.job_batch_part p on p.batch_id = c.batch_id and p.part = c.part
   order by p.batch_id, p.part for no key update of p;
-  perform 1 from (select distinct m.batch_id from fencepost.job_batch_member m
-                  where m.job_id = any (v_ending) and not m.counted) c
-  join fencepost.job_batch b on b.batch_id = c.batch_id order by b.batch_id for no key update of b;
+  v_batches := array(select distinct m.batch_id from fencepost.job_batch_member m where m.job_id = any (v_ending) and not m.counted);
+  perform 1 from fencepost.job_batch b where b.batch_id = any (v_batches) order by b.batch_id for no key update;
+  -- Several batches may call one workflow, so these come last, and in order as well.
+  perform 1 from fencepost.job_waiting w where w.job_id = any (array(
+    select b.workflow_id from fencepost.job_batch b where b.batch_id = any (v_batches) and b.awaited))
+  order by w.job_id for no key update;
 end $$;
 
 -- Jobs have ended: count those that belong to a batch, each once. Called in the transaction that ended them,
@@ -107,6 +112,7 @@ as $$
 declare
   v_part  record;
   v_empty bigint[] := '{}';
+  v_done  bigint[] := '{}';
   v_batch bigint;
 begin
   for v_part in
@@ -132,8 +138,10 @@ begin
     perform 1 from fencepost.job_batch b where b.batch_id = v_batch and b.completed_at is null for no key update;
     if found and not exists (select 1 from fencepost.job_batch_part p where p.batch_id = v_batch and p.remaining > 0) then
       perform fencepost._batch_complete(v_batch, p_now);
+      v_done := v_done || v_batch;
     end if;
   end loop;
+  perform fencepost._workflow_called(v_done, p_now) where v_done <> '{}';
 end $$;
 
 -- The last job has ended: the callback is due, and its headers tell how the others ended. A callback that was

@@ -1,3 +1,14 @@
+-- Whether a backend has committed and waits for a synchronous standby to have it too. Terminated there, it has
+-- committed all the same and is visible, and the next failover loses it. The wait shows to members of
+-- pg_read_all_stats; to others every backend may be waiting where standbys are synchronous.
+create or replace function fencepost._awaits_standby(p_pid integer) returns boolean
+language sql volatile
+as $$
+  select case when pg_has_role('pg_read_all_stats', 'usage')
+              then exists (select 1 from pg_stat_activity a where a.pid = p_pid and a.wait_event = 'SyncRep')
+              else current_setting('synchronous_standby_names') <> '' end
+$$;
+
 -- Terminate the backends that keep p_waiter from its row, and record it. Callers re-check the expiry first.
 --
 -- Several may wait for one row. The first in line holds the row's tuple lock and waits for the backend that
@@ -10,7 +21,7 @@
 --
 -- p_seen is the answer of an earlier call: only those backends are terminated now, and the answer is the
 -- current blockers. So a taker that has just got the row, and is about to commit, is not mistaken for the
--- holder. Null terminates all at once.
+-- holder. Null terminates all at once. A backend that waits for its standby is never terminated.
 create or replace function fencepost._evict(
   p_noun text, p_subject text, p_waiter integer, p_table regclass, p_seen integer[]
 ) returns setof integer
@@ -32,7 +43,7 @@ begin
   foreach v_pid in array coalesce(pg_blocking_pids(v_first), '{}') loop
     -- 0 stands for a prepared transaction: it has no backend, and was prepared on purpose.
     continue when v_pid = 0;
-    if p_seen is null or v_pid = any (p_seen) then
+    if (p_seen is null or v_pid = any (p_seen)) and not fencepost._awaits_standby(v_pid) then
       -- Written with the earlier time: the waiter takes over while this is still being written.
       v_now := fencepost.clock();
       perform pg_terminate_backend(v_pid);

@@ -106,7 +106,7 @@ begin
       order by hashtextextended(j.concurrency_key, 9203), a.job_id
     ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease, v_serves) c loop
       if p_note and refusal is not null then
-        perform fencepost._refusal_note(refusal, 'job', job_id::text, p_owner, jsonb_build_object('owner', p_owner),
+        perform fencepost._refusal_note(refusal, 'job', job_id::text, p_owner, jsonb_build_object('owner', p_owner, 'op', 'claim'),
                                         fencepost._job_seen(job_id));
       end if;
       return next;
@@ -251,7 +251,7 @@ begin
   perform fencepost._check_token('id', p_id);
   select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease, false, null);
   if v.outcome <> 'claimed' then
-    perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
+    perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner, 'op', 'claim'),
                               fencepost._job_seen(p_id) || case when v.outcome = 'withheld' then jsonb_build_object(
                                 'out_of_service', (select to_jsonb(s) from fencepost.worker_standing(p_owner) s)) else '{}' end);
   end if;

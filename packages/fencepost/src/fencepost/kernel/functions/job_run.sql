@@ -74,6 +74,40 @@ begin
   perform fencepost._bound_idle_time(v_running.lease);
 end $$;
 
+-- job_fence for many, in order of id: all of them, or it raises the reason of the first that is refused. Locks as job_fence does. Pinned to
+-- one walk over the index, merged with the arrays, as _job_finish is.
+create or replace function fencepost.job_fence_all(p_ids bigint[], p_attempts bigint[], p_owner text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_nestloop = off set enable_mergejoin = on
+as $$
+declare
+  v_held  record;
+  v_asked record;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('attempts', p_attempts);
+  perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
+  select count(*) as jobs, min(l.expires_at) as expires_at, count(l.cancel_requested_at) as cancelled, min(l.lease) as lease,
+         string_agg(l.job_id || ':' || l.attempt || ',', '') as fenced
+  into v_held
+  from (select r.job_id, r.attempt, r.expires_at, r.cancel_requested_at, r.lease
+        from (select u.job_id, u.attempt from unnest(p_ids, p_attempts) u (job_id, attempt) order by u.job_id) a
+        join fencepost.job_running r on r.job_id = a.job_id and r.attempt = a.attempt and r.owner = p_owner
+        where r.job_id = any (p_ids) order by r.job_id for key share of r) l;
+  -- One at a time when one is refused, or when a job is named twice: the single form has the reasons.
+  if v_held.jobs < cardinality(p_ids) or v_held.expires_at <= fencepost.clock() or v_held.cancelled > 0 then
+    for v_asked in select u.job_id, u.attempt from unnest(p_ids, p_attempts) u (job_id, attempt) order by u.job_id loop
+      perform fencepost.job_fence(v_asked.job_id, v_asked.attempt, p_owner);
+    end loop;
+  elsif v_held.jobs > 0 then
+    perform set_config('fencepost.fenced',
+      coalesce(nullif(current_setting('fencepost.fenced', true), ''), ',') || v_held.fenced, true);
+    perform fencepost._bound_idle_time(v_held.lease);
+  end if;
+end $$;
+
 -- Finish many, in order of id, by one statement: deletes running rows and inserts finished rows. Returns the
 -- ids that were finished. Pinned to one walk over the index, merged with the arrays: stale statistics once
 -- made it a scan, and a search of the index for each job takes a quarter longer.

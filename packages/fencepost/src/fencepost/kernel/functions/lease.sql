@@ -103,7 +103,7 @@ begin
   perform fencepost._lease_check(p_resource, p_owner, p_ttl);
   select * into v from fencepost._lease_try(p_resource, p_owner, p_ttl);
   if v.outcome not in ('acquired', 'renewed') then
-    perform fencepost._refuse(v.outcome, 'lease', p_resource, jsonb_build_object('owner', p_owner),
+    perform fencepost._refuse(v.outcome, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'op', 'acquire'),
                               fencepost._lease_seen(v.held, fencepost.clock()));
   end if;
   return query select (v.held).resource, (v.held).owner, (v.held).token, v.outcome = 'acquired',
@@ -125,7 +125,7 @@ begin
     perform fencepost._lease_check(v_resource, p_owner, p_ttl);
     select * into v from fencepost._lease_try(v_resource, p_owner, p_ttl);
     if v.outcome not in ('acquired', 'renewed') then
-      perform fencepost._refusal_note(v.outcome, 'lease', v_resource, p_owner, jsonb_build_object('owner', p_owner),
+      perform fencepost._refusal_note(v.outcome, 'lease', v_resource, p_owner, jsonb_build_object('owner', p_owner, 'op', 'acquire'),
                                       fencepost._lease_seen(v.held, fencepost.clock()));
     end if;
     return query select v_resource, (v.held).owner, (v.held).token, v.outcome = 'acquired', (v.held).acquired_at,
@@ -180,7 +180,7 @@ begin
   perform fencepost._check_token('token', p_token);
   select * into v from fencepost._lease_renew_try(p_resource, p_owner, p_token, p_ttl);
   if v.refusal is not null then
-    perform fencepost._refuse(v.refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token),
+    perform fencepost._refuse(v.refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token, 'op', 'renew'),
                               fencepost._lease_seen(v.held, fencepost.clock()));
   end if;
   return query select (v.held).resource, (v.held).owner, (v.held).token, (v.held).acquired_at, (v.held).renewed_at,
@@ -225,7 +225,7 @@ begin
     select * into v from fencepost._lease_renew_try(v_asked.resource, p_owner, v_asked.token, p_ttl);
     if v.refusal is not null then
       perform fencepost._refusal_note(v.refusal, 'lease', v_asked.resource, p_owner,
-        jsonb_build_object('owner', p_owner, 'token', v_asked.token), fencepost._lease_seen(v.held, fencepost.clock()));
+        jsonb_build_object('owner', p_owner, 'token', v_asked.token, 'op', 'renew'), fencepost._lease_seen(v.held, fencepost.clock()));
     end if;
     return query select v_asked.resource, v_asked.token,
       case when v.refusal is null then (v.held).expires_at end, v.refusal;
@@ -266,7 +266,7 @@ begin
   perform fencepost._check_token('token', p_token);
   select * into v from fencepost._lease_release_try(p_resource, p_owner, p_token);
   if v.refusal is not null then
-    perform fencepost._refuse(v.refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token),
+    perform fencepost._refuse(v.refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token, 'op', 'release'),
                               fencepost._lease_seen(v.held, fencepost.clock()));
   end if;
 end $$;
@@ -291,7 +291,7 @@ begin
     select * into v from fencepost._lease_release_try(v_asked.resource, p_owner, v_asked.token);
     if v.refusal is not null then
       perform fencepost._refusal_note(v.refusal, 'lease', v_asked.resource, p_owner,
-        jsonb_build_object('owner', p_owner, 'token', v_asked.token), fencepost._lease_seen(v.held, fencepost.clock()));
+        jsonb_build_object('owner', p_owner, 'token', v_asked.token, 'op', 'release'), fencepost._lease_seen(v.held, fencepost.clock()));
     end if;
     return query select v_asked.resource, v_asked.token, v.refusal;
   end loop;
@@ -318,7 +318,7 @@ begin
   end if;
   v_refusal := fencepost._lease_verdict(v_held, p_token, null, v_now);
   if v_refusal is not null then
-    perform fencepost._refuse(v_refusal, 'lease', p_resource, jsonb_build_object('token', p_token),
+    perform fencepost._refuse(v_refusal, 'lease', p_resource, jsonb_build_object('token', p_token, 'op', 'fence'),
                               fencepost._lease_seen(v_held, v_now));
   end if;
   perform fencepost._bound_idle_time(v_held.ttl);

@@ -7,7 +7,7 @@
 -- job that it may start.
 --
 -- A component may have its own function _recover_NAME(actor), which runs before this, in the same
--- transaction.
+-- transaction (lineage.sql).
 
 -- How far the numbers jump. More than is ever issued in the time between a backup and its restore, and small
 -- enough for thousands of jumps to stay exact in JSON, whose numbers are exact below 2^53.
@@ -56,9 +56,9 @@ begin
   return v_count;
 end $$;
 
--- Raise all numbers; returns what was found. May be repeated: each call is another jump. Only the schema's
--- owner may call it.
-create or replace function fencepost._recover(p_actor text) returns jsonb
+-- Raise all numbers, above p_floor too; returns what was found. May be repeated: each call is another jump. Only
+-- the schema's owner may call it.
+create or replace function fencepost._recover(p_actor text, p_floor bigint) returns jsonb
 language plpgsql volatile
 as $$
 declare
@@ -71,7 +71,7 @@ begin
   perform fencepost._check_text('actor', p_actor, 256);
   -- No acquisition, claim or take happens while the numbers jump.
   lock table fencepost.lease, fencepost.job_waiting, fencepost.job_running, fencepost.outbox in share row exclusive mode;
-  select greatest(f.floor, (select max(l.token) from fencepost.lease l), (select max(w.attempt) from fencepost.job_waiting w),
+  select greatest(p_floor, f.floor, (select max(l.token) from fencepost.lease l), (select max(w.attempt) from fencepost.job_waiting w),
                   (select max(r.attempt) from fencepost.job_running r), (select max(o.take) from fencepost.outbox o))
          + fencepost._recover_jump()
   into v_floor from fencepost.token_floor f for update;

@@ -58,6 +58,20 @@ begin
   values (fencepost.clock(), p_reason, p_noun, p_subject, p_actor, coalesce(p_attempted, '{}'), coalesce(p_seen, '{}'));
 end $$;
 
+-- What a recorded refusal tells an operator. `late`: a writer that carried a token, and had lost what the token was for. `routine`: what
+-- a healthy system has too, as a claim of a job that is done, an acquisition of what another holds, a job that was told to stop.
+-- `conflict`: callers that contradict one another, or themselves.
+create or replace function fencepost.refusal_kind(p_reason text, p_attempted jsonb) returns text
+language sql stable parallel safe
+as $$
+  select case
+    when p_attempted ?| array['attempt', 'token', 'take']
+         and p_reason in ('stale_attempt', 'lease_expired', 'not_owner', 'already_finished', 'not_running', 'not_found') then 'late'
+    when p_reason = 'cancelled' or p_attempted ->> 'op' in ('claim', 'acquire', 'reclaim', 'evict') then 'routine'
+    else 'conflict'
+  end
+$$;
+
 -- How often each reason was given since the schema was created. A definer function, because the application
 -- role may not read or set a sequence's value.
 create or replace function fencepost.refusal_counts() returns table (reason text, refused bigint)

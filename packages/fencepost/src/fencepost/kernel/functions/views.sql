@@ -72,7 +72,9 @@ create or replace view fencepost.checkpoints as
   from fencepost.checkpoint c;
 
 create or replace view fencepost.refusals as
-  select r.refusal_id, r.at, r.reason, r.noun, r.subject, r.actor, r.attempted, r.seen from fencepost.refusal r;
+  select r.refusal_id, r.at, r.reason, r.noun, r.subject, r.actor, r.attempted, r.seen,
+         fencepost.refusal_kind(r.reason, r.attempted) as kind
+  from fencepost.refusal r;
 
 create or replace view fencepost.events as
   select e.event_id, e.at, e.noun, e.subject, e.event, e.actor, e.token, e.detail from fencepost.event e;

@@ -19,8 +19,9 @@
 -- that a heartbeat passes and a takeover waits. What parks a workflow gives the try back and frees its
 -- concurrency slot; the unique key stays.
 --
--- Locks: an event's advisory lock, then the job's row (waiting or running), then the batch of its children,
--- then steps and waits.
+-- Locks: an event's advisory lock, then the job's row (waiting or running), then the batches of its children in
+-- order of id, then steps and waits. The end of children takes their parts, their batches, and then the rows of
+-- the workflows that await them, each in order of id.
 
 -- A workflow waits in a queue of its own for each version: a worker that does not know the version never
 -- reads that queue, so it never takes what it cannot run.
@@ -61,6 +62,15 @@ as $$
   select fencepost.clock(), coalesce(
     (select jsonb_agg(jsonb_build_array(s.name, s.what, s.digest, s.result, s.is_large) order by s.step_id)
      from fencepost.workflow_step s where s.job_id = p_id), '[]')
+$$;
+
+-- Whether the attempt before p_attempt ended without a park: it failed, or its worker was lost or stopped. Served by
+-- event_by_subject.
+create or replace function fencepost.workflow_repeats(p_id bigint, p_attempt bigint) returns boolean
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select exists (select 1 from fencepost.event e where e.noun = 'job' and e.subject = p_id::text and e.token = p_attempt - 1
+                   and e.event in ('failed', 'lost', 'released'))
 $$;
 
 -- Claim one workflow and bring all of its steps. Raises as job_claim does.
@@ -251,7 +261,17 @@ as $$
   where q.queue ~ '^[^/]+/[^/@]+@[0-9]{1,9}$' group by q.queue order by 1, 2, 3
 $$;
 
--- The life of a workflow, for explain: its steps, what it waits for, and the jobs that undo it.
+-- The refusals of steps that were recorded with other arguments, or by another attempt. These two bounds cover every subject ID/NAME.
+create or replace function fencepost._workflow_refusals(p_id bigint)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select r.at, 'refused:' || r.reason, r.actor, null::bigint,
+         jsonb_build_object('step', substr(r.subject, length(p_id || '/') + 1), 'attempted', r.attempted, 'seen', r.seen)
+  from fencepost.refusal r where r.noun = 'workflow step' and r.subject > p_id || '/' and r.subject < p_id || '0'
+$$;
+
+-- The life of a workflow, for explain: its steps, the refused ones too, what it waits for, and the jobs that undo it.
 create or replace function fencepost._explain_workflow(p_id bigint)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language sql stable
@@ -263,6 +283,8 @@ as $$
   union all
   select w.since, 'waits:' || w.name, null, null, jsonb_strip_nulls(jsonb_build_object('event', w.event, 'deadline', w.deadline))
   from fencepost.workflow_wait w where w.job_id = p_id
+  union all
+  select * from fencepost._workflow_refusals(p_id)
 $$;
 
 create or replace view fencepost.workflow_steps as

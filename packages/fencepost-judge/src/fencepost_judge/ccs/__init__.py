@@ -1,0 +1,1 @@
+"""The Contest API of the ICPC tools (CCS specification, version 2023-06)."""

@@ -1,0 +1,116 @@
+-- Teams, organizations and groups of contests, and the feed of changes that the Contest API serves.
+
+create table fencepost.judge_organization (
+  contest     text collate "C" not null references fencepost.judge_contest,
+  id          text collate "C" not null,
+  name        text not null,
+  formal_name text,
+  country     text,
+  icpc_id     text,
+  constraint judge_organization_pkey primary key (contest, id),
+  constraint judge_organization_id_is_plain check (id ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,35}$' and id !~ '\.$'),
+  constraint judge_organization_country_is_a_code check (country ~ '^[A-Z]{3}$')
+);
+
+-- Participants are ranked. Observers are shown to all and not ranked. Hidden teams are there for juries only.
+create table fencepost.judge_group (
+  contest text collate "C" not null references fencepost.judge_contest,
+  id      text collate "C" not null,
+  name    text not null,
+  kind    text collate "C" not null default 'participants',
+  type    text,
+  icpc_id text,
+  constraint judge_group_pkey primary key (contest, id),
+  constraint judge_group_id_is_plain check (id ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,35}$' and id !~ '\.$'),
+  constraint judge_group_kind_is_known check (kind in ('participants', 'observers', 'hidden'))
+);
+
+-- A user that joins by itself is a team of one.
+create table fencepost.judge_team (
+  contest      text collate "C" not null references fencepost.judge_contest,
+  id           text collate "C" not null,
+  name         text not null,
+  label        text not null,
+  display_name text,
+  organization text collate "C",
+  icpc_id      text,
+  hidden       boolean not null default false,
+  location     text,
+  members      text[] not null default '{}',
+  constraint judge_team_pkey primary key (contest, id),
+  constraint judge_team_has_an_organization foreign key (contest, organization) references fencepost.judge_organization,
+  constraint judge_team_id_is_plain check (id ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,35}$' and id !~ '\.$')
+);
+
+create table fencepost.judge_team_group (
+  contest  text collate "C" not null,
+  team     text collate "C" not null,
+  group_id text collate "C" not null,
+  constraint judge_team_group_pkey primary key (contest, team, group_id),
+  constraint judge_team_group_has_a_team foreign key (contest, team) references fencepost.judge_team,
+  constraint judge_team_group_has_a_group foreign key (contest, group_id) references fencepost.judge_group
+);
+
+-- Every contestant acts for a team.
+alter table fencepost.judge_contestant add column team text collate "C";
+update fencepost.judge_contestant n
+set team = case when n.name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,35}$' and n.name !~ '\.$' then n.name else 'u' || md5(n.name) end;
+insert into fencepost.judge_team (contest, id, name, label) select n.contest, n.team, n.name, n.name from fencepost.judge_contestant n;
+alter table fencepost.judge_contestant
+  alter column team set not null,
+  add constraint judge_contestant_has_a_team foreign key (contest, team) references fencepost.judge_team;
+create index judge_contestant_by_team on fencepost.judge_contestant (contest, team);
+
+alter table fencepost.judge_contest_problem
+  add column color text,
+  add column rgb text,
+  add constraint judge_contest_problem_rgb_is_a_color check (rgb ~ '^#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})$');
+
+-- is_public: its scoreboard and what the Contest API shows to spectators need no login. medals: how many gold, silver and bronze.
+alter table fencepost.judge_contest
+  add column is_public boolean not null default false,
+  add column medals integer[] not null default '{4,4,4}',
+  add column finalized_at timestamptz,
+  add column finalized_by text,
+  add constraint judge_contest_medals_are_three check (cardinality(medals) = 3 and 0 <= all (medals) and 1000 >= all (medals)),
+  add constraint judge_contest_final_has_an_actor check ((finalized_at is null) = (finalized_by is null)),
+  add constraint judge_contest_is_final_after_its_end check (finalized_at >= ends_at);
+
+-- The results that a contest reveals one by one: what the freeze hid of a team at a problem.
+create table fencepost.judge_revealed (
+  contest     text collate "C" not null,
+  team        text collate "C" not null,
+  slug        text collate "C" not null,
+  revealed_at timestamptz not null,
+  constraint judge_revealed_pkey primary key (contest, team, slug),
+  constraint judge_revealed_has_a_team foreign key (contest, team) references fencepost.judge_team
+);
+
+-- When the judging of a result began.
+alter table fencepost.judge_result add column started_at timestamptz;
+alter table fencepost.judge_rejudged add column started_at timestamptz;
+
+-- One row for each change, which names the object that changed; what the object is now is read when the row is served.
+create table fencepost.judge_feed (
+  contest text collate "C" not null references fencepost.judge_contest,
+  seq     bigint not null,
+  type    text collate "C" not null,
+  id      text collate "C",
+  constraint judge_feed_pkey primary key (contest, seq)
+);
+
+-- The number of the last change. told_at: until when the contest's own times were looked at.
+create table fencepost.judge_feed_head (
+  contest text collate "C" not null references fencepost.judge_contest,
+  seq     bigint not null,
+  told_at timestamptz not null,
+  constraint judge_feed_head_pkey primary key (contest)
+) with (fillfactor = 50);
+insert into fencepost.judge_feed_head (contest, seq, told_at) select c.slug, 0, fencepost.clock() from fencepost.judge_contest c;
+
+-- They take or answer more now.
+drop function if exists fencepost.judge_contest_put(
+  text, text, text, timestamptz, timestamptz, timestamptz, integer, text[], text[], text, text);
+drop function if exists fencepost.judge_contests(text, text, integer);
+drop function if exists fencepost.judge_contest_contestants(text);
+drop function if exists fencepost.judge_contest_entries(text);

@@ -1,0 +1,248 @@
+"""The life of a job or a lease as swim lanes: who held it when, and where a late write was refused. No I/O.
+
+One lane for each owner, one bar for each attempt (or token), a dashed line where an owner held nothing any
+more and did not know, and a mark for each refusal. Stretches in which nothing happens are compressed: a lane
+shows the order of events and how they overlap; the exact instants stand in the list below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+LABEL, WIDTH, RIGHT = 190.0, 780.0, 30.0
+LANE_HEIGHT, TOP = 44.0, 22.0
+BAR_MIN = 4.0
+LANES_MAX = 12
+REFUSED = "refused:"
+# What ends an attempt, and the word for it in a sentence. `lost` is not among them: its owner does not know.
+_ENDS = {
+    "finished": "finished",
+    "failed": "failed in",
+    "released": "gave back",
+    "buried": "buried",
+    "dead": "ended",
+    "cancelled": "ended",
+}
+_OPERATIONS = {"fence": "write", "store": "store a checkpoint", "commit": "commit a checkpoint"}
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One acquisition: from its claim to its end. `known_until` is where its owner lost it unawares."""
+
+    owner: str
+    token: int
+    start: datetime
+    end: datetime | None = None
+    known_until: datetime | None = None
+    how: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A refused write: the owner that tried, and with which token."""
+
+    at: datetime
+    owner: str
+    token: int | None
+    reason: str
+    operation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    x: float
+    width: float
+    label: str
+    title: str
+    ended: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    x: float
+    title: str
+
+
+@dataclass(slots=True)
+class Lane:
+    owner: str
+    name: str
+    y: float
+    bars: list[Bar] = field(default_factory=list[Bar])
+    pauses: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    marks: list[Mark] = field(default_factory=list[Mark])
+
+
+@dataclass(frozen=True, slots=True)
+class SwimLanes:
+    lanes: Sequence[Lane]
+    sentences: Sequence[str]
+    height: float
+    left_out: int
+
+    @property
+    def summary(self) -> str:
+        attempts = sum(len(lane.bars) for lane in self.lanes)
+        refusals = sum(len(lane.marks) for lane in self.lanes)
+        return f"{len(self.lanes)} owners, {attempts} acquisitions, {refusals} refused writes"
+
+
+def draw(moments: Sequence[Mapping[str, Any]], now: datetime, noun: str = "attempt") -> SwimLanes | None:
+    """The picture of a history, or None for one in which nothing was ever held."""
+    attempts = _attempts(moments)
+    if not attempts:
+        return None
+    owners = {attempt.token: attempt.owner for attempt in attempts}
+    late = [_late(moment, owners) for moment in moments if moment["event"].startswith(REFUSED)]
+    is_open = any(attempt.end is None for attempt in attempts)
+    scale = _Scale([*_instants(attempts), *(one.at for one in late), *((now,) if is_open else ())])
+    lanes: dict[str, Lane] = {}
+    for owner in dict.fromkeys([*(one.owner for one in attempts), *(one.owner for one in late)]):
+        lanes[owner] = Lane(owner, short_name(owner), TOP + LANE_HEIGHT * len(lanes))
+    for attempt in attempts:
+        _place(attempt, lanes[attempt.owner], late, scale, now, noun)
+    sentences = [sentence(one, attempts, noun) for one in late]
+    for one, told in zip(late, sentences, strict=True):
+        lanes[one.owner].marks.append(Mark(scale.x(one.at), told))
+    shown = list(lanes.values())[:LANES_MAX]
+    return SwimLanes(shown, sentences, TOP + LANE_HEIGHT * len(shown), len(lanes) - len(shown))
+
+
+def draw_now(moments: Sequence[Mapping[str, Any]], noun: str = "attempt") -> SwimLanes | None:
+    """The same at this moment; never before the newest event, which the database's own clock dated."""
+    now = datetime.now(UTC)
+    return draw(moments, max([now, *(moment["at"] for moment in moments)]), noun)
+
+
+def sentence(late: Late, attempts: Sequence[Attempt], noun: str = "attempt") -> str:
+    """What happened, for a reader in a hurry: the late write, and the acquisition that refused it."""
+    token = "" if late.token is None else f" ({noun} {late.token})"
+    tried = (
+        f"tried to {_OPERATIONS.get(late.operation, late.operation)}" if late.operation else "came too late"
+    )
+    holder = next((a for a in reversed(attempts) if a.start <= late.at and a.token != late.token), None)
+    told = f"{short_name(late.owner)}{token} {tried} at {_clock(late.at)} and was refused: {late.reason}"
+    if holder is None:
+        return f"{told}."
+    other, its = short_name(holder.owner), f"{noun} {holder.token}"
+    if holder.end is not None and holder.end <= late.at and holder.how in _ENDS:
+        return f"{told}; {other} had {_ENDS[holder.how]} {its} at {_clock(holder.end)}."
+    return f"{told}; {other} had held {its} since {_clock(holder.start)}."
+
+
+def short_name(owner: str) -> str:
+    """`worker@vm:4021:1710731bef9d` without its boot id: `worker@vm:4021`."""
+    front, _, boot = owner.rpartition(":")
+    return front if front and len(boot) >= 8 else owner
+
+
+def _attempts(moments: Sequence[Mapping[str, Any]]) -> list[Attempt]:
+    """The acquisitions of a history, oldest first. An end names its start, so a history that was pruned at
+    its beginning still has both."""
+    found: dict[int, Attempt] = {}
+    for moment in moments:
+        event, owner, token, at, detail = (
+            moment["event"],
+            moment["actor"],
+            moment["token"],
+            moment["at"],
+            moment["detail"],
+        )
+        if owner is None or token is None or event.startswith(REFUSED):
+            continue
+        match event:
+            case "claimed" | "acquired" | "held":
+                found.setdefault(token, Attempt(owner, token, _instant(detail.get("acquired_at")) or at))
+            case "taken_over":
+                before = found.setdefault(
+                    detail.get("from_token") or 0,
+                    Attempt(str(detail.get("from")), detail.get("from_token") or 0, at),
+                )
+                before.end, before.how = at, "lost"
+                before.known_until = _instant(detail.get("expired_at"))
+                found[token] = Attempt(owner, token, at)
+            case "lost" | "failed" | "released" | "buried" | "finished" | "dead" | "cancelled":
+                start = _instant(detail.get("claimed_at"))
+                if token not in found and start is None and event in ("dead", "cancelled", "released"):
+                    # It ended without ever having been held by this owner.
+                    continue
+                one = found.setdefault(token, Attempt(owner, token, start or at))
+                one.end, one.how = at, event
+                if event == "lost":
+                    one.known_until = _instant(detail.get("expired_at"))
+            case _:
+                pass
+    return sorted(found.values(), key=lambda one: (one.start, one.token))
+
+
+def _late(moment: Mapping[str, Any], owners: Mapping[int, str]) -> Late:
+    attempted: Mapping[str, Any] = moment["detail"].get("attempted") or {}
+    token = attempted.get("attempt", attempted.get("token"))
+    token = token if isinstance(token, int) else None
+    # A fence carries the token alone: it is the writer that once acquired it.
+    owner = attempted.get("owner") or (owners.get(token) if token is not None else None)
+    return Late(
+        moment["at"],
+        str(owner or moment["actor"] or "unknown"),
+        token,
+        moment["event"].removeprefix(REFUSED),
+        attempted.get("op"),
+    )
+
+
+def _place(
+    attempt: Attempt, lane: Lane, late: Sequence[Late], scale: _Scale, now: datetime, noun: str
+) -> None:
+    """The bar of an attempt; behind a lost one, a dashed line to the last write that came too late."""
+    until = attempt.known_until or attempt.end or now
+    x, end = scale.x(attempt.start), scale.x(min(until, attempt.end or now))
+    label = f"{noun} {attempt.token}"
+    told = f"{lane.name} held {label} from {_clock(attempt.start)}"
+    told += f" to {_clock(until)}" if attempt.end else " and holds it"
+    ended = attempt.how or "held"
+    lane.bars.append(Bar(x, max(BAR_MIN, round(end - x, 1)), label, f"{told} ({ended}).", ended))
+    if attempt.how == "lost":
+        last = max(
+            (one.at for one in late if one.owner == attempt.owner and one.token == attempt.token),
+            default=None,
+        )
+        if last is not None and last > until:
+            lane.pauses.append((end, scale.x(last)))
+
+
+def _instants(attempts: Sequence[Attempt]) -> Iterator[datetime]:
+    for attempt in attempts:
+        yield attempt.start
+        yield from (at for at in (attempt.end, attempt.known_until) if at is not None)
+
+
+class _Scale:
+    """From instants to places: each gap has a width by the logarithm of its length."""
+
+    def __init__(self, instants: Sequence[datetime]) -> None:
+        ordered = sorted(set(instants))
+        places = [0.0]
+        for before, after in pairwise(ordered):
+            places.append(places[-1] + math.log1p((after - before) / timedelta(milliseconds=100)))
+        width = WIDTH - LABEL - RIGHT
+        self._places = {
+            at: round(LABEL + width * place / (places[-1] or 1.0), 1)
+            for at, place in zip(ordered, places, strict=True)
+        }
+
+    def x(self, at: datetime) -> float:
+        return self._places[at]
+
+
+def _instant(value: object) -> datetime | None:
+    return datetime.fromisoformat(value) if isinstance(value, str) else None
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"

@@ -1,0 +1,342 @@
+"""Workflows: lists, one workflow's timeline, and the decisions of operators."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request
+from pydantic import BaseModel, Field
+
+from fencepost.errors import InvalidInput, NotFound
+from fencepost.kernel import _event as kernel_event
+from fencepost.kernel import _workflow as kernel_workflow
+from fencepost.kernel import _workflow_operator as operator
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel import schedule
+from fencepost_server.console import _timeline as timeline
+from fencepost_server.console._jobs import STATES, JobId, State, searched_argument, told
+from fencepost_server.console._read_pool import Row
+from fencepost_server.console.context import LAST_ID, ConsoleContext, MaybeId, Name, Paged, wanted
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
+from fencepost_server.web.formatting import link
+from fencepost_server.web.forms import Id
+
+# The most that one request decides about: the page continues with the next batch by itself.
+BATCH_MAX = 500
+SAMPLE_MAX = 20
+COUNT_MAX = 10_000
+"""The most that are looked at for one count of what a filter selects."""
+LIFE_MAX = 200
+"""The moments of its life that a page tells: the newest."""
+_VERSION_QUEUE = re.compile(r"(?P<queue>[^/]+)/(?P<name>[^/@]+)@(?P<version>[0-9]{1,9})")
+How = Literal["cancel", "replay"]
+Waits = Literal["", "event", "time"]
+
+
+class Selection(BaseModel):
+    """Which workflows are meant."""
+
+    state: State | None = None
+    name: Name | None = None
+    waits: Annotated[Waits | None, Field(description="Parked for an event, or for the time alone.")] = None
+    tag: Name | None = None
+    arg: Annotated[
+        Name | None, Field(description="An argument, NAME=VALUE; the value as JSON or a text.")
+    ] = None
+
+    @property
+    def selected(self) -> operator.WorkflowFilter:
+        return operator.WorkflowFilter(
+            wanted(self.state),
+            wanted(self.name),
+            self.waits or None,
+            [self.tag] if self.tag else [],
+            searched_argument(self.arg) if self.arg else {},
+        )
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The parameters of the filter that are given."""
+        fields = Selection.model_fields
+        return {name: value for name, value in self.model_dump().items() if name in fields and value}
+
+
+class WorkflowQuery(Paged, Selection):
+    id: MaybeId = None
+
+
+class OneWorkflowQuery(Paged):
+    """The steps older than the step id `before`."""
+
+    limit: Annotated[int, Field(ge=1, le=1000, description="Steps on one page.")] = 100
+
+
+class PreviewQuery(Selection):
+    how: How = "cancel"
+    up_to: Annotated[
+        MaybeId, Field(description="Workflows with a higher id were started later: they are not meant.")
+    ] = None
+
+
+class Settle(Selection):
+    """Cancel the live ones of a selection, or replay its dead ones: those up to the id `up_to`."""
+
+    model_config = {"extra": "forbid"}
+
+    how: How
+    up_to: Id
+    limit: Annotated[int, Field(ge=1, le=BATCH_MAX)] = BATCH_MAX
+
+
+class Emission(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    event: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]+$")]
+    payload: Annotated[str, Field(max_length=65_536, description="A JSON document, as text.")] = "null"
+
+
+class RetryFrom(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    step: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
+
+
+def add_pages(context: ConsoleContext) -> None:
+    @context.router.page("/workflows", "workflows.html", "Workflows")
+    async def workflows(request: Request, query: Annotated[WorkflowQuery, Query()]) -> PageData:
+        """Workflows, newest first, and how many live on which version. A filter that finds little says how
+        far it has searched."""
+        ids, next_before = ([query.id], None) if query.id is not None else await _page(context, query)
+        return PageData(
+            {
+                "workflows": await _rows(context, ids),
+                "next_before": next_before,
+                "versions": _versions((await context.live_snapshot.newest()).queues),
+                "filters": query.filters(),
+                "terms": query.terms,
+                "states": STATES,
+            },
+            "workflows",
+            ("versions",),
+        )
+
+    @context.router.page("/workflows/preview", "workflows_preview.html", "Many workflows")
+    async def preview(request: Request, query: Annotated[PreviewQuery, Query()]) -> PageData:
+        """How many workflows a decision would be about, and the first of them. Changes nothing."""
+        ids, onward = await _meant(context, query, query.how, query.up_to)
+        return PageData(
+            {
+                "how": query.how,
+                "count": len(ids),
+                "more": onward is not None,
+                "up_to": query.up_to if query.up_to is not None else max(ids, default=0),
+                "sample": await _rows(context, ids[:SAMPLE_MAX]),
+                "filters": query.terms,
+                "batch": BATCH_MAX,
+            },
+            rows="sample",
+        )
+
+    @context.router.page("/workflows/{job_id}", "workflow.html", "Workflow")
+    async def workflow(
+        request: Request, job_id: JobId, query: Annotated[OneWorkflowQuery, Query()]
+    ) -> PageData:
+        """One workflow: its timeline, steps, waits, children, compensations, and every refusal."""
+        row = await context.reading.row(
+            "select * from fencepost.jobs where job_id = %s and headers ? 'workflow'", job_id
+        )
+        if row is None:
+            raise NotFound(
+                f"There is no workflow {job_id}: it never existed, it is a plain job, or it was pruned."
+            )
+        steps = list(
+            reversed(
+                await context.reading.rows(
+                    "select step_id, name, what, attempt, at, undo ->> 'kind' as undo, undone_by,"
+                    " case when pg_column_size(result) <= 65536 then result end as result"
+                    " from fencepost.workflow_steps where job_id = %s and step_id < %s"
+                    " order by step_id desc limit %s",
+                    job_id,
+                    LAST_ID if query.before is None else query.before,
+                    query.limit,
+                )
+            )
+        )
+        names = [step["name"] for step in steps]
+        now = await context.fp.run(schedule.clock())
+        waits = await context.reading.rows(
+            "select name, event, deadline, since from fencepost.workflow_waits where job_id = %s"
+            " and (event is not null or deadline > %s) order by since, name",
+            job_id,
+            now,
+        )
+        children = await context.reading.rows(
+            "select s.name, b.batch_id, b.size, b.remaining, b.finished, b.dead, b.cancelled, b.completed_at,"
+            " (s.result #>> '{jobs, 0}')::bigint as first_job_id"
+            " from fencepost.workflow_steps s join fencepost.batches b"
+            " on b.batch_id = (s.result ->> 'batch')::bigint"
+            " where s.job_id = %s and s.what = 'spawn' and s.name = any (%s) order by s.step_id",
+            job_id,
+            names,
+        )
+        undo = await context.reading.rows(
+            "select s.name as step, j.job_id, j.kind, j.state, j.submitted_at, j.finished_at, j.error"
+            " from fencepost.workflow_steps s join fencepost.jobs j on j.job_id = s.undone_by"
+            " where s.job_id = %s and s.name = any (%s) order by s.step_id desc",
+            job_id,
+            names,
+        )
+        moments = await told(
+            context,
+            await context.reading.rows(
+                "select at, event, actor, token, detail from fencepost.workflow_life(%s, %s)",
+                job_id,
+                LIFE_MAX,
+            ),
+        )
+        begun = min((row["submitted_at"], *(step["at"] for step in steps[:1])))
+        spans = timeline.spans(row, steps, waits, children, undo, moments, now)
+        described = row["headers"]["workflow"]
+        of = f"{described.get('name')}@{described.get('version')}"
+        return PageData(
+            {
+                "title": f"Workflow {job_id}",
+                "workflow": row,
+                "of": of,
+                "name": described.get("name"),
+                "is_live": row["state"] not in ("finished", "dead", "cancelled"),
+                "steps": steps,
+                "next_before": steps[0]["step_id"] if len(steps) == query.limit else None,
+                "waits": waits,
+                "children": children,
+                "undo": undo,
+                "life": moments,
+                "timeline": timeline.lay_out(f"workflow {job_id}", spans, begun)
+                if request.url.path.startswith("/console")
+                else None,
+                "filters": query.filters(),
+            },
+            "steps",
+            ("waits", "children", "undo"),
+        )
+
+
+def add_actions(context: ConsoleContext) -> None:
+    @context.router.action("/workflows/settle", "workflow.settle")
+    async def settle(request: Request, body: Settle) -> ActionDone:
+        """Cancel or replay what is selected, at most `limit` of them. Repeated, it goes on."""
+        ids, onward = await _meant(context, body, body.how, body.up_to)
+        meant = ids[: body.limit]
+        settled = await context.fp.run(operator.settle(meant, body.how, visitor_of(request).actor))
+        done = sum(one.outcome in ("cancelled", "requested", "replayed") for one in settled)
+        context.live_snapshot.forget()
+        # Onward from the last one, so that those that were refused are not asked for again.
+        next_up_to = onward if len(ids) <= body.limit else max(0, meant[-1] - 1)
+        word = "replayed" if body.how == "replay" else "cancelled, or asked to stop"
+        message = f"{done} {word}; {len(settled) - done} refused."
+        facts = {"settled": done, "refused": len(settled) - done, "next_up_to": next_up_to}
+        if next_up_to is None:
+            return ActionDone(message, "/console/workflows", facts)
+        back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=next_up_to)
+        return ActionDone(f"{message} There are more.", back, facts)
+
+    @context.router.action("/workflows/{job_id}/cancel", "workflow.cancel")
+    async def cancel(request: Request, job_id: JobId) -> ActionDone:
+        """A waiting workflow ends at once; the next step of a running one is refused. Its steps are
+        undone."""
+        await _require(context, job_id)
+        answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
+        words = "is cancelled" if answered == "cancelled" else "was asked to stop; its next step is refused"
+        return _done(context, f"Workflow {job_id} {words}.", job_id)
+
+    @context.router.action("/workflows/{job_id}/replay", "workflow.replay")
+    async def replay(request: Request, job_id: JobId) -> ActionDone:
+        """Run a dead workflow again, after the steps that are recorded."""
+        await _require(context, job_id)
+        await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
+        return _done(context, f"Workflow {job_id} runs again, after its recorded steps.", job_id)
+
+    @context.router.action("/workflows/{job_id}/retry-from", "workflow.retry_from")
+    async def retry_from(request: Request, job_id: JobId, body: RetryFrom) -> ActionDone:
+        """Run a dead or cancelled workflow again from a step: that one and all later ones are dropped."""
+        await _require(context, job_id)
+        await context.fp.run(kernel_workflow.retry_from(job_id, body.step, visitor_of(request).actor))
+        return _done(context, f"Workflow {job_id} runs again from {body.step}.", job_id)
+
+    @context.router.action("/workflows/{job_id}/emit", "workflow.emit")
+    async def emit(request: Request, job_id: JobId, body: Emission) -> ActionDone:
+        """Emit an event that the workflow waits for, as an approval does. The first emission stays."""
+        try:
+            payload = json.loads(body.payload)
+        except ValueError as error:
+            raise InvalidInput(f"payload is no JSON document: {error}", field="payload") from None
+        await _require(context, job_id)
+        waits = await context.reading.row(
+            "select 1 from fencepost.workflow_waits where job_id = %s and event = %s", job_id, body.event
+        )
+        if waits is None:
+            raise NotFound(f"Workflow {job_id} does not wait for {body.event}.")
+        first = await context.fp.run(kernel_event.emit(body.event, payload, actor=visitor_of(request).actor))
+        words = "is emitted" if first else "was emitted before; the first emission counts"
+        return _done(context, f"{body.event} {words}.", job_id, emitted=first)
+
+
+def _versions(queues: Sequence[Row]) -> list[Row]:
+    """How many live on which version, and how many of it are dead: each version has a queue of its own. Every
+    viewer asks this, and one snapshot answers all of them."""
+    found = [(_VERSION_QUEUE.fullmatch(queue["queue"]), queue) for queue in queues]
+    return [
+        {
+            "name": named["name"],
+            "version": int(named["version"]),
+            "queue": named["queue"],
+            "waiting": queue["pending"] + queue["dispatched"],
+            "running": queue["running"],
+            "dead": queue["dead"],
+        }
+        for named, queue in found
+        if named is not None
+    ]
+
+
+async def _page(context: ConsoleContext, query: WorkflowQuery) -> tuple[Sequence[int], int | None]:
+    call = operator.page(
+        query.selected, before_id=query.before, limit=query.limit, scan_max=context.settings.scan_max
+    )
+    return await context.reading.page(call.sql, *call.arguments)
+
+
+async def _rows(context: ConsoleContext, ids: Sequence[int]) -> Sequence[Row]:
+    return await context.reading.rows("select * from fencepost.workflow_rows(%s::bigint[])", list(ids))
+
+
+async def _meant(
+    context: ConsoleContext, query: Selection, how: How, up_to: int | None
+) -> tuple[list[int], int | None]:
+    """The ids that a decision is about, newest first: the live ones for a cancel, the dead ones for a replay.
+    And the id from which on others were not looked at yet."""
+    possible = ("dead",) if how == "replay" else ("live", "pending", "dispatched", "running")
+    state = query.state or possible[0]
+    if state not in possible:
+        return [], None
+    before = None if up_to is None else min(LAST_ID, up_to + 1)
+    selected = replace(query.selected, state=state)
+    call = operator.page(selected, before_id=before, limit=COUNT_MAX, scan_max=COUNT_MAX)
+    ids, following = await context.reading.page(call.sql, *call.arguments)
+    return ids, None if following is None else following - 1
+
+
+async def _require(context: ConsoleContext, job_id: int) -> None:
+    known = "select 1 from fencepost.jobs where job_id = %s and headers ? 'workflow'"
+    if await context.reading.row(known, job_id) is None:
+        raise NotFound(f"There is no workflow {job_id}.")
+
+
+def _done(context: ConsoleContext, message: str, job_id: int, **facts: Any) -> ActionDone:
+    context.live_snapshot.forget()
+    return ActionDone(message, f"/console/workflows/{job_id}", {"job_id": job_id, **facts})
