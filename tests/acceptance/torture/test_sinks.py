@@ -216,7 +216,8 @@ def test_all_crash_points_are_hit_and_nothing_breaks() -> None:
 
 @pytest.mark.timeout(120)
 def test_files_that_are_there_before_their_checkpoint_are_seen() -> None:
-    plan = RunPlan(5, 4.0, [HASTY], ["kill"], lease_seconds=1.0, server_settings={"fsync": "off"})
+    pace = RunPace(helpings_per_second={HASTY: 4.0})
+    plan = RunPlan(5, 4.0, [HASTY], ["kill"], lease_seconds=1.0, pace=pace, server_settings={"fsync": "off"})
 
     outcome = TortureRun(plan).run()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Generator, Mapping
@@ -12,6 +13,8 @@ from pathlib import Path
 from fencepost_torture._mount_namespace import mount, unmount
 
 KEPT_FREE_BYTES = 64 * 1024
+PAGE_BYTES = 4096
+FIRST_STEP_BYTES = 1024**4
 # What a server with a database for each system takes, and the most that a second of a run adds.
 MEBIBYTES = 400
 MEBIBYTES_PER_SECOND = 2
@@ -42,9 +45,19 @@ class SmallDisk:
     def fill(self) -> None:
         """Take nearly all that is free: the next page of the log finds no room."""
         ballast = self._ballast()
-        free = shutil.disk_usage(ballast.parent).free - KEPT_FREE_BYTES
         with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, free))
+            taken, step = 0, FIRST_STEP_BYTES
+            # Step by step: the server writes meanwhile, and what was free at a look is not all there at the call.
+            while (free := shutil.disk_usage(ballast.parent).free) > KEPT_FREE_BYTES and step >= PAGE_BYTES:
+                size = min(step, max(PAGE_BYTES, free - KEPT_FREE_BYTES))
+                try:
+                    os.posix_fallocate(file.fileno(), taken, size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    step = size // 2
+                else:
+                    taken += size
 
     def drain(self) -> None:
         self._ballast().unlink(missing_ok=True)
