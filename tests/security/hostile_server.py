@@ -88,10 +88,12 @@ def hostile_server(answer: Answer | None = None) -> Generator[HostileServer]:
         listening.set()
         await ended.wait()
         opened.close()
-        handlers = asyncio.all_tasks() - {asyncio.current_task()}
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
+        while handlers := asyncio.all_tasks() - {asyncio.current_task()}:
+            # One that has not begun must begin: cancelled before, it would never close its connection.
+            await asyncio.sleep(0)
+            for handler in handlers:
+                handler.cancel()
+            await asyncio.gather(*handlers, return_exceptions=True)
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()

@@ -159,7 +159,8 @@ async def test_other_arguments_under_the_same_name_are_refused(harness: JobHarne
         seen = await harness.until_state(job_id, "dead")
 
     assert (seen.error or "").startswith(Mismatch.__name__)
-    assert ("mismatch", "step") in harness.refusals()
+    # It is recorded in the background, after the transaction that it rolled back.
+    await harness.until("the refusal is recorded", lambda: ("mismatch", "step") in harness.refusals())
 
 
 async def test_a_name_that_is_used_twice_in_one_run_is_an_error(harness: JobHarness) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from types import FrameType
 
+from fencepost.cli.shutdown import SignalEvent
 from fencepost.settings import Settings
 
 # Short timeouts: a server that is down is asked again instead of being waited for.
@@ -15,9 +15,9 @@ PATIENT = Settings(
 )
 
 
-def until_told_to_end() -> threading.Event:
+def until_told_to_end() -> SignalEvent:
     """An event that SIGTERM sets. For the main thread of a process."""
-    ending = threading.Event()
+    ending = SignalEvent()
 
     def end(_signum: int, _frame: FrameType | None) -> None:
         ending.set()

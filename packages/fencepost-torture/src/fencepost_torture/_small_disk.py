@@ -47,7 +47,7 @@ class SmallDisk:
         ballast = self._ballast()
         with ballast.open("wb") as file:
             taken, step = 0, FIRST_STEP_BYTES
-            # Step by step: the server writes meanwhile, and what was free at a look is not all there at the call.
+            # In steps: the server writes meanwhile, and not all that was free at a look is there after it.
             while (free := shutil.disk_usage(ballast.parent).free) > KEPT_FREE_BYTES and step >= PAGE_BYTES:
                 size = min(step, max(PAGE_BYTES, free - KEPT_FREE_BYTES))
                 try:

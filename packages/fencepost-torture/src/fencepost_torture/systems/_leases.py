@@ -7,7 +7,6 @@ what its successor writes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -17,6 +16,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from fencepost import Fencepost, FencepostError, IndeterminateCommit, Lease, Refusal, SyncFencepost
+from fencepost.cli.shutdown import SignalEvent
 from fencepost.kernel import lease as kernel_lease
 from fencepost.testing import Breach
 from fencepost_torture._child_setup import PATIENT, until_told_to_end
@@ -142,7 +142,7 @@ class LeaseHolder:
         self._task = task
         self._turns = count(1)
 
-    def take_a_turn(self, ending: threading.Event) -> None:
+    def take_a_turn(self, ending: SignalEvent) -> None:
         """Acquire, write a few times, release. An unknown outcome ends the turn: the next has a new token.
 
         A new acquisition waits for every fenced transaction before it, including one of this process whose

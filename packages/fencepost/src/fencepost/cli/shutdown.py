@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 from fencepost.cli.exit_codes import ExitCode
@@ -38,6 +38,37 @@ def _hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
             signal.signal(number, handler)
 
 
+class SignalEvent:
+    """An event that a signal handler may set while the main thread waits for it.
+
+    `threading.Event` is none: the handler runs between two lines of its `wait`, which may hold the lock that
+    `set` takes. A `SimpleQueue` is reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        # First the flag: what is woken finds it set.
+        self._is_set = True
+        self._wakes.put(None)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """True as soon as it is set; False after `seconds`."""
+        if not self._is_set:
+            try:
+                self._wakes.get(timeout=seconds)
+            except Empty:
+                return self._is_set
+            # For the next thread that waits.
+            self._wakes.put(None)
+        return True
+
+
 class Shutdown:
     """The first stop request is remembered until the command checks for it; a second one exits at once.
 
@@ -54,7 +85,7 @@ class Shutdown:
         self._clock = clock
         self._leave = leave
         self._wished_at: float | None = None
-        self._wished = threading.Event()
+        self._wished = SignalEvent()
 
     def wait(self, seconds: float) -> bool:
         """True as soon as a stop is requested; False after `seconds` without a request."""
