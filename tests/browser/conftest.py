@@ -1,4 +1,4 @@
-"""A real Chromium on a real console. Screenshots are kept in .fencepost/shots, or where BROWSER_SHOTS says.
+"""A real Chromium on a real console. Screenshots are kept with --full, or where BROWSER_SHOTS names a folder.
 
 One browser and one console serve a whole file of tests: starting them costs more than most tests do. A test
 that changes something has names of its own for it.
@@ -69,9 +69,13 @@ def env(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def shots() -> Path:
-    """Those of the last run: a test overwrites its own, and nothing else."""
-    kept = Path(os.environ.get("BROWSER_SHOTS") or Path(__file__).parents[2] / ".fencepost" / "shots")
+def shots(pytestconfig: pytest.Config) -> Path | None:
+    """Those of the last run: a test overwrites its own, and nothing else. None where nobody looks at them: to
+    draw a whole page takes as long as to load it."""
+    chosen = os.environ.get("BROWSER_SHOTS")
+    if not chosen and not pytestconfig.getoption("--full"):
+        return None
+    kept = Path(chosen or Path(__file__).parents[2] / ".fencepost" / "shots")
     kept.mkdir(parents=True, exist_ok=True)
     return kept
 
@@ -94,7 +98,7 @@ def known(browser: Browser, env: ConsoleEnv) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def visit(known: BrowserContext, env: ConsoleEnv, shots: Path) -> Iterator[Visit]:
+def visit(known: BrowserContext, env: ConsoleEnv, shots: Path | None) -> Iterator[Visit]:
     page: Page = known.new_page()
     yield Visit(url=env.url, page=page, shots=shots, env=env)
     page.close()

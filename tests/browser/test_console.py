@@ -270,7 +270,7 @@ def test_logging_in_and_out(browser: Browser, visit: Visit) -> None:
 
 
 def test_single_sign_on_lets_in_by_its_button(
-    browser: Browser, shared_database: Database, shots: Path
+    browser: Browser, shared_database: Database, shots: Path | None
 ) -> None:
     with openid_provider() as issuer, console(shared_database, trusting(issuer)) as env:
 
@@ -289,12 +289,13 @@ def test_single_sign_on_lets_in_by_its_button(
         context = browser.new_context(base_url=env.url)
         context.route("**/*", proxied)
         page = context.new_page()
+        visit = Visit(url=env.url, page=page, shots=shots, env=env)
         page.goto("/console/jobs")
-        page.screenshot(path=shots / "login-with-single-sign-on.png", full_page=True)
+        visit.shoot("login-with-single-sign-on")
         page.get_by_role("link", name="Single sign-on").click()
         page.get_by_role("button", name=ADA["sub"], exact=True).click()
         page.wait_for_url(f"{env.url}/console/jobs")
         expect(page.get_by_role("link", name=ADA["email"])).to_be_visible()
         expect(page.locator("header .role")).to_have_text("operator")
-        page.screenshot(path=shots / "let-in-by-single-sign-on.png", full_page=True)
+        visit.shoot("let-in-by-single-sign-on")
         context.close()

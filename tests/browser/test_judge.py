@@ -46,7 +46,7 @@ class Entering:
 
     browser: Browser
     site: JudgeSite
-    shots: Path
+    shots: Path | None
     known: dict[tuple[str, bool], BrowserContext] = field(
         default_factory=dict[tuple[str, bool], BrowserContext]
     )
@@ -76,7 +76,7 @@ class Entering:
 
 
 @pytest.fixture(scope="module")
-def enter(browser: Browser, site: JudgeSite, shots: Path) -> Iterator[Entering]:
+def enter(browser: Browser, site: JudgeSite, shots: Path | None) -> Iterator[Entering]:
     """A busy machine is slow, and that is all it is."""
     expect.set_options(timeout=PATIENCE_MS)
     yield Entering(browser, site, shots)

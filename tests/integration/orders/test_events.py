@@ -38,7 +38,7 @@ MISTOLD: LiteralString = """
 """
 
 
-class Desk:
+class EventsEnv:
     """One broker, acme, of which the webhook `audit` is told."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -131,10 +131,10 @@ def result(status: str = "accepted", qty: str | None = None, *, is_open: bool = 
 
 
 @pytest.fixture
-def desk(database: Database, clock: Clock) -> Generator[Desk]:
-    desk = Desk(database, clock)
-    yield desk
-    desk.close()
+def env(database: Database, clock: Clock) -> Generator[EventsEnv]:
+    env = EventsEnv(database, clock)
+    yield env
+    env.close()
 
 
 EMITTED = "select payload from fencepost.workflow_events where event = 'bought'"
@@ -149,37 +149,37 @@ EMITTED = "select payload from fencepost.workflow_events where event = 'bought'"
     ],
 )
 def test_the_end_of_an_order_emits_the_event_that_it_names(
-    desk: Desk, answer: dict[str, Any], end: str
+    env: EventsEnv, answer: dict[str, Any], end: str
 ) -> None:
-    order_id = desk.place(meta={"workflow_event": "bought"})
-    desk.settle(**{"outcome": "sent", **answer})
+    order_id = env.place(meta={"workflow_event": "bought"})
+    env.settle(**{"outcome": "sent", **answer})
 
-    [(emitted,)] = desk.connection.execute(EMITTED).fetchall()
+    [(emitted,)] = env.connection.execute(EMITTED).fetchall()
     assert (emitted["order_id"], emitted["end"]) == (order_id, end)
 
 
-def test_a_fill_that_comes_later_emits_the_event_without_a_webhook(desk: Desk) -> None:
-    desk.run(webhooks.remove("audit", "ann"))
-    desk.place(meta={"workflow_event": "bought"})
-    desk.settle("sent", result=result(qty="4"))
-    assert desk.connection.execute(EMITTED).fetchall() == []
+def test_a_fill_that_comes_later_emits_the_event_without_a_webhook(env: EventsEnv) -> None:
+    env.run(webhooks.remove("audit", "ann"))
+    env.place(meta={"workflow_event": "bought"})
+    env.settle("sent", result=result(qty="4"))
+    assert env.connection.execute(EMITTED).fetchall() == []
 
-    desk.report(over=True, status="filled", qty="10", is_open=False)
+    env.report(over=True, status="filled", qty="10", is_open=False)
 
-    [(emitted,)] = desk.connection.execute(EMITTED).fetchall()
+    [(emitted,)] = env.connection.execute(EMITTED).fetchall()
     assert (emitted["end"], emitted["filled_quantity"]) == ("filled", "10")
 
 
-def test_a_name_that_cannot_be_an_event_does_not_keep_an_order_from_its_end(desk: Desk) -> None:
+def test_a_name_that_cannot_be_an_event_does_not_keep_an_order_from_its_end(env: EventsEnv) -> None:
     for number, name in enumerate(["", "x" * 600, {"a": 1}, 5]):
-        desk.place(f"k{number}", meta={"workflow_event": name}, symbol=f"S{number}")
-    desk.settle("sent", result=result("filled", "10", is_open=False))
-    assert desk.events.count("filled") == 4
+        env.place(f"k{number}", meta={"workflow_event": name}, symbol=f"S{number}")
+    env.settle("sent", result=result("filled", "10", is_open=False))
+    assert env.events.count("filled") == 4
 
 
-def test_a_message_has_the_documented_shape(desk: Desk) -> None:
-    order_id = desk.sent(status="partially_filled", qty="4")
-    sent, filled = desk.said()
+def test_a_message_has_the_documented_shape(env: EventsEnv) -> None:
+    order_id = env.sent(status="partially_filled", qty="4")
+    sent, filled = env.said()
     assert set(sent) == {"version", "id", "event", "at", "sequence", "reason", "order"}
     assert (sent["version"], sent["id"], sent["event"], sent["sequence"]) == (
         1,
@@ -208,48 +208,48 @@ def test_a_message_has_the_documented_shape(desk: Desk) -> None:
     )
 
 
-def test_the_sender_tells_how_a_request_ended(desk: Desk) -> None:
-    desk.place("refused")
-    desk.settle("dead", fate="not_this", code="BAD_REQUEST")
-    desk.place("waits")
-    desk.settle("failed", fate="not_this", code="NETWORK_TIMEOUT")
-    assert desk.events == ["dead"]
-    assert desk.said()[0]["reason"] == "BAD_REQUEST"
+def test_the_sender_tells_how_a_request_ended(env: EventsEnv) -> None:
+    env.place("refused")
+    env.settle("dead", fate="not_this", code="BAD_REQUEST")
+    env.place("waits")
+    env.settle("failed", fate="not_this", code="NETWORK_TIMEOUT")
+    assert env.events == ["dead"]
+    assert env.said()[0]["reason"] == "BAD_REQUEST"
 
 
-def test_a_batch_with_an_old_delivery_of_the_same_order_tells_once(desk: Desk) -> None:
+def test_a_batch_with_an_old_delivery_of_the_same_order_tells_once(env: EventsEnv) -> None:
     """A worker that stood still may have taken an order again: both of its deliveries end in one batch."""
-    order_id = desk.place()
-    (old,) = desk.run(order_source.take("acme", "me", 60, 1))
-    desk.later(61)
-    desk.run(order_source.expire_takes("acme", 10))
-    desk.run(operator_calls.resolve(order_id, "unknown", "queued", "ann", "again"))
-    (new,) = desk.run(order_source.take("acme", "me", 60, 1))
+    order_id = env.place()
+    (old,) = env.run(order_source.take("acme", "me", 60, 1))
+    env.later(61)
+    env.run(order_source.expire_takes("acme", 10))
+    env.run(operator_calls.resolve(order_id, "unknown", "queued", "ann", "again"))
+    (new,) = env.run(order_source.take("acme", "me", 60, 1))
     both = [OrderSettlement(order_id, one.take, "sent", result=result()) for one in (old, new)]
-    desk.run(order_source.settle("acme", "me", both))
-    assert desk.events == ["sent"]
+    env.run(order_source.settle("acme", "me", both))
+    assert env.events == ["sent"]
 
 
-def test_a_question_tells_that_an_order_is_parked_once_and_how_it_ended(desk: Desk) -> None:
-    desk.place()
-    desk.settle("unknown", code="BROKER_5XX")
-    desk.answer("parked", code="BROKER_5XX")
-    desk.answer("parked", parked=True, code="BROKER_5XX")
-    desk.answer("parked", parked=True, code="UNKNOWN")
-    assert desk.events == ["parked"]
-    desk.answer("sent", parked=True, result=result())
-    assert desk.events == ["parked", "sent"]
-    assert [one["sequence"] for one in desk.said()] == [1, 2]
+def test_a_question_tells_that_an_order_is_parked_once_and_how_it_ended(env: EventsEnv) -> None:
+    env.place()
+    env.settle("unknown", code="BROKER_5XX")
+    env.answer("parked", code="BROKER_5XX")
+    env.answer("parked", parked=True, code="BROKER_5XX")
+    env.answer("parked", parked=True, code="UNKNOWN")
+    assert env.events == ["parked"]
+    env.answer("sent", parked=True, result=result())
+    assert env.events == ["parked", "sent"]
+    assert [one["sequence"] for one in env.said()] == [1, 2]
 
 
-def test_fills_are_told_as_they_grow_and_the_end_once(desk: Desk) -> None:
-    desk.sent()
-    desk.report(status="accepted")
-    desk.report(status="partially_filled", qty="3")
-    desk.report(status="partially_filled", qty="3.0")
-    desk.report(status="filled", qty="10", is_open=False, over=True)
-    assert desk.events == ["sent", "partially_filled", "filled"]
-    assert [one["order"]["filled_quantity"] for one in desk.said()] == ["0", "3", "10"]
+def test_fills_are_told_as_they_grow_and_the_end_once(env: EventsEnv) -> None:
+    env.sent()
+    env.report(status="accepted")
+    env.report(status="partially_filled", qty="3")
+    env.report(status="partially_filled", qty="3.0")
+    env.report(status="filled", qty="10", is_open=False, over=True)
+    assert env.events == ["sent", "partially_filled", "filled"]
+    assert [one["order"]["filled_quantity"] for one in env.said()] == ["0", "3", "10"]
 
 
 @pytest.mark.parametrize(
@@ -264,27 +264,27 @@ def test_fills_are_told_as_they_grow_and_the_end_once(desk: Desk) -> None:
     ],
 )
 def test_the_end_at_the_broker(
-    desk: Desk, first: dict[str, Any], then: dict[str, Any] | None, events: Sequence[str]
+    env: EventsEnv, first: dict[str, Any], then: dict[str, Any] | None, events: Sequence[str]
 ) -> None:
-    desk.sent(**first)
+    env.sent(**first)
     if then is not None:
-        desk.report(over=True, **then)
-    assert desk.events == ["sent", *events]
+        env.report(over=True, **then)
+    assert env.events == ["sent", *events]
 
 
-def test_an_operator_s_decisions_are_told(desk: Desk) -> None:
+def test_an_operator_s_decisions_are_told(env: EventsEnv) -> None:
     decisions: dict[str, operator_calls.Resolution] = {"seen": "sent", "gone": "dead", "again": "queued"}
     for key, outcome in decisions.items():
-        order_id = desk.place(key)
-        desk.settle("unknown")
-        desk.answer("parked")
-        desk.run(operator_calls.resolve(order_id, "parked", outcome, "ann", "looked"))
+        order_id = env.place(key)
+        env.settle("unknown")
+        env.answer("parked")
+        env.run(operator_calls.resolve(order_id, "parked", outcome, "ann", "looked"))
         if outcome == "queued":
-            desk.settle("dead", fate="not_this", code="BAD_REQUEST")
-    cancelled = desk.place("cancelled")
-    desk.run(operator_calls.cancel(cancelled, "ann", "not wanted"))
+            env.settle("dead", fate="not_this", code="BAD_REQUEST")
+    cancelled = env.place("cancelled")
+    env.run(operator_calls.cancel(cancelled, "ann", "not wanted"))
     by_key = {
-        key: [(one["event"], one["reason"]) for one in desk.said() if one["order"]["idempotency_key"] == key]
+        key: [(one["event"], one["reason"]) for one in env.said() if one["order"]["idempotency_key"] == key]
         for key in ("seen", "gone", "again", "cancelled")
     }
     assert by_key == {
@@ -293,39 +293,39 @@ def test_an_operator_s_decisions_are_told(desk: Desk) -> None:
         "again": [("order.parked", None), ("order.dead", "BAD_REQUEST")],
         "cancelled": [("order.dead", "CANCELLED")],
     }
-    assert desk.mistold() == []
+    assert env.mistold() == []
 
 
-def test_a_resent_order_ends_and_the_new_one_names_it(desk: Desk) -> None:
-    order_id = desk.place()
-    desk.settle("unknown")
-    desk.answer("parked")
-    old = desk.run(order_calls.get(order_id=order_id))
-    new_id = desk.run(operator_calls.resend_of(old, "parked", by_itself, "ann", "again"))
-    desk.settle("sent", result=result())
-    assert [(one["event"], one["order"]["id"], one["order"]["resend_of"]) for one in desk.said()] == [
+def test_a_resent_order_ends_and_the_new_one_names_it(env: EventsEnv) -> None:
+    order_id = env.place()
+    env.settle("unknown")
+    env.answer("parked")
+    old = env.run(order_calls.get(order_id=order_id))
+    new_id = env.run(operator_calls.resend_of(old, "parked", by_itself, "ann", "again"))
+    env.settle("sent", result=result())
+    assert [(one["event"], one["order"]["id"], one["order"]["resend_of"]) for one in env.said()] == [
         ("order.parked", order_id, None),
         ("order.dead", order_id, None),
         ("order.sent", new_id, order_id),
     ]
 
 
-def test_an_order_that_expires_is_told(desk: Desk) -> None:
-    desk.place("soon", expires_at="2100-01-01T00:00:00Z")
-    desk.later(80 * 366 * 86_400)
-    assert len(desk.run(order_calls.expire_due(10))) == 1
-    assert [(one["event"], one["reason"]) for one in desk.said()] == [("order.dead", "EXPIRED")]
+def test_an_order_that_expires_is_told(env: EventsEnv) -> None:
+    env.place("soon", expires_at="2100-01-01T00:00:00Z")
+    env.later(80 * 366 * 86_400)
+    assert len(env.run(order_calls.expire_due(10))) == 1
+    assert [(one["event"], one["reason"]) for one in env.said()] == [("order.dead", "EXPIRED")]
 
 
-def test_a_kill_switch_is_one_message_for_each_turn(desk: Desk) -> None:
-    desk.place()
+def test_a_kill_switch_is_one_message_for_each_turn(env: EventsEnv) -> None:
+    env.place()
     for _ in range(2):
-        desk.run(operator_calls.halt("acme", None, "ann", "news"))
-        desk.run(operator_calls.halt("acme", "default", "ann", "that one"))
+        env.run(operator_calls.halt("acme", None, "ann", "news"))
+        env.run(operator_calls.halt("acme", "default", "ann", "that one"))
     for _ in range(2):
-        desk.run(operator_calls.resume("acme", None, "ann", "over"))
-        desk.run(operator_calls.resume("acme", "default", "ann", "over"))
-    assert [(one["event"], one["broker"]["account"], one["actor"]) for one in desk.said()] == [
+        env.run(operator_calls.resume("acme", None, "ann", "over"))
+        env.run(operator_calls.resume("acme", "default", "ann", "over"))
+    assert [(one["event"], one["broker"]["account"], one["actor"]) for one in env.said()] == [
         ("broker.halted", None, "ann"),
         ("broker.halted", "default", "ann"),
         ("broker.resumed", None, "ann"),
@@ -333,90 +333,90 @@ def test_a_kill_switch_is_one_message_for_each_turn(desk: Desk) -> None:
     ]
 
 
-def test_refused_credentials_halt_the_broker_and_the_orders_that_were_under_way(desk: Desk) -> None:
-    first, second = desk.place("first"), desk.place("second")
-    desk.settle("dead", fate="not_this", code="UNAUTHORIZED", health="unauthorized")
-    told = [(one["event"], one.get("order", {}).get("id")) for one in desk.said()]
+def test_refused_credentials_halt_the_broker_and_the_orders_that_were_under_way(env: EventsEnv) -> None:
+    first, second = env.place("first"), env.place("second")
+    env.settle("dead", fate="not_this", code="UNAUTHORIZED", health="unauthorized")
+    told = [(one["event"], one.get("order", {}).get("id")) for one in env.said()]
     assert told == [("broker.halted", None), ("order.dead", first), ("order.halted", second)]
 
 
-def test_nothing_is_told_of_what_is_rolled_back(desk: Desk) -> None:
-    order_id = desk.place()
-    desk.connection.autocommit = False
-    with desk.connection.transaction(force_rollback=True):
-        run(desk.connection, operator_calls.cancel(order_id, "ann", "not wanted"))
-    assert desk.said() == []
+def test_nothing_is_told_of_what_is_rolled_back(env: EventsEnv) -> None:
+    order_id = env.place()
+    env.connection.autocommit = False
+    with env.connection.transaction(force_rollback=True):
+        run(env.connection, operator_calls.cancel(order_id, "ann", "not wanted"))
+    assert env.said() == []
 
 
-def test_every_webhook_with_the_topic_is_told_and_no_other(desk: Desk) -> None:
-    desk.run(webhooks.add("books", None, ["orders"], "ann"))
-    desk.run(webhooks.add("quiet", "https://quiet.example", [], "ann"))
-    desk.sent()
-    assert [desk.said("books"), desk.said("quiet")] == [desk.said(), []]
-    assert len(desk.said()) == 1
+def test_every_webhook_with_the_topic_is_told_and_no_other(env: EventsEnv) -> None:
+    env.run(webhooks.add("books", None, ["orders"], "ann"))
+    env.run(webhooks.add("quiet", "https://quiet.example", [], "ann"))
+    env.sent()
+    assert [env.said("books"), env.said("quiet")] == [env.said(), []]
+    assert len(env.said()) == 1
 
 
-def test_without_a_webhook_nothing_is_written(desk: Desk) -> None:
-    desk.run(webhooks.remove("audit", "ann"))
-    desk.sent()
-    assert desk.said() == []
+def test_without_a_webhook_nothing_is_written(env: EventsEnv) -> None:
+    env.run(webhooks.remove("audit", "ann"))
+    env.sent()
+    assert env.said() == []
 
 
-def test_a_report_that_cannot_be_read_does_not_stop_its_settlement(desk: Desk) -> None:
-    desk.place()
+def test_a_report_that_cannot_be_read_does_not_stop_its_settlement(env: EventsEnv) -> None:
+    env.place()
     strange: dict[str, Any] = {
         **result(),
         "fills": [{"qty": "1e9"}, 7, {"qty": {}}, {"qty": "2"}],
         "digest": "x",
     }
-    desk.settle("sent", result=strange)
-    assert [one["order"]["filled_quantity"] for one in desk.said()] == ["0", "2"]
+    env.settle("sent", result=strange)
+    assert [one["order"]["filled_quantity"] for one in env.said()] == ["0", "2"]
 
 
 # Planted bugs.
 
 
-def test_a_question_that_is_told_as_a_transition_would_be_seen(desk: Desk) -> None:
-    desk.plant("fencepost._orders_tell_transition", " and p_from is distinct from p_to", "")
-    desk.place()
-    desk.settle("unknown", code="BROKER_5XX")
-    desk.answer("parked", code="BROKER_5XX")
-    assert desk.mistold() == []
-    desk.answer("parked", parked=True, code="UNKNOWN")
-    assert desk.events == ["parked", "parked"]
-    assert len(desk.mistold()) == 1
+def test_a_question_that_is_told_as_a_transition_would_be_seen(env: EventsEnv) -> None:
+    env.plant("fencepost._orders_tell_transition", " and p_from is distinct from p_to", "")
+    env.place()
+    env.settle("unknown", code="BROKER_5XX")
+    env.answer("parked", code="BROKER_5XX")
+    assert env.mistold() == []
+    env.answer("parked", parked=True, code="UNKNOWN")
+    assert env.events == ["parked", "parked"]
+    assert len(env.mistold()) == 1
 
 
-def test_an_expiry_that_is_not_told_would_be_seen(desk: Desk) -> None:
-    desk.plant("fencepost._orders_expire_one", "perform fencepost._orders_tell_transition", "perform row")
-    desk.place("soon", expires_at="2100-01-01T00:00:00Z")
-    desk.later(80 * 366 * 86_400)
-    desk.run(order_calls.expire_due(10))
-    assert len(desk.mistold()) == 1
+def test_an_expiry_that_is_not_told_would_be_seen(env: EventsEnv) -> None:
+    env.plant("fencepost._orders_expire_one", "perform fencepost._orders_tell_transition", "perform row")
+    env.place("soon", expires_at="2100-01-01T00:00:00Z")
+    env.later(80 * 366 * 86_400)
+    env.run(order_calls.expire_due(10))
+    assert len(env.mistold()) == 1
 
 
-def test_an_order_that_is_cancelled_at_the_broker_is_closed_once(desk: Desk) -> None:
-    order_id = desk.sent(status="partially_filled", qty="4")
-    desk.run(change_source.cancel(order_id, "c", "ann", "not wanted"))
-    desk.change("done", result("cancelled", "6", is_open=False))
-    assert desk.events == ["sent", "partially_filled", "partially_filled", "closed"]
-    assert desk.said()[-1]["order"]["filled_quantity"] == "6"
+def test_an_order_that_is_cancelled_at_the_broker_is_closed_once(env: EventsEnv) -> None:
+    order_id = env.sent(status="partially_filled", qty="4")
+    env.run(change_source.cancel(order_id, "c", "ann", "not wanted"))
+    env.change("done", result("cancelled", "6", is_open=False))
+    assert env.events == ["sent", "partially_filled", "partially_filled", "closed"]
+    assert env.said()[-1]["order"]["filled_quantity"] == "6"
 
 
-def test_an_order_that_was_told_as_closed_is_not_closed_again_by_its_cancel(desk: Desk) -> None:
-    order_id = desk.sent()
-    desk.run(change_source.cancel(order_id, "c", "ann", "not wanted"))
-    desk.report(over=True, status="cancelled", is_open=False)
-    desk.change("done", result("cancelled", is_open=False))
-    assert desk.events == ["sent", "closed"]
+def test_an_order_that_was_told_as_closed_is_not_closed_again_by_its_cancel(env: EventsEnv) -> None:
+    order_id = env.sent()
+    env.run(change_source.cancel(order_id, "c", "ann", "not wanted"))
+    env.report(over=True, status="cancelled", is_open=False)
+    env.change("done", result("cancelled", is_open=False))
+    assert env.events == ["sent", "closed"]
 
 
-def test_a_replacement_is_told_and_its_fills_are_its_own(desk: Desk) -> None:
-    order_id = desk.sent(status="partially_filled", qty="4")
-    desk.run(change_source.replace_order(order_id, "r", {"qty": "6"}, "ann", "less"))
-    desk.change("done", {**result(), "broker_order_id": "brk-2"})
-    desk.report(over=True, status="filled", qty="6", is_open=False)
-    assert desk.events == ["sent", "partially_filled", "replaced", "filled"]
-    replaced, filled = desk.said()[-2:]
+def test_a_replacement_is_told_and_its_fills_are_its_own(env: EventsEnv) -> None:
+    order_id = env.sent(status="partially_filled", qty="4")
+    env.run(change_source.replace_order(order_id, "r", {"qty": "6"}, "ann", "less"))
+    env.change("done", {**result(), "broker_order_id": "brk-2"})
+    env.report(over=True, status="filled", qty="6", is_open=False)
+    assert env.events == ["sent", "partially_filled", "replaced", "filled"]
+    replaced, filled = env.said()[-2:]
     assert (replaced["order"]["broker_order_id"], replaced["order"]["quantity"]) == ("brk-2", "6")
     assert filled["order"]["filled_quantity"] == "6"

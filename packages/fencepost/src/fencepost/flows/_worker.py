@@ -137,7 +137,7 @@ class FlowWorker:
         self._redis: Any = None
         self._reads: SharedReads | None = None
         self._client = BoundedClient(fp, fp.settings.pool_max)
-        self._leasing: LeaseKeeper | None = None
+        self._lease_keeper: LeaseKeeper | None = None
         self._reporter = Reporter(fp, flow.name, self._metrics, self._sights)
 
     @property
@@ -204,7 +204,7 @@ class FlowWorker:
         def lost(lease: Lease) -> None:
             loop.call_soon_threadsafe(self._lose, lease.resource)
 
-        self._leasing = LeaseKeeper(
+        self._lease_keeper = LeaseKeeper(
             self._fp.database_url,
             self.owner,
             name="flows",
@@ -212,7 +212,7 @@ class FlowWorker:
             beat_seconds=settings.heartbeat_seconds,
             on_lost=lost,
         )
-        self._leasing.start()
+        self._lease_keeper.start()
 
     async def _open_exchange(self, groups: int) -> None:
         connections = self.settings.redis_connections
@@ -257,10 +257,10 @@ class FlowWorker:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if self._leasing is not None:
+        if self._lease_keeper is not None:
             with suppress(Exception):
-                await self._leasing.release_all()
-            await self._leasing.close()
+                await self._lease_keeper.release_all()
+            await self._lease_keeper.close()
         self._posts.clear()
         for sink in self.program.sinks:
             await sink.close()
@@ -321,11 +321,11 @@ class FlowWorker:
                 post.work.ask_to_commit()
 
     async def _sit_down(self) -> None:
-        assert self._leasing is not None, "a worker takes a slot while it is open"
+        assert self._lease_keeper is not None, "a worker takes a slot while it is open"
         number = 0
         while self._slot is None and number < self.settings.workers_max:
             slot = units.slot(self.program.flow.name, number)
-            if await self._leasing.acquire(slot) is not None:
+            if await self._lease_keeper.acquire(slot) is not None:
                 self._slot = slot
             number += 1
         if self._slot is None:
@@ -335,8 +335,8 @@ class FlowWorker:
             )
 
     async def _take(self, resource: str) -> None:
-        assert self._leasing is not None, "a worker takes units when it is open"
-        lease = await self._leasing.acquire(resource)
+        assert self._lease_keeper is not None, "a worker takes units when it is open"
+        lease = await self._lease_keeper.acquire(resource)
         if lease is not None:
             post = self._posts[resource] = Assignment(self._units[resource], lease)
             post.running = asyncio.create_task(self._work(post), name=resource)
@@ -350,8 +350,8 @@ class FlowWorker:
             await asyncio.wait([post.running], timeout=self.settings.drain_seconds)
             post.running.cancel()
             await asyncio.gather(post.running, return_exceptions=True)
-        assert self._leasing is not None, "a worker gives up units while it is open"
-        await self._leasing.release(resource)
+        assert self._lease_keeper is not None, "a worker gives up units while it is open"
+        await self._lease_keeper.release(resource)
 
     def _lose(self, resource: str) -> None:
         if resource == self._slot:
@@ -377,8 +377,8 @@ class FlowWorker:
             if post.ended:
                 self._done.add(resource)
             if not post.lost:
-                assert self._leasing is not None, "a worker cleans up while it is open"
-                await self._leasing.release(resource)
+                assert self._lease_keeper is not None, "a worker cleans up while it is open"
+                await self._lease_keeper.release(resource)
 
     async def _work(self, post: Assignment) -> None:
         """Run the unit, and start again from its checkpoint after an error. A refusal ends it: another worker

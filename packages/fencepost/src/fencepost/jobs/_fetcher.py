@@ -109,7 +109,7 @@ class Fetcher:
         self._queue_turns = WeightedShare([1] * len(self._queues))
         places = [(queue, priority) for priority in range(len(PRIORITIES)) for queue in self._queues]
         self.streams = [settings.stream(queue, priority) for queue, priority in places]
-        self._turns = WeightedShare([PRIORITY_SHARES[priority] for _, priority in places])
+        self._share = WeightedShare([PRIORITY_SHARES[priority] for _, priority in places])
         # A read that blocks longer than the client's reply timeout would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, redis.reply_seconds * 500))
         self._much = settings.batch // 2
@@ -555,7 +555,7 @@ class Fetcher:
         return [entry for entry in own if entry.place not in known]
 
     async def _read_new(self, streams: Streams, free: int) -> list[StreamEntry]:
-        parts = dict(zip(self.streams, self._turns.share(free), strict=True))
+        parts = dict(zip(self.streams, self._share.share(free), strict=True))
         entries = await streams.take(parts, free, self.consumer)
         draws = self.draws()
         if entries or self._aside or (draws and not self._is_dry):
