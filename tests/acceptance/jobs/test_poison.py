@@ -16,7 +16,9 @@ def expect(storm: PoisonStorm, rounds: int) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("redis", [True, False], ids=["redis", "postgresql alone"])
+@pytest.mark.parametrize(
+    "redis", [True, pytest.param(False, marks=pytest.mark.full)], ids=["redis", "postgresql alone"]
+)
 def test_one_poison_among_many_dies_alone(tmp_path: Path, redis: bool) -> None:
     with poison_storm(6, tmp_path / "workers.log", redis=redis) as storm:
         storm.rage(rounds=1, jobs=100, seed=2 + redis)

@@ -34,7 +34,7 @@ def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(last.read_text()) if last.exists() else {"output": done.stderr}
 
 
-@pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("wish", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: signal.Signals) -> None:
     arguments = ("--seconds", "3600", "--systems", "leases,players", "--faults", "kill")
     # A short path: the paths of sockets are limited.

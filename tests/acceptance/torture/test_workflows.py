@@ -62,6 +62,8 @@ def test_a_short_torture_breaks_nothing_and_its_histories_are_behaviours() -> No
         FAULTS,
         gap_seconds=0.3,
         lease_seconds=1.0,
+        # Each fault meets a few workflows; the long form has as many as there is time for.
+        pace=RunPace(helpings_per_second={"workflows": 2.0}),
         server_settings={"fsync": "off", "full_page_writes": "off"},
         liveness_leases=60,
         enough=something_of_everything,
