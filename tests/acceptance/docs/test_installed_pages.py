@@ -3,6 +3,7 @@ directory, with the servers that the page starts itself."""
 
 import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
@@ -21,7 +22,7 @@ from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAG
 from tests.integration.workflows.test_documented_workflows import PAGES as WORKFLOW_PAGES
 
 DOCS = Path(__file__).parents[3] / "docs"
-PROJECTS = ("fencepost", "fencepost-server", "fencepost-orders", "fencepost-players", "fencepost-nonces")
+PROJECTS = tuple(sorted(folder.name for folder in (DOCS.parent / "packages").iterdir()))
 PAGES = {
     **CLIENT_PAGES,
     **JOB_PAGES,
@@ -29,8 +30,20 @@ PAGES = {
     "tutorial/first-flow.md": 6,
     "how-to/nonces-reserve.md": 5,
     "how-to/orders-place.md": 2,
+    "how-to/flows-dead-letters.md": 4,
+    "how-to/flows-own-sink.md": 1,
+    "how-to/flows-upgrade.md": 2,
+    "how-to/look-at-a-demo.md": 0,
+    "how-to/mutations-adopt-the-pipeline.md": 2,
+    "how-to/mutations-require-ids.md": 3,
+    "how-to/orders-own-broker.md": 2,
+    "how-to/test-your-own-code.md": 1,
+    "how-to/torture-your-own-application.md": 1,
+    "how-to/write-a-service.md": 3,
 }
 """With the least number of commands that each runs to its end."""
+BROUGHT = {"how-to/write-a-service.md": "examples/coupons"}
+"""What the directory of a page has in it: the example that it explains."""
 TUTORIALS = sorted(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md"))
 CASES = [pytest.param(name, id=name, marks=() if name in TUTORIALS else pytest.mark.full) for name in PAGES]
 MACHINE = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE")
@@ -70,7 +83,8 @@ class Newcomer:
         self.variables["PATH"] = f"{self._environment.home / 'bin'}:/usr/local/bin:/usr/bin:/bin"
 
     def install(self, packages: Iterable[str]) -> None:
-        self._wheels.install(self._environment, packages)
+        here = (str(self.directory / name) if name.startswith("./") else name for name in packages)
+        self._wheels.install(self._environment, here)
 
     def run(self, page: Path) -> int:
         return self._page_run().run(page)
@@ -101,6 +115,9 @@ def newcomer(wheels: Wheels, tmp_path: Path) -> Newcomer:
 @pytest.mark.parametrize("name", CASES)
 def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
     with ExitStack() as stack:
+        if name in BROUGHT:
+            brought = DOCS.parent / BROUGHT[name]
+            shutil.copytree(brought, newcomer.directory / brought.name)
         if not starts_servers(DOCS / name):
             newcomer.install(["fencepost[embedded]"])
             stack.enter_context(newcomer.servers())
