@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pytest
@@ -33,7 +34,11 @@ PAGES = {
     "how-to/flows-dead-letters.md": 4,
     "how-to/flows-own-sink.md": 1,
     "how-to/flows-upgrade.md": 2,
+    "how-to/judge-problems.md": 4,
     "how-to/look-at-a-demo.md": 0,
+    "how-to/migrate-from-celery.md": 2,
+    "how-to/migrate-from-procrastinate.md": 2,
+    "how-to/migrate-from-rq-or-arq.md": 3,
     "how-to/mutations-adopt-the-pipeline.md": 2,
     "how-to/mutations-require-ids.md": 3,
     "how-to/orders-own-broker.md": 2,
@@ -42,6 +47,21 @@ PAGES = {
     "how-to/write-a-service.md": 3,
 }
 """With the least number of commands that each runs to its end."""
+NOT_RUN = {
+    "how-to/README.md": "a list of the pages",
+    "how-to/console-users.md": "it asks a person for a password",
+    "how-to/deploy.md": "it needs a container engine; tests/unit/console/test_deploy.py checks what it names",
+    "how-to/failover-patroni.md": "it needs a cluster; tests/integration/replication has one",
+    "how-to/follow-a-trace.md": "it needs a collector; tests/integration/traces has one",
+    "how-to/judge-contest.md": "it happens in a browser; tests/browser/test_judge.py does it",
+    "how-to/judge-direct-path.md": "it needs a reader of the old stream",
+    "how-to/nonces-recover.md": "it needs a restored backup",
+    "how-to/nonces-transactions.md": "it needs a chain and its keys",
+    "how-to/pgbouncer.md": "it needs a pooler; `make test-matrix` has one",
+    "how-to/proxies.md": "it needs a proxy; tests/integration/web/test_nginx.py has one",
+    "how-to/recover-from-a-backup.md": "it needs a restored backup",
+    "how-to/workflows-saga.md": "it explains examples/saga; tests/integration/workflows/test_saga.py runs it",
+}
 BROUGHT = {"how-to/write-a-service.md": "examples/coupons"}
 """What the directory of a page has in it: the example that it explains."""
 TUTORIALS = sorted(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md"))
@@ -126,8 +146,15 @@ def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
                 "DATABASE_URL": addresses.service_url,
                 "MIGRATION_DATABASE_URL": addresses.migration_url,
                 "REDIS_URL": addresses.redis_url or "",
+                "PROCRASTINATE_URL": addresses.migration_url,
+                "CELERY_BROKER": celery_broker(addresses),
             }
         assert newcomer.run(DOCS / name) >= PAGES[name]
+
+
+def celery_broker(addresses: ServerAddresses) -> str:
+    """Celery has a form of its own for the socket of a Redis."""
+    return f"redis+socket://{unquote(urlsplit(addresses.redis_url or '').path)}?virtual_host=0"
 
 
 def starts_servers(page: Path) -> bool:
@@ -137,6 +164,11 @@ def starts_servers(page: Path) -> bool:
         if block.language == "console"
         for command, _ in block.commands()
     )
+
+
+def test_every_how_to_runs_or_says_why_not() -> None:
+    pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
+    assert pages == {name for name in PAGES if name.startswith("how-to/")} | NOT_RUN.keys()
 
 
 def test_the_library_alone_is_small(wheels: Wheels, tmp_path: Path) -> None:

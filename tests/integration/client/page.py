@@ -1,10 +1,9 @@
 """A page of the documentation as a program: its files, its tables, and the commands that it shows.
 
-A block whose first line is `# name.py` (or another ending) is that file. An `sql` block is run by the owner of
-the database. In a `console` block, every line that begins with `$` is a command, and the lines below it are
-what it must print; `…` stands for anything. `$ export NAME=value` holds for the rest of the page, `NAME=value`
-before a command for that command. Servers and workers run beside the rest of the page until its end. A block
-below `<!-- not run: reason -->` is only looked at.
+A block whose first line is `# name.py` (or another ending) is that file. An `sql` block is run by the owner
+of the database. In a `console` block, every line that begins with `$` is a command, and the lines below it are
+what it must print; `…` stands for anything. Servers and workers run beside the rest of the page until its
+end. A block below `<!-- not run: reason -->` is only looked at.
 """
 
 import re
@@ -40,11 +39,11 @@ BESIDE = (
 )
 
 _BLOCK = re.compile(
-    r"(?P<skip>^ *<!-- not run: [^\n]+ -->\n)?^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```$",
+    r"(?P<skip>^ *<!-- not run: [^\n]+ -->\n)?"
+    r"^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
 _FILE = re.compile(r"# ([\w./-]+\.\w+)")
-_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=")
 
 
 @dataclass(frozen=True)
