@@ -74,8 +74,10 @@ class Wheels(NamedTuple):
     constraints: Path
     """The versions of the lock file, which uv has in its cache."""
 
-    def install(self, environment: EmptyEnvironment, packages: Iterable[str]) -> None:
-        environment.install(packages, "--find-links", self.directory, "--constraint", self.constraints)
+    def install(self, environment: EmptyEnvironment, packages: Iterable[str], *, pins: bool = True) -> None:
+        """Without pins for a page that installs another library, which decides about versions too."""
+        options = ["--constraint", self.constraints] if pins else []
+        environment.install(packages, "--find-links", self.directory, *options)
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +98,7 @@ class Newcomer:
 
     def __init__(self, wheels: Wheels, place: Path) -> None:
         self._wheels = wheels
+        self.pins = True
         self._environment = EmptyEnvironment(place / "env")
         self.directory = place / "work"
         self.directory.mkdir()
@@ -104,7 +107,7 @@ class Newcomer:
 
     def install(self, packages: Iterable[str]) -> None:
         here = (str(self.directory / name) if name.startswith("./") else name for name in packages)
-        self._wheels.install(self._environment, here)
+        self._wheels.install(self._environment, here, pins=self.pins)
 
     def run(self, page: Path) -> int:
         return self._page_run().run(page)
@@ -138,6 +141,7 @@ def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
         if name in BROUGHT:
             brought = DOCS.parent / BROUGHT[name]
             shutil.copytree(brought, newcomer.directory / brought.name)
+        newcomer.pins = not name.startswith("how-to/migrate-from")
         if not starts_servers(DOCS / name):
             newcomer.install(["fencepost[embedded]"])
             stack.enter_context(newcomer.servers())
@@ -159,7 +163,7 @@ def celery_broker(addresses: ServerAddresses) -> str:
 
 def starts_servers(page: Path) -> bool:
     return any(
-        command.startswith(UP)
+        command.startswith(UP) or command.endswith(" --up")
         for block in blocks(page)
         if block.language == "console"
         for command, _ in block.commands()
