@@ -1,8 +1,8 @@
 """`make references`: the pages that are written from code and from other pages.
 
 indexes     README.md of each folder, from the titles of its pages: committed, and a test compares them
-generated/  API, commands, settings, errors and SQL functions, from the code: written before each build of
-            the site and not committed, so that they are never older than the code
+generated/  API, commands, settings, metrics, errors and SQL functions, from the code: written before each
+            build of the site and not committed, so that they are never older than the code
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.site import api, commands, errors, index, settings, sql
+from docs.site import api, commands, errors, index, metrics, settings, sql
 
 DOCS = Path(__file__).parents[1]
 NOTICE = "<!-- Written by `make references`. -->\n\n"
@@ -22,6 +22,7 @@ What the code says of itself, written anew by `make references` and by each buil
 - [API](api/README.md)
 - [Commands](commands.md)
 - [Settings](settings.md)
+- [Metrics](metrics.md)
 - [Errors and reasons of refusals](errors.md)
 - [SQL functions](sql-functions.md)
 """
@@ -34,6 +35,7 @@ def generated() -> dict[str, str]:
         **api.pages(),
         "commands.md": commands.page(),
         "settings.md": settings.page(),
+        "metrics.md": metrics.page(),
         "errors.md": errors.page(),
         "sql-functions.md": sql.page(),
     }
