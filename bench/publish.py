@@ -200,7 +200,7 @@ def begin_of(name: str) -> str:
 
 
 def figures(name: str, results: Path = RESULTS) -> str:
-    """Every row and goal of the kept run, or the columns of this page, and the machine on which it was made."""
+    """Every row and goal of the kept run, or the columns of this page, and the machine that made them."""
     bench, columns = COLUMNS_OF.get(name, (name, ()))
     result: Result = json.loads((results / f"bench-{bench}.json").read_text())
     rows: Sequence[Row] = result["rows"]
