@@ -39,7 +39,7 @@ def generated() -> dict[str, str]:
         "errors.md": errors.page(),
         "sql-functions.md": sql.page(),
     }
-    return {f"generated/{path}": NOTICE + text for path, text in made.items()}
+    return {f"generated/{path}": NOTICE + _tidy(text) for path, text in made.items()}
 
 
 def indexes(docs: Path = DOCS) -> dict[str, str]:
@@ -57,6 +57,11 @@ def write(made: Mapping[str, str], docs: Path = DOCS) -> None:
     for path in differing(made, docs):
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
         (docs / path).write_text(made[path], encoding="utf-8")
+
+
+def _tidy(text: str) -> str:
+    """Without the spaces at the ends of lines that an empty cell or a docstring leaves."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _read(path: Path) -> str:
