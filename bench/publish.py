@@ -33,8 +33,18 @@ PAGE_OF: Mapping[str, str] = {
     "judge": "judge-performance.md",
     "workflows": "workflows-performance.md",
     "zombies": "zombies.md",
+    "storm-orders": "storms.md",
+    "storm-late-accepts": "storms.md",
+    "storm-changes": "storms.md",
+    "storm-players": "storms.md",
+    "storm-jobs": "storms.md",
+    "storm-poison": "storms.md",
+    "storm-contest": "storms.md",
+    "storm-chain": "nonces-storms.md",
+    "storm-uneven": "nonces-storms.md",
+    "torture-seeds": "torture.md",
 }
-"""The page that has the figures of a benchmark, or some of its columns."""
+"""The page that has the figures of a benchmark, some of its columns, or those of a long test."""
 COLUMNS_OF: Mapping[str, tuple[str, Sequence[str]]] = {
     "zombies": ("jobs", ("system", "truth", "the zombie's finish", "effects"))
 }
@@ -199,10 +209,15 @@ def begin_of(name: str) -> str:
     return f"<!-- figures of {name}: written by `python -m bench publish` -->"
 
 
+def kept(name: str, results: Path = RESULTS) -> Path:
+    """The file with a run. Those of long tests are made from what the test prints."""
+    return results / f"{'' if name.startswith(('storm-', 'torture-')) else 'bench-'}{name}.json"
+
+
 def figures(name: str, results: Path = RESULTS) -> str:
     """Every row and goal of the kept run, or the columns of this page, and the machine that made them."""
     bench, columns = COLUMNS_OF.get(name, (name, ()))
-    result: Result = json.loads((results / f"bench-{bench}.json").read_text())
+    result: Result = json.loads(kept(bench, results).read_text())
     rows: Sequence[Row] = result["rows"]
     if columns:
         chosen = [row for row in rows if row.keys() >= set(columns)]
@@ -249,6 +264,9 @@ def _made(result: Result) -> str:
         if key in machine
     )
     commit = f", commit `{machine['commit']}`" if machine.get("commit") else ""
+    if command := result.get("command"):
+        made = f"Measured by `{command}` on {result['at']}{commit}"
+        return f"{made}: {machine['cores']} cores, load {machine['load']}; {result['took']}."
     cores = f"{machine['cores']} cores, {_load(machine['load_1m'])}"
     return (
         f"Measured by `make bench-{result['name']}`{form} on {result['at'][:10]}{commit}: {cores}{versions}."

@@ -19,7 +19,8 @@ def test_a_page_has_the_figures_of_the_kept_results(name: str) -> None:
 
 
 def test_every_kept_run_has_its_page() -> None:
-    kept = {path.stem.removeprefix("bench-") for path in publish.RESULTS.glob("bench-*.json")}
+    names = ("bench-*.json", "storm-*.json", "torture-*.json")
+    kept = {path.stem.removeprefix("bench-") for name in names for path in publish.RESULTS.glob(name)}
 
     assert kept == publish.PAGE_OF.keys() - publish.COLUMNS_OF.keys()
 
