@@ -14,11 +14,12 @@ PROJECTS := $(wildcard packages/*/pyproject.toml)
 PRODUCT := $(addprefix -e packages/,fencepost fencepost-server fencepost-orders fencepost-players fencepost-nonces fencepost-judge)
 OURS := $(addprefix --no-emit-package ,$(notdir $(wildcard packages/*)))
 PYTEST_ARGS ?=
-# What `make quick` leaves out of the unit tests and the kernel: fuzzing, models, migrations, tests that start processes, and
-# what `make check` runs.
-QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/unit/,fuzz bench embedded torture testing \
-	$(addsuffix .py,console/test_deploy flows/test_lateness flows/test_value_codec judge/test_documents judge/test_packages \
-	test_bill_of_materials test_extras test_plugin test_secrets test_tidy)) \
+# What `make quick` leaves out of the unit tests and the kernel: fuzzing, models, migrations, the documentation, tests that start
+# processes, and what `make check` runs.
+QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/unit/,fuzz bench docs embedded torture testing \
+	$(addsuffix .py,console/test_deploy flows/test_lateness flows/test_pages flows/test_time_index flows/test_value_codec \
+	job_features/test_typing judge/test_documents judge/test_packages nonces/test_keys test_bill_of_materials test_extras \
+	test_plugin test_secrets test_tidy)) \
 	$(addprefix --ignore-glob=tests/integration/kernel/test_,migrate* *_model.py array_literal.py)
 
 # The tests start Python by the hundred: what one process has compiled, the others need not compile again. `make up`

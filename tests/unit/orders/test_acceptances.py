@@ -65,28 +65,30 @@ IDS: list[Any] = [None, "", 0, "brk-1", 17, False, {}]
 STATUSES: list[Any] = [None, "accepted", "ACCEPTED", "error", "Error", "queued-for-review", "Rejected", 3]
 
 
-@pytest.mark.parametrize(("key", "order_id", "status"), list(product(KEYS, IDS, STATUSES)))
+@pytest.mark.parametrize(("key", "order_id"), list(product(KEYS, IDS)))
 def test_a_2xx_is_an_acceptance_when_it_shows_our_key_or_an_id_and_nothing_else_is(
-    key: Any, order_id: Any, status: Any
+    key: Any, order_id: Any
 ) -> None:
-    body = {"idempotency_key": key, "broker_order_id": order_id, "status": status, "message": "so"}
-    settled = settle(plain(), 200, body)
-    word = status.lower() if isinstance(status, str) else None
-    has_id = order_id in ("brk-1", 17)
-    shows = key == "key-1" or (not key and has_id)
-    if word is None:
-        # Without a status both must be there: an error may carry an id that is not an order's.
-        shows = key == "key-1" and has_id
-    if word == "rejected":
-        expected = "unknown" if key == "another" else "dead"
-    else:
-        expected = "sent" if shows and word != "error" else "unknown"
-    assert settled.outcome == expected
-    if expected == "sent":
-        assert settled.result is not None
-        assert settled.result["open"] is True, "no status that is not declared is an end"
-    if expected == "unknown":
-        assert settled.fate == "unproved"
+    adapter = plain()
+    for status in STATUSES:
+        body = {"idempotency_key": key, "broker_order_id": order_id, "status": status, "message": "so"}
+        settled = settle(adapter, 200, body)
+        word = status.lower() if isinstance(status, str) else None
+        has_id = order_id in ("brk-1", 17)
+        shows = key == "key-1" or (not key and has_id)
+        if word is None:
+            # Without a status both must be there: an error may carry an id that is not an order's.
+            shows = key == "key-1" and has_id
+        if word == "rejected":
+            expected = "unknown" if key == "another" else "dead"
+        else:
+            expected = "sent" if shows and word != "error" else "unknown"
+        assert settled.outcome == expected, status
+        if expected == "sent":
+            assert settled.result is not None
+            assert settled.result["open"] is True, "no status that is not declared is an end"
+        if expected == "unknown":
+            assert settled.fate == "unproved", status
 
 
 def test_an_error_in_a_200_is_asked_about() -> None:
