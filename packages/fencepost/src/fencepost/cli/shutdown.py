@@ -50,9 +50,11 @@ class SignalEvent:
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def is_set(self) -> bool:
+        """Whether it was set."""
         return self._is_set
 
     def set(self) -> None:
+        """Set it, and wake every thread that waits. It stays set."""
         # First the flag: what is woken finds it set.
         self._is_set = True
         self._wakes.put(None)
