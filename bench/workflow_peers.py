@@ -25,6 +25,7 @@ STEPS = 5
 """As in `peers/runner.py`, which only the environments of the peers can import."""
 WARM_UP = 20
 LEASE_SECONDS = zombie.LEASE_SECONDS
+LOAD_SECONDS_MAX = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ def measure(servers: Servers, peer: WorkflowPeer, count: int, alone: int) -> Pee
             rates: dict[str, tuple[float, float]] = {}
             for kind in ("rows", "trivial"):
                 before = entrant.commits()
-                seconds = float(entrant.call("load", kind=kind, count=count)["seconds"])
+                done = entrant.call("load", kind=kind, count=count, deadline_seconds=LOAD_SECONDS_MAX)
+                seconds = float(done["seconds"])
                 rates[kind] = count / seconds, (entrant.commits() - before) / (count * STEPS)
             alone_ms = float(entrant.call("alone", kind="trivial", count=alone)["p50_ms"])
     except CannotTakePart as error:

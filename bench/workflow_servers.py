@@ -69,8 +69,8 @@ class ServerProgram:
 
     def _found(self) -> Path | None:
         on_path = shutil.which(self.program)
-        kept = sorted(PROGRAMS.absolute().glob(f"**/{self.program}"))
-        return Path(on_path) if on_path else next((path for path in kept if os.access(path, os.X_OK)), None)
+        kept = sorted(path for path in PROGRAMS.absolute().glob(f"**/{self.program}") if path.is_file())
+        return Path(on_path) if on_path else next(iter(kept), None)
 
 
 def _install_restate(version: str) -> Path:
