@@ -116,7 +116,7 @@ def measure(servers: Servers, peer: WorkflowPeer, count: int, alone: int) -> Pee
                 seconds = float(done["seconds"])
                 rates[kind] = count / seconds, (entrant.commits() - before) / (count * STEPS)
             alone_ms = float(entrant.call("alone", kind="trivial", count=alone)["p50_ms"])
-    except CannotTakePart as error:
+    except (CannotTakePart, TimeoutError) as error:
         return PeerFigures(peer, why_not=str(error))
     (rows, row_commits), (trivial, trivial_commits) = rates["rows"], rates["trivial"]
     return PeerFigures(peer, rows, trivial, alone_ms, row_commits, trivial_commits)
