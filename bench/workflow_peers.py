@@ -19,13 +19,14 @@ from bench import jobs_zombie as zombie
 from bench.jobs_env import Entrant, Servers
 from bench.jobs_peers import PEERS, STRANGERS, CannotTakePart, Environment, Peer
 from bench.report import Row
-from bench.workflow_servers import SERVERS, ServerProgram
+from bench.workflow_servers import SERVERS, Addresses, ServerProgram
 
 STEPS = 5
 """As in `peers/runner.py`, which only the environments of the peers can import."""
 WARM_UP = 20
 LEASE_SECONDS = zombie.LEASE_SECONDS
 LOAD_SECONDS_MAX = 600
+NOWHERE: Addresses = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def entrant_of(servers: Servers, peer: WorkflowPeer) -> Generator[Entrant]:
     Environment(peer).make()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-bench-")))
-        addresses = stack.enter_context(peer.server.running(folder)) if peer.server else {}
+        addresses: Addresses = stack.enter_context(peer.server.running(folder)) if peer.server else NOWHERE
         entrant = Entrant(peer, servers.database_for(peer), "", folder, addresses)
         entrant.prepare()
         yield entrant

@@ -108,7 +108,14 @@ def _install_temporal(version: str) -> Path:
 
 
 def _run_restate(program: Path, folder: Path) -> Generator[Addresses]:
-    command = [program, "--base-dir", folder / "restate", "--no-logo", "--listen-mode", "tcp"]
+    command: list[str | Path] = [
+        program,
+        "--base-dir",
+        folder / "restate",
+        "--no-logo",
+        "--listen-mode",
+        "tcp",
+    ]
     command += ["--use-random-ports", "true", "--bind-ip", "127.0.0.1"]
     log = folder / "restate.log"
 
@@ -126,7 +133,7 @@ def _run_restate(program: Path, folder: Path) -> Generator[Addresses]:
 def _run_temporal(program: Path, folder: Path) -> Generator[Addresses]:
     address = f"127.0.0.1:{_free_port()}"
     host, _, port = address.partition(":")
-    command = [program, "server", "start-dev", "--headless", "--ip", host, "--port", port]
+    command: list[str | Path] = [program, "server", "start-dev", "--headless", "--ip", host, "--port", port]
     command += ["--db-filename", folder / "temporal.sqlite", "--log-level", "error"]
     # Durable commits, as of all the others.
     command += ["--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=full"]

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # pyright: basic, reportMissingImports=false
-# ruff: noqa: ANN001, ANN201, ANN202
+# ruff: noqa: ANN001, ANN201
 # The packages it imports are those of an environment of its own, which the checkers here do not see.
 """Handlers of Restate with durable steps. Its server calls the workers over HTTP/2. A step's own write is a
 commit of its own: Restate's journal is not in PostgreSQL."""
@@ -18,6 +18,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any
 
 import restate
 from handlers import AsyncHandlers
@@ -120,7 +121,7 @@ def _register(address: str, port: int) -> None:
     assert status in (200, 201), answer
 
 
-def _call(address: str, method: str, path: str, body=None, connection=None):
+def _call(address: str, method: str, path: str, body=None, connection=None) -> tuple[int, Any]:
     """One request; the status, and the document that was answered."""
     wire = connection or http.client.HTTPConnection(address, timeout=REPLY_SECONDS)
     headers = {"accept": "application/json"}
