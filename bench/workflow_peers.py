@@ -26,6 +26,7 @@ STEPS = 5
 WARM_UP = 20
 LEASE_SECONDS = zombie.LEASE_SECONDS
 LOAD_SECONDS_MAX = 600
+STOPPED = "stopped inside a step"
 NOWHERE: Addresses = {}
 
 
@@ -147,14 +148,14 @@ def zombie_row(servers: Servers, peer: WorkflowPeer) -> Row:
         with entrant_of(servers, peer) as entrant:
             ending = zombie.play(entrant, "after")
     except zombie.NeverRanElsewhere:
-        return {"library": peer.title, "zombie in a step": "never ran elsewhere", "effects": "", "end": ""}
+        return {STOPPED: peer.title, "the late step": "never ran elsewhere, so it was not late"}
     except (CannotTakePart, TimeoutError) as error:
-        return {"library": peer.title, "zombie in a step": f"not seen: {error}", "effects": "", "end": ""}
+        return {STOPPED: peer.title, "the late step": f"not seen: {error}"}
     said = "changed the outcome" if ending.accepted else "changed nothing"
     return {
-        "library": peer.title,
-        "zombie in a step": said,
-        "effects": ending.effects,
+        STOPPED: peer.title,
+        "the late step": said,
+        "rows of the step": ending.effects,
         "end": ending.note,
     }
 

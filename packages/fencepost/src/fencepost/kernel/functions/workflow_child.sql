@@ -138,6 +138,7 @@ $$;
 -- keys, and by job_batch_member_by_batch for the jobs of a node.
 create or replace function fencepost.workflow_graph(p_id bigint) returns table (document jsonb, state text, steps jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
   select j.payload -> 'graph', o.state, coalesce(
     (select jsonb_agg(jsonb_build_object(
