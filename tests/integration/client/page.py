@@ -1,9 +1,9 @@
 """A page of the documentation as a program: its files, its tables, and the commands that it shows.
 
 A block whose first line is `# name.py` (or another ending) is that file. An `sql` block is run by the owner
-of the database. In a `console` block, every line that begins with `$` is a command, and the lines below it are
-what it must print; `…` stands for anything. Servers and workers run beside the rest of the page until its
-end. A block below `<!-- not run: reason -->` is only looked at.
+of the database. In a `console` block, every line that begins with `$` is a command, and the lines below it
+are what it must print; `…` stands for anything. Servers and workers run beside the rest of the page until
+its end. A block below `<!-- not run: reason -->` is only looked at.
 """
 
 import re
