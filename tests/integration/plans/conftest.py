@@ -173,7 +173,8 @@ def scratch_plan_database(small_plan_database: PlanDatabase) -> Iterator[PlanDat
 def _open(small: PlanDatabase, crowded: PlanDatabase, statistics: str) -> Generator[PlanDatabases]:
     street = PlanDatabases(
         *(
-            _copy(plan_database, f"{plan_database.database.name}_{statistics}")
+            # Two fixtures copy the small one, and both may be open.
+            _copy(plan_database, f"{plan_database.database.name}_{statistics}_{crowded.database.name}")
             for plan_database in (small, crowded)
         )
     )
