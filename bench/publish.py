@@ -273,7 +273,7 @@ def _made(result: Result) -> str:
     )
 
 
-def _cell(value: str | float | int) -> str:
+def _cell(value: str | int | float) -> str:
     if isinstance(value, str):
         return value
     return _number(value) if isinstance(value, float) else f"{value:,}"
