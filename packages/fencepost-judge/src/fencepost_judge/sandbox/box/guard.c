@@ -270,6 +270,8 @@ _Noreturn static void execute(struct start *start, const int *fds, int fd_count)
     if (write(fds[i], "0", 1) != 1) give_up(start->error_message, "cgroup");
   if (fd_count > 3 && order->proc) hide_cgroups(start->error_message);
   keep_capabilities(0, start->error_message);
+  /* Not before: the order was not there yet. The folder is the program's own. */
+  if (order->in_out && chdir("/out")) give_up(start->error_message, "chdir");
   place_files(fds, start->error_message);
   bool grouped = fd_count > 3;
   set_limits(order, grouped, start->error_message);

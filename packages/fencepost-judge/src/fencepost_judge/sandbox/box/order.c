@@ -67,6 +67,8 @@ static const char *read_word(struct order *order, char *word) {
   } else if (!strcmp(word, "out_from")) {
     if (!is_safe_path(value, false)) return "out_from";
     order->out_from = value;
+  } else if (!strcmp(word, "in_out")) {
+    order->in_out = !strcmp(value, "1");
   } else if (!strcmp(word, "proc")) {
     order->proc = !strcmp(value, "1");
   } else if (!strcmp(word, "job_id")) {
