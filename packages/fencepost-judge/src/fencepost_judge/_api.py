@@ -130,6 +130,7 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
             "timing": found.problem.timing.model_dump() if who.may(JudgeRole.JURY) else None,
             "languages": found.problem.languages,
             "attachments": sorted(found.problem.attachments),
+            "statements": [one.name for one in found.problem.statements],
             "memory_kb": found.problem.bounds.memory_kb,
             "scoring": found.problem.scoring,
             "interactive": found.problem.interactive,
@@ -140,6 +141,11 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
     async def attachment(slug: str, name: str, who: Who) -> Response:
         """A file that the package makes available to contestants."""
         return await visibility.attachment(judging, who, slug, name)
+
+    @router.get("/problems/{slug}/statements/{name}")
+    async def statement(slug: str, name: str, who: Who) -> Response:
+        """A statement as its author wrote it, by its language and form, such as `en.pdf`."""
+        return await visibility.statement(judging, who, slug, name)
 
     @router.put("/problems/{slug}")
     async def put_problem(

@@ -43,6 +43,9 @@ from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
 LITTLE_BYTES = 16_384
+ERRORS_BYTES_MAX = 2048
+"""Of the stderr of one test; and of all tests:"""
+ALL_ERRORS_BYTES_MAX = 65_536
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 
@@ -83,6 +86,8 @@ class _Run:
     job_id: str
     attempt_id: int
     everything: bool = False
+    errors_left: list[int] = field(default_factory=lambda: [ALL_ERRORS_BYTES_MAX])
+    """How many bytes of stderr the result still has room for."""
 
     def flags(self, case: TestCase) -> Sequence[str]:
         return case.flags if case.flags is not None else self.problem.flags
@@ -404,11 +409,18 @@ class Judge:
             order = await self._order(run, case)
             names = (run.problem.input_file, run.problem.output_file)
             outcome = await self._run_on(order, given, names, output, errors)
+            written = self._written_errors(run, errors)
             failed = _failure(case, outcome, run.program.language)
             if failed is not None:
-                return failed, None
+                return replace(failed, errors=written), None
             opinion = await self._opinion(run, case, given, output, room)
-        return _judged(case, outcome, opinion), opinion.next_input
+        return replace(_judged(case, outcome, opinion), errors=written), opinion.next_input
+
+    def _written_errors(self, run: _Run, errors: int) -> str:
+        """What the program wrote to its stderr, as far as the result has room for it."""
+        text = clean(os.pread(errors, min(ERRORS_BYTES_MAX, run.errors_left[0]), 0))
+        run.errors_left[0] = max(0, run.errors_left[0] - len(text.encode()))
+        return text
 
     async def _run_on(
         self, order: RunSpec, given: Path | None, names: tuple[str, str], output: int, errors: int
@@ -536,18 +548,19 @@ class Judge:
         order = await self._validation(run, run.validator, case, given, room)
         with self._workspace.scratch_file() as errors, self._workspace.scratch_file() as said:
             talk = await converse(self._boxes, await self._order(run, case), order, errors, said)
+            written = self._written_errors(run, errors)
             opinion = run.validator.opinion(talk.validator, room.feedback, os.pread(said, 4096, 0))
         failed = _failure(case, talk.program, run.program.language)
         if talk.validator.verdict is Verdict.SE:
             raise JudgeFault(f"sandbox: {talk.validator.sandbox_error}")
         if failed is not None and not decides(opinion, told=talk.told):
-            return failed, None
+            return replace(failed, errors=written), None
         if talk.told and opinion.verdict == "JE":
             opinion = Opinion("WA", LEFT)
         opinion = _believed(opinion)
         if opinion.verdict == "AC" and run.more:
             opinion = await self._check_written(run, case, given, room)
-        return _judged(case, talk.program, opinion), opinion.next_input
+        return replace(_judged(case, talk.program, opinion), errors=written), opinion.next_input
 
     async def _check_written(self, run: _Run, case: TestCase, given: Path, room: _Room) -> Opinion:
         """The checker's opinion of what the interactor wrote."""

@@ -204,6 +204,11 @@ class StatementFile(Frozen):
     format: Literal["markdown", "html", "tex", "pdf"]
     content: Digest
 
+    @property
+    def name(self) -> str:
+        """The language and the form, such as `en.pdf`."""
+        return f"{self.language}.{'md' if self.format == 'markdown' else self.format}"
+
 
 FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,99})?$")]
 

@@ -7,6 +7,7 @@ out, and the text in its braces stays.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 
 TEX_BYTES_MAX = 500_000
@@ -116,7 +117,9 @@ def markdown_of(tex: str) -> str:
     """The statement as Markdown."""
     body = re.search(r"\\begin\{document\}(.*?)\\end\{document\}", tex, re.DOTALL)
     reader = _Reader(_without_comments((body[1] if body else tex).replace("\r\n", "\n")))
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", reader.text())).strip() + "\n"
+    text = unicodedata.normalize("NFC", reader.text())
+    # Two blanks at a line's end are a line break.
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def _without_comments(tex: str) -> str:
@@ -154,6 +157,7 @@ class _Reader:
                 parts.append(self.text())
             elif command in DECLARED and not self._tex.startswith("{", self._at):
                 closing = DECLARED[command] + closing
+                self._spaces()
                 parts.append("\0" + DECLARED[command])
             elif command is not None:
                 parts.append(self._command(command))
