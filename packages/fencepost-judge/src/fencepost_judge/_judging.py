@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from fencepost.errors import InvalidInput
+from fencepost.logs import get_logger
 from fencepost_judge._comparison import Checked, Comparison, compare
 from fencepost_judge._compiling import Program, clean, compile_sources, driver_of
 from fencepost_judge._conversation import LEFT, converse, decides
@@ -42,6 +44,7 @@ from fencepost_judge.sandbox._box_files import BoxFiles
 from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
+_log = get_logger(__name__)
 LITTLE_BYTES = 16_384
 ERRORS_BYTES_MAX = 2048
 """Of the stderr of one test; and of all tests:"""
@@ -205,6 +208,7 @@ class Judge:
             raise DataAway(f"data: {error}") from error
         except (CorruptData, FileNotFoundError) as error:
             raise DataFault(f"data: {error}") from error
+        began = time.monotonic()
         compiled = await compile_sources(
             self._workspace,
             self._boxes,
@@ -215,6 +219,8 @@ class Judge:
             entry=asked.entry or driver_of(language.spec, included),
             at_least=problem.bounds,
         )
+        seconds, ended = round(time.monotonic() - began, 3), compiled.program is not None
+        _log.info("judge_compiled", language=language.name, seconds=seconds, compiled=ended)
         if compiled.program is None:
             assert compiled.outcome is not None
             if compiled.outcome.verdict is Verdict.SE:

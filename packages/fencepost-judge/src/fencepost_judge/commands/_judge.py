@@ -11,6 +11,7 @@ import typer
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 from fencepost_judge.commands import _accounts as accounts
+from fencepost_judge.commands import _calibrate as calibrate
 from fencepost_judge.commands import _clarifications as clarifications
 from fencepost_judge.commands import _contests as contests
 from fencepost_judge.commands import _custom_run as custom_run
@@ -33,6 +34,7 @@ app.add_typer(rejudge.app, name="rejudge")
 app.add_typer(contests.app, name="contest")
 app.add_typer(clarifications.app, name="clarify")
 app.command("workers")(judge_workers.workers)
+app.command("calibrate")(calibrate.calibrate)
 app.command("try")(custom_run.try_out)
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
