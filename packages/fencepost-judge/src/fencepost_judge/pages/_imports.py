@@ -19,7 +19,6 @@ from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import filled
 from fencepost_server.web.settings import WebSettings
 
-
 PART_BYTES = 1 << 20
 
 
