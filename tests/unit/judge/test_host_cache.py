@@ -60,8 +60,12 @@ def test_judges_that_want_a_content_at_the_same_time_wait_for_one_fetch(
 ) -> None:
     (digest,) = put(store, b"x" * 100_000)
     host = [HostCache(store, tmp_path / "host", bytes_max=1 << 20) for _ in range(8)]
+
+    def link(place: int) -> None:
+        host[place].link(digest, tmp_path / f"copy{place}")
+
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda place: host[place].link(digest, tmp_path / f"copy{place}"), range(8)))
+        list(threads.map(link, range(8)))
 
     assert store.fetched == [digest]
     assert all((tmp_path / f"copy{place}").stat().st_size == 100_000 for place in range(8))

@@ -137,7 +137,7 @@ class Compared:
 def compare_judges(documents: Sequence[Mapping[str, Any]]) -> list[Compared]:
     """By what each judge measured with every box in use, as in a contest. Pure."""
     times = [_times(one) for one in documents]
-    names = sorted(set.intersection(*(set(one) for one in times))) if times else []
+    names = [name for name in times[0] if all(name in one for one in times)] if times else []
     if not names:
         raise InvalidInput("The files have no measured program in common.", field="compare")
     middle = {name: median(one[name] for one in times) for name in names}

@@ -62,7 +62,7 @@ def _row(one: Verified) -> str:
 def _margins(read: ReadProblem, verified: Sequence[Verified]) -> Iterator[str]:
     """How far the time limit is from those that must meet it, and from those that must not."""
     limit_ms = read.problem.bounds.time_ms
-    right = [one for one in verified if one.got and one.submission.expected == {"AC"}]
+    right = [one for one in verified if one.got and one.submission.expected == frozenset({"AC"})]
     if not right:
         return
     slowest = max(right, key=lambda one: one.got.time_ms if one.got else 0)

@@ -177,7 +177,7 @@ def tagged(expected: Expectations, name: str, sources: Mapping[str, bytes]) -> E
         said = re.split(r"\*/|-->|\*\)|[\"'#]", value.decode("utf-8", "replace"))[0].strip()
         if kind == b"RESULTS":
             verdicts = frozenset[str]().union(*(_tag(name, word) for word in said.split(",")))
-            bounds = bounds if verdicts <= {"AC"} or verdicts == {"TLE"} else ()
+            bounds = bounds if verdicts <= {"AC"} or verdicts == frozenset({"TLE"}) else ()
         else:
             rules.append(
                 Rule(None, checked(Requirement, f"{name}: @EXPECTED_SCORE@", {"score": _score(said)}))

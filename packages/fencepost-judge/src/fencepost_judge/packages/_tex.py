@@ -261,27 +261,27 @@ class _Reader:
             return _SPACES[name]
         return f"\\{name}" if name == "$" or _ESCAPED.match(name) else name
 
-    def _displayed(self) -> str:
+    def displayed(self) -> str:
         return f"\n\n$${' '.join(self._until(BACKSLASH + ']').split())}$$\n\n"
 
-    def _inline(self) -> str:
+    def inline(self) -> str:
         return f"${' '.join(self._until(BACKSLASH + ')').split())}$"
 
-    def _begin(self) -> str:
+    def begin(self) -> str:
         return self._environment(self._raw())
 
-    def _verb(self) -> str:
+    def verb(self) -> str:
         self._at += 1
         return _code(self._until(self._tex[self._at - 1 : self._at]))
 
-    def _url(self) -> str:
+    def url(self) -> str:
         return f"<{self._raw()}>"
 
-    def _href(self) -> str:
+    def href(self) -> str:
         address = self._raw().replace(")", "%29").replace(" ", "%20")
         return f"[{self._argument()}]({address})"
 
-    def _line(self) -> str:
+    def line(self) -> str:
         self._optional()
         return "  \n"
 
@@ -294,7 +294,7 @@ class _Reader:
             return _code(_plain(self._raw()))
         return _closed(f"\0{mark}" + self._argument(), mark) if mark else self._argument()
 
-    def _item(self) -> str:
+    def item(self) -> str:
         label = self._optional()
         depth = max(0, len(self._lists) - 1)
         mark = "1." if self._lists and self._lists[-1] == "enumerate" else "-"
@@ -343,14 +343,14 @@ class _Reader:
 
 
 _OWN: Mapping[str, Callable[[_Reader], str]] = {
-    "[": _Reader._displayed,
-    "(": _Reader._inline,
-    "\\": _Reader._line,
-    "begin": _Reader._begin,
-    "item": _Reader._item,
-    "verb": _Reader._verb,
-    "url": _Reader._url,
-    "href": _Reader._href,
+    "[": _Reader.displayed,
+    "(": _Reader.inline,
+    "\\": _Reader.line,
+    "begin": _Reader.begin,
+    "item": _Reader.item,
+    "verb": _Reader.verb,
+    "url": _Reader.url,
+    "href": _Reader.href,
 }
 """Commands whose arguments are read in a way of their own."""
 

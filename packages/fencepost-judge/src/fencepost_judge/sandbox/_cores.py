@@ -40,7 +40,7 @@ def chosen_cores(said: str, machine: Texts, allowed: Collection[int] | None = No
     missing = sorted(set(wanted) - set(usable))
     if missing:
         raise InvalidInput(
-            f"JUDGE_CORES names the processor {missing[0]}, which this process may not use. It may use"
+            f"JUDGE_CORES names the processor {missing[0]}, which this process may not use. Usable:"
             f" {', '.join(map(str, usable))}.",
             field="JUDGE_CORES",
         )
@@ -49,7 +49,8 @@ def chosen_cores(said: str, machine: Texts, allowed: Collection[int] | None = No
 
 def siblings(processor: int, machine: Texts) -> list[int]:
     """The processors that share a core, this one included."""
-    said = machine.text(f"{CPU}/cpu{processor}/topology/thread_siblings_list")
+    path = f"{CPU}/cpu{processor}/topology/thread_siblings_list"
+    said = machine.text(path)
     return read_list(said.strip()) if said and said.strip() else [processor]
 
 
