@@ -96,7 +96,7 @@ def _advisory_locks_end_with_the_transaction(pair: Pair) -> bool:
     taken = pair.value(pair.first, lock, ADVISORY_KEY)
     refused = pair.value(pair.second, lock, ADVISORY_KEY)
     pair.first.rollback()
-    return taken is True and refused is False and pair.value(pair.second, lock, ADVISORY_KEY) is True
+    return bool(taken and not refused and pair.value(pair.second, lock, ADVISORY_KEY))
 
 
 def _statements_see_what_was_committed(pair: Pair) -> bool:
