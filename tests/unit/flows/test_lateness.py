@@ -24,7 +24,7 @@ def keyed(events: Stream[Any], groups: int | None = None) -> KeyedStream[Any, An
     return events.key_by(lambda event: event[0], groups=groups)
 
 
-def numbered(windowed: Windowed[Any, Any]) -> Stream[Any]:
+def numbered(windowed: Windowed[Any, Any, Any]) -> Stream[Any]:
     """Which records a window has."""
     return windowed.fold(list[int], lambda found, event: [*found, event[2]])
 

@@ -23,7 +23,7 @@ from fencepost.flows._record import END, Behind, Record
 from fencepost.flows._state import Document, pieces, reviver
 from fencepost.flows._step_identity import PYTHON, derived_name, fingerprint
 from fencepost.flows._steps import AdaptiveBatch, Batch, Chain, Collect, EventTime, Pass, Step, push
-from fencepost.flows._windows import Session, Window
+from fencepost.flows._windows import Gathering, Interval, Session
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import is_timeless
 
@@ -82,15 +82,15 @@ class FlowPlan:
         """The input through which late records are counted: the number after the borders."""
         return len(self.borders)
 
-    def windows_behind(self, clock: GraphNode) -> list[Window]:
+    def windows_behind(self, clock: GraphNode) -> list[Gathering]:
         """The windows that records of an event_time reach."""
         return [node.window for node in self.nodes if node.window is not None and clock in node.ancestors()]
 
     def windows_decide(self, clock: GraphNode) -> bool:
-        """Whether only the windows can decide what is late: sessions are open by key, and several windows
-        must agree."""
+        """Whether only the windows can decide what is late: sessions are open by key, an interval by side,
+        and several windows must agree."""
         windows = self.windows_behind(clock)
-        return len(windows) > 1 or any(isinstance(window, Session) for window in windows)
+        return len(windows) > 1 or any(isinstance(window, Session | Interval) for window in windows)
 
     def is_late(self, clock: GraphNode) -> Callable[[float, float], bool]:
         """Whether a time is late for a watermark, as far as the two alone decide it. Without windows it
@@ -98,7 +98,7 @@ class FlowPlan:
         windows = self.windows_behind(clock)
         if self.windows_decide(clock):
             return lambda time, watermark: False
-        fixed = [window for window in windows if not isinstance(window, Session)]
+        fixed = [window for window in windows if not isinstance(window, Session | Interval)]
         return lambda time, watermark: all(window.last_end(time) <= watermark for window in fixed)
 
     def must_merge(self, senders: int) -> bool:
@@ -176,7 +176,7 @@ class FlowPlan:
             self.names[node]: {
                 "kind": node.kind,
                 "version": node.version,
-                "window": None if node.window is None else repr(node.window),
+                "window": node.gathers,
                 "given": bool(node.name),
                 "place": self.places[node],
                 "print": fingerprint(node),
