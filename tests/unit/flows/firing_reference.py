@@ -153,3 +153,45 @@ def _paired(left: list[Event], right: list[Event], is_pair: Any, how: str) -> li
     if how in ("right", "outer"):
         found += [(None, b[2]) for b in right if not any(is_pair(a, b) for a in left)]
     return sorted(found, key=repr)
+
+
+def of_silences(
+    partitions: list[list[Event]], silences: list[int | None], lateness: float, size: int, step: int
+) -> tuple[dict[Place, list[int]], list[int]]:
+    """Windows where partitions are silent before a record of theirs until the others have nothing left.
+
+    Then the watermark of those that were silent is at least the highest that any partition has reached.
+    """
+    ends = [len(events) if at is None else at for events, at in zip(partitions, silences, strict=True)]
+    before = [events[:end] for events, end in zip(partitions, ends, strict=True)]
+    reached = max((time - lateness for events in before for _, time, _ in events), default=float("-inf"))
+    windows: dict[Place, list[int]] = {}
+    late: list[int] = []
+    for events, end in zip(partitions, ends, strict=True):
+        for place, (event, own) in enumerate(zip(events, watermarks(events, lateness), strict=True)):
+            key, time, number = event
+            watermark = max(own, reached) if place >= end else own
+            first = time // step * step
+            starts = [first - n * step for n in range(size // step + 1) if first - n * step + size > time]
+            mine = [start for start in starts if start + size > watermark]
+            if not mine:
+                late.append(number)
+            for start in mine:
+                windows.setdefault((key, start, start + size), []).append(number)
+    return windows, sorted(late)
+
+
+def of_silences_without_windows(
+    partitions: list[list[Event]], silences: list[int | None], lateness: float
+) -> tuple[list[int], list[int]]:
+    """Without windows a record is late below the watermark, its own partition's or that of a silence."""
+    ends = [len(events) if at is None else at for events, at in zip(partitions, silences, strict=True)]
+    before = [events[:end] for events, end in zip(partitions, ends, strict=True)]
+    reached = max((time - lateness for events in before for _, time, _ in events), default=float("-inf"))
+    taken: list[int] = []
+    late: list[int] = []
+    for events, end in zip(partitions, ends, strict=True):
+        for place, (event, own) in enumerate(zip(events, watermarks(events, lateness), strict=True)):
+            watermark = max(own, reached) if place >= end else own
+            (late if event[1] < watermark else taken).append(event[2])
+    return sorted(taken), sorted(late)

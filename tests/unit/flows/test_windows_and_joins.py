@@ -120,7 +120,7 @@ def test_early_and_late_firings_say_what_was_known_by_then(kind: str, cases: int
         window = Sliding(12, 4, offset) if kind == "sliding" else Tumbling(10, offset)
         timed, results, late = stream(lateness=lateness), ListSink(), ListSink()
         by_key = keyed(timed, groups=chance.choice((None, 2)))
-        fired = by_key.window(window, early_every=every, late_for=keep)
+        fired = by_key.window(window, early_every=every, late_for=keep or None)
         updates = fired.fold(list[int], lambda found, event: [*found, event[2]])
         flow = updates.sink(results).also(timed.late.sink(late))
 

@@ -19,6 +19,8 @@ class Mark:
     ended: bool = False
     count: int = 0
     """How many records of the sender lie at or before `at`, as far as its source can count."""
+    floor: float | None = None
+    """The watermark to which the others have taken it while it was silent, in this task."""
 
 
 BEGINNING = Mark()
@@ -34,6 +36,7 @@ class Frontier(dict[str, Mark]):
                 "watermark": _finite(mark.watermark),
                 "ended": mark.ended,
                 "count": mark.count,
+                **({} if mark.floor is None else {"floor": mark.floor}),
             }
             for sender, mark in self.items()
         }

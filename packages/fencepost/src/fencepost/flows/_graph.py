@@ -182,14 +182,22 @@ class Stream(Generic[T]):
         return Stream(self._flow, GraphNode("union", nodes))
 
     def event_time(
-        self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
+        self,
+        moment: Callable[[T], float | datetime],
+        *,
+        allowed_lateness: float = 0,
+        idle_after: Duration | None = None,
     ) -> Stream[T]:
         """Set when each record happened. A record that arrives after all its windows are closed goes to
         `.late`.
 
         Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen.
         Without a window or a join after it, a record that lies behind that time is late.
+
+        A partition in which nothing came for `idle_after` no longer holds back the windows of the others:
+        its watermark follows theirs until a record comes, which may then be late.
         """
+        idle_seconds = optional_seconds_of("idle_after", idle_after)
         if self._node.is_behind("key_by"):
             raise GraphRefused(
                 "Event time stands before key_by: lateness is decided for each source partition, so that a "
@@ -197,7 +205,12 @@ class Stream(Generic[T]):
             )
         return Stream(
             self._flow,
-            self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness), functions=(moment,)),
+            self._next(
+                "event_time",
+                lambda: steps.EventTime(moment, allowed_lateness),
+                functions=(moment,),
+                idle_seconds=idle_seconds,
+            ),
         )
 
     def key_by(
@@ -499,18 +512,36 @@ class KeyedStream(Stream[T], Generic[K, T]):
     @overload
     def window(self, window: Window) -> Windowed[K, T, WindowResult]: ...
     @overload
+    def window(self, window: Window, *, by: Literal["arrival"]) -> Windowed[K, T, WindowResult]: ...
+    @overload
     def window(
         self, window: Fixed, *, early_every: Duration | None = None, late_for: Duration | None = None
     ) -> Windowed[K, T, WindowUpdate]: ...
     def window(
-        self, window: Window, *, early_every: Duration | None = None, late_for: Duration | None = None
+        self,
+        window: Window,
+        *,
+        by: Literal["event", "arrival"] = "event",
+        early_every: Duration | None = None,
+        late_for: Duration | None = None,
     ) -> Windowed[K, T, Any]:
         """Group each key's values by windows of their time.
 
         With `early_every`, a window that is open emits what it holds, as often in event time, if a record
         has come since. With `late_for`, it takes records for that long after its end, and emits for each.
         Both emit a `WindowUpdate`, of which the newest is valid: a sink that replaces by key keeps that.
+
+        `by="arrival"` gathers records by when they are processed. Each is in one window, once, but in
+        which depends on the run; in event time it depends on the records alone.
         """
+        if by not in ("event", "arrival"):
+            raise GraphRefused(f"by is {by!r}; allowed: 'event' or 'arrival'.")
+        if by == "arrival":
+            if early_every is not None or late_for is not None:
+                raise GraphRefused(
+                    "A window by arrival has no late records, and early_every needs event time."
+                )
+            return Windowed(self, window, by_arrival=True)
         if early_every is None and late_for is None:
             return Windowed(self, window)
         if isinstance(window, Session):
@@ -532,10 +563,18 @@ class Windowed(Generic[K, T, R]):
     """Keyed records by window; an aggregate turns them into a stream again, one result per window and key, or
     with early and late firings several updates."""
 
-    def __init__(self, keyed: KeyedStream[K, T], window: Window, firing: Firing | None = None) -> None:
+    def __init__(
+        self,
+        keyed: KeyedStream[K, T],
+        window: Window,
+        firing: Firing | None = None,
+        *,
+        by_arrival: bool = False,
+    ) -> None:
         self._stream = keyed
         self._window = window
         self._firing = firing
+        self._by_arrival = by_arrival
 
     def fold(
         self,
@@ -554,9 +593,12 @@ class Windowed(Generic[K, T, R]):
         `merge` combines the values of two sessions that a record joins, and declares the same: a session is
         then one value. Without it, a session keeps its records until it ends.
         """
-        window, firing = self._window, self._firing
+        window, firing, by_arrival = self._window, self._firing, self._by_arrival
 
         def make() -> steps.Step:
+            return window_steps.ByArrival(made()) if by_arrival else made()
+
+        def made() -> steps.Step:
             if isinstance(window, Session):
                 return window_steps.SessionFold(window, initial, function, merge, state)
             if firing is not None:
@@ -566,7 +608,9 @@ class Windowed(Generic[K, T, R]):
         node = self._stream._keyed(  # pyright: ignore[reportPrivateUsage]
             "window",
             make,
-            needs_time=True,
+            needs_time=not by_arrival,
+            by_arrival=by_arrival,
+            variant="by arrival" if by_arrival else "",
             name=name,
             version=version,
             ordered=ordered and merge is None,

@@ -31,11 +31,15 @@ class GraphNode:
     needs_key: bool = False
     at_commit: bool = False
     """Whether it emits at commits only, so that how often it emits depends on when commits happen."""
+    idle_seconds: float | None = None
+    """Of an event_time: after how long a silent partition no longer holds the others back."""
     version: int = 1
     functions: tuple[Callable[..., Any], ...] = ()
     """The functions that the user gave: part of the step's identity from one release to the next."""
     window: Gathering | None = None
     """The window in which it gathers records."""
+    by_arrival: bool = False
+    """Whether its window gathers records by when they are processed, whatever their time is."""
     variant: str = ""
     """Part of its identity beside the window: how it joins."""
     groups: int | None = None

@@ -79,6 +79,16 @@ def settle(time: float, *, taken: bool) -> None:
         time.refused = time.refused or not taken
 
 
+def under(record: Record, floor: float, clock: str) -> Record:
+    """The record, marked as one that came behind the watermark if it lies below the floor of its sender."""
+    value, key, time, at = record
+    if time is None or not time < floor or closed_until(time) >= floor:
+        return record
+    known = time if type(time) is Behind else Behind.of(time, floor, clock, value)
+    known.watermark = floor
+    return value, key, known, at
+
+
 class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fencepost", tag="record"):
     """A value with the id by which a sink recognises it when it arrives again.
 

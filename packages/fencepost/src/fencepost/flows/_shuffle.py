@@ -329,7 +329,7 @@ class ChannelReceiver:
                     raise
                 if arrival is not None:
                     arrivals.append(arrival)
-                repeated = repeated or arrival is None
+                repeated = repeated or arrival is None or arrival.silent
         if repeated:
             # Entries that are already durable lead to no commit, and a channel full of them would block its
             # sender.
@@ -385,6 +385,9 @@ class ChannelReceiver:
             await self._redis.set(self._keys[name].rewind, "1")
             return None
         self._unacknowledged[name].append((entry_id, to))
+        if not ended and after == to == mark.at:
+            # Nothing came for the sender's `idle_after`, and nothing of it is under way.
+            return Arrival(name, (), mark, watermark, 0, silent=True)
         if not ended and (to is None or not is_after(to, mark.at)):
             return None
         runs: list[tuple[int, Batch]] = []

@@ -189,12 +189,6 @@ class Firing:
     early_seconds: float | None = None
     late_seconds: float = 0
 
-    def __post_init__(self) -> None:
-        if self.early_seconds is not None:
-            _positive("early_every", self.early_seconds)
-        if self.late_seconds < 0:
-            raise GraphRefused(f"late_for is {self.late_seconds}; it must be at least 0.")
-
     def last_end(self, time: float) -> float:
         """When the last window of a moment takes no more records."""
         return self.window.last_end(time) + self.late_seconds
