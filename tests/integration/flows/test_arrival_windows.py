@@ -1,4 +1,4 @@
-"""Windows in processing time close by the clock while nothing comes, and do not open again on another worker."""
+"""Windows in processing time close by the clock while nothing comes, and do not open again elsewhere."""
 
 from typing import Any
 

@@ -38,19 +38,18 @@ def test_windows_have_what_was_processed_within_them(kind: str, cases: int) -> N
     window, expected = WINDOWS[kind]
     for seed in range(cases):
         chance = random.Random(f"arrival-{kind}-{seed}")  # noqa: S311
-        # The times of these events are what the clock shows; where it goes back, it stands still for a window.
+        # The times of these events are what the clock shows; where it goes back, it stands still.
         events = disordered(chance)
-        shown = iter([time for _, time, _ in events])
-        flow = numbered(keyed(untimed(), chance.choice((None, 2))).window(window, by="arrival")).sink(
-            ListSink()
-        )
+        clock = iter([time for _, time, _ in events]).__next__
+        by_key = keyed(untimed(), chance.choice((None, 2)))
+        flow = numbered(by_key.window(window, by="arrival")).sink(ListSink())
 
         outcome = run_flow(
             flow,
             {"in": events},
             batch=1,
             restart_every=chance.choice((None, 1, 3)),
-            clock=lambda: next(shown),
+            clock=clock,
         )
         arrived, latest = [], 0
         for key, time, number in events:

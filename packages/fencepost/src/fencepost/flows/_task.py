@@ -53,9 +53,8 @@ class Arrival:
     """Whether the sender has had nothing for as long as its `idle_after`."""
 
     @property
-    def moves(self) -> bool:
-        """Whether there is something to commit."""
-        return bool(self.count or self.runs or self.mark.ended)
+    def has_news(self) -> bool:
+        return bool(self.count or self.mark.ended or self.silent)
 
 
 class RecordInput(Protocol):
@@ -120,13 +119,13 @@ class SourceInput:
         """Read what every partition has; if none has anything, wait for the first one that does."""
         names = [name for name in self._readers if only is None or name in only]
         arrivals = [await self._take(name, limit, 0.0) for name in names]
-        if names and not any(arrival.moves or arrival.silent for arrival in arrivals):
+        if names and not any(arrival.has_news for arrival in arrivals):
             wait_each = wait_seconds / len(names)
             arrivals = [await self._take(name, limit, wait_each) for name in names]
         for arrival in arrivals:
             if arrival.mark.ended:
                 await self._readers.pop(arrival.sender).close()
-        return [arrival for arrival in arrivals if arrival.moves or arrival.silent]
+        return [arrival for arrival in arrivals if arrival.has_news]
 
     async def acknowledge(self, frontier: Frontier) -> None:
         for name, reader in list(self._readers.items()):
@@ -325,7 +324,8 @@ class Task:
             self._frontier[sender] = arrival.mark
             self._uncommitted += arrival.count
             self._commit_trace.saw(arrival.traces)
-            moves = moves or arrival.moves
+            # A position without a record is committed too: its sender waits for it.
+            moves = moves or not arrival.silent
         if arrivals:
             moves = watermarks.settle() or moves
             # The decision that a sender is silent is stored with its effects: a replay does not take it

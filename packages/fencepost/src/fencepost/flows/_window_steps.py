@@ -102,8 +102,8 @@ def opened(windows: KeyedState) -> TimeBuckets:
 
 
 class ByArrival(Step):
-    """A window in processing time: around the step of the same window in event time, whose records get the time
-    at which the task processes them, and which advances with the task's clock.
+    """A window in processing time: around the step of the same window in event time, whose records get the
+    time at which the task processes them, and which advances with the task's clock.
 
     The clock is stored in the commit that has its effects, and never goes back: a window that was emitted
     does not open again, and a record counts in one window, that of the run that committed it.
