@@ -53,7 +53,8 @@ def unfit(flow: str, seen: Mapping[str, Any]) -> str:
         case "units":
             words = (
                 f"The flow {flow} was divided into {_divided(stored)}, and this graph divides it into "
-                f"{_divided(given)}: records would be lost and doubled. Keep {_kept(stored)}, {anew}"
+                f"{_divided(given)}: records would be lost and doubled. Keep {_kept(stored)}, "
+                f"{_regrouped(flow, stored, given)}{anew}"
             )
         case "sender":
             words = (
@@ -122,6 +123,15 @@ def _lost_step(each: Mapping[str, Any]) -> str:
 
 def _either(names: Sequence[str]) -> str:
     return " or ".join(repr(name) for name in names)
+
+
+def _regrouped(flow: str, stored: Any, given: Any) -> str:
+    if not stored.get("groups") or not given.get("groups"):
+        return ""
+    return (
+        "divide the state anew (fencepost flows drain, savepoint, and then "
+        f"fencepost flows regroup {flow} SAVEPOINT {given['groups']}), "
+    )
 
 
 def _divided(shape: Any) -> str:

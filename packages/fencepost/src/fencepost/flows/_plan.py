@@ -112,6 +112,11 @@ class FlowPlan:
         known = [seconds for seconds in times if seconds is not None]
         return max(known) if known and len(known) == len(times) else None
 
+    def clock_name(self, input_number: int) -> str | None:
+        """The name of the event_time of an input; None without one."""
+        clock = self.clock_of(self.borders[input_number]) if input_number < len(self.borders) else None
+        return None if clock is None else self.names[clock]
+
     def clock_of(self, border: GraphNode) -> GraphNode | None:
         """The event_time that set the times of an input's records."""
         return next((n for n in reversed(list(border.ancestors())) if n.kind == "event_time"), None)

@@ -24,6 +24,7 @@ from fencepost.flows._plan import FlowPlan, KeyedStage, SourceStage, least
 from fencepost.flows._record import END, Offset
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._steps import Batch
+from fencepost.flows._taken import Taken
 from fencepost.flows._units import RecordSender
 from fencepost.flows._watermarks import Silence, Watermarks
 from fencepost.flows.sinks._sink import FlowContext
@@ -210,6 +211,9 @@ class Task:
         self._watermarks = Watermarks(watermarks, frontier)
         self._senders = frozenset(watermarks)
         self._frontier = frontier
+        self._taken = {
+            sender: Taken(**mark.taken) for sender, mark in frontier.items() if mark.taken is not None
+        }
         self._reached = frontier.reached
         self.progressed = False
         """Whether it has committed more than it started with."""
@@ -317,11 +321,18 @@ class Task:
         watermarks, moves = self._watermarks, False
         for arrival in arrivals:
             sender, floor = arrival.sender, watermarks.floor(arrival.sender)
-            for input_number, records in arrival.runs:
+            taken = self._taken.get(sender)
+            for input_number, given in arrival.runs:
+                records = given
+                if taken is not None:
+                    clock = self._program.clock_name(input_number)
+                    records = taken.left(given, arrival.offsets, clock)
                 with reading(sender, arrival.offsets, exactly=not self._body.merges):
                     await self._body.push(sender, input_number, records, floor)
             watermarks.arrived(sender, arrival.watermark, arrival.mark.watermark, silent=arrival.silent)
-            self._frontier[sender] = arrival.mark
+            if taken is not None and taken.is_passed(arrival.mark.at, arrival.mark.watermark):
+                taken = self._taken.pop(sender) and None
+            self._frontier[sender] = replace(arrival.mark, taken=None if taken is None else taken.as_json())
             self._uncommitted += arrival.count
             self._commit_trace.saw(arrival.traces)
             # A position without a record is committed too: its sender waits for it.
