@@ -197,6 +197,29 @@ def joined(
     return outcome, pairs, [early, later]
 
 
+@pytest.mark.parametrize("cases", CASES)
+def test_branches_of_one_stream_are_joined_in_the_order_of_time(cases: int) -> None:
+    """They come batch by batch: first all of one branch, then all of the other."""
+    for seed in range(cases):
+        chance = random.Random(f"branches-{seed}")  # noqa: S311
+        events, lateness = disordered(chance), chance.choice((0, 3, 7))
+        before, after = chance.choice(((0, 0), (5, 0), (4, 6)))
+        timed, pairs, updates = stream(lateness=lateness), ListSink(), ListSink()
+        by_key = keyed(timed, chance.choice((None, 2)))
+        both = timed.filter(lambda e: e[2] % 2 == 0).union(timed.filter(lambda e: e[2] % 2 == 1))
+        join = by_key.join(by_key, lambda a, b: (a[2], b[2]), window=Interval(before, after))
+        fired = keyed(both).window(Tumbling(10), early_every=3).count()
+        flow = join.sink(pairs)
+        alone = fired.sink(updates)
+
+        outcome = run_flow(flow, {"in": events}, **way(chance))
+        expected, _ = reference.of_interval_join(events, events, lateness, before, after, "inner")
+        assert sorted(outcome.of(pairs), key=repr) == expected, (seed, events)
+
+        first, second = (run_flow(alone, {"in": events}, **way(chance)) for _ in range(2))
+        assert first.of(updates) == second.of(updates), (seed, events)
+
+
 def test_what_a_join_or_a_window_emits_late_opens_no_closed_window_behind_it() -> None:
     """A window behind them gets each of their records, and closes once."""
     for seed in range(60):

@@ -23,6 +23,8 @@ PLACED = frozenset({"window", "seen", "sides"})
 """Parts of a step's state whose keys begin with the record's key."""
 KEYED = frozenset({"value", "touched", "timers", "row", "sessions"})
 """Parts whose keys are the records'."""
+NOTHING = msgspec.Raw(b"\xc0")
+"""None, as MessagePack has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class _Body(msgspec.Struct, frozen=True):
     versions: msgspec.Raw
     steps: dict[str, msgspec.Raw]
     watermark: float
-    merge: msgspec.Raw | None = None
+    merge: msgspec.Raw = NOTHING
     clock: float = 0.0
     layout: int = 0
     entrances: list[str] = []
@@ -81,7 +83,7 @@ class _Group:
         says what went."""
         released = body.watermark if body.watermark > self.watermark else float("-inf")
         self.watermark = body.watermark
-        if body.merge is None:
+        if bytes(body.merge) == bytes(NOTHING):
             return
         places, waiting, *is_change = _raw_list(body.merge)
         kept = [each for each in self.waiting if each[0] >= released] if is_change else []

@@ -133,6 +133,22 @@ class ByArrival(Step):
         await self._inner.advance(now)
 
 
+class Known:
+    """Records in the order in which they were known. Those of two branches of a stream come batch by batch,
+    all before the watermark advances past them; so none is stored."""
+
+    def __init__(self) -> None:
+        self._records: list[tuple[float, int, int, Record]] = []
+
+    def add(self, record: Record, port: int) -> None:
+        self._records.append((known_at(record), port, len(self._records), record))
+
+    def take(self) -> list[tuple[Record, int]]:
+        """All of them, each with the port that it came through."""
+        came, self._records = sorted(self._records, key=lambda each: each[:3]), []
+        return [(record, port) for _, port, _, record in came]
+
+
 class FiringWindow(Step):
     """Windows that emit before they close, after, or both, each time what they hold by then.
 
@@ -157,6 +173,7 @@ class FiringWindow(Step):
         revive = reviver(kind)
         self._state = KeyedState(lambda kept: [revive(kept[0]), *kept[1:]], declared=kind is not None)
         self._due = Deadlines()
+        self._came = Known()
 
     @property
     def states(self) -> dict[str, KeyedState]:
@@ -168,15 +185,25 @@ class FiringWindow(Step):
             self._due.add(place, at)
 
     async def push(self, records: Batch, port: int) -> None:
-        made: Batch = []
         for record in records:
+            time = record[2]
+            assert time is not None, "a window behind event time has only records with a time"
+            is_taken = any(self._is_open(start, time) for start in self._window.starts(time))
+            settle(time, taken=is_taken)
+            if is_taken:
+                self._came.add(record, port)
+
+    async def advance(self, watermark: float) -> None:
+        made: Batch = []
+        for record, _ in self._came.take():
             # What is due fires without the records that were known later, of whichever key.
             made += self._fired(known_at(record))
             made += await self.each([record], self._take)
+        made += self._fired(watermark)
         await self.emit(made)
 
-    async def advance(self, watermark: float) -> None:
-        await self.emit(self._fired(watermark))
+    def _is_open(self, start: float, time: float) -> bool:
+        return self._window.end(start) + self._late_seconds > closed_until(time)
 
     def _take(self, record: Record) -> Iterable[Record]:
         value, key, time, _ = record
@@ -184,11 +211,10 @@ class FiringWindow(Step):
         known = known_at(record)
         folded: list[tuple[tuple[Any, float], list[Any]]] = []
         for start in self._window.starts(time):
-            if self._window.end(start) + self._late_seconds > closed_until(time):
+            if self._is_open(start, time):
                 before = self._state.values.get((key, start))
                 kept = self._begun(start, known) if before is None else before
                 folded.append(((key, start), [self._function(kept[0], value), *kept[1:]]))
-        settle(time, taken=bool(folded))
         made: Batch = []
         for place, kept in folded:
             if kept[3]:
@@ -481,6 +507,7 @@ class IntervalJoin(Step):
         self._state = KeyedState()
         self._places: dict[tuple[Any, int], list[tuple[float, int]]] = {}
         self._over: list[tuple[float, float, str, int, int, Any]] = []
+        self._came = Known()
 
     @property
     def states(self) -> dict[str, KeyedState]:
@@ -492,23 +519,26 @@ class IntervalJoin(Step):
             self._index(*place)
 
     async def push(self, records: Batch, port: int) -> None:
-        made: Batch = []
         for record in records:
-            made += await self._expired(known_at(record))
-            made += await self.each(self._take(record, port), self._joined)
-        await self.emit(made)
+            time = record[2]
+            assert time is not None, "an interval has only records with a time"
+            is_taken = closed_until(time) <= float(time) + self._taken_for[port]
+            settle(time, taken=is_taken)
+            if is_taken:
+                self._came.add(record, port)
 
     async def advance(self, watermark: float) -> None:
-        await self.emit(await self._expired(watermark))
+        made: Batch = []
+        for record, port in self._came.take():
+            made += await self._expired(known_at(record))
+            made += await self.each(self._take(record, port), self._joined)
+        made += await self._expired(watermark)
+        await self.emit(made)
 
     def _take(self, record: Record, port: int) -> Batch:
         value, key, time, at = record
         assert time is not None, "an interval has only records with a time"
         moment, known = float(time), known_at(record)
-        is_taken = closed_until(time) <= moment + self._taken_for[port]
-        settle(time, taken=is_taken)
-        if not is_taken:
-            return []
         pairs: Batch = []
         first, last = self._reach[port]
         others = self._places.get((key, 1 - port), [])
