@@ -8,6 +8,7 @@ from fencepost.flows._errors import (
     SourceTrimmed,
     StartRefused,
     StateMismatch,
+    StateTooLarge,
 )
 from fencepost.flows._graph import Flow, KeyedStream, Stream, Windowed
 from fencepost.flows._guarantee import Guarantee, Promise
@@ -59,6 +60,7 @@ __all__ = [
     "StagedSink",
     "StartRefused",
     "StateMismatch",
+    "StateTooLarge",
     "Stream",
     "TableSink",
     "TransactionalSink",

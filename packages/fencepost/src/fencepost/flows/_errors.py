@@ -3,6 +3,7 @@
 FlowError
 ├── GuaranteeNotMet     the graph cannot keep the requested guarantee; says why, and what could
 ├── GraphRefused        the graph cannot be run as it is defined
+├── StateTooLarge       the state of a task is larger than what a commit stores; says what helps
 ├── SinkRejected        a sink will never take a value, and the user chose to stop; says which
 └── StartRefused        a setting, a server or the stored state does not fit; says the remedy
     ├── SourceTrimmed   the source no longer has records that were not processed yet
@@ -31,6 +32,11 @@ class GraphRefused(FlowError, ValueError):
 
 class SinkRejected(FlowError):
     """A sink rejects a value permanently, and its `on_reject` is "stop": the task stops before that value."""
+
+
+class StateTooLarge(FlowError):
+    """The state of a task is larger than what one commit can store. The task stops before it, and loses
+    nothing."""
 
 
 class StartRefused(FlowError):

@@ -534,8 +534,10 @@ class KeyedStage:
             if step not in today or stored == today[step]:
                 yield name, pieces(pairs)
             elif step in migrations:
-                plain = chain.from_iterable(pieces(pairs, plain=True))
-                yield name, [migrations[step](stored, list(plain))]
+                plain = list(chain.from_iterable(pieces(pairs, plain=True)))
+                # A key that was removed since the whole state was stored has no value to migrate.
+                yield name, [migrations[step](stored, [pair for pair in plain if len(pair) > 1])]
+                yield name, [[pair for pair in plain if len(pair) == 1]]
             else:
                 raise StateMismatch(
                     f"The state of {step} was stored by version {stored} and the graph has version "
