@@ -43,7 +43,8 @@ async def test_state_is_migrated_while_the_flow_runs(harness: FlowHarness) -> No
     expected: Counter[str] = Counter()
 
     def send(count: int) -> None:
-        pipe = harness.redis.pipeline()
+        client: Any = harness.redis
+        pipe = client.pipeline()
         for number in range(count):
             key, forget = f"k{number % 20}", number % 20 == 7 and number >= 20
             expected[key] = 0 if forget else expected[key] + 1

@@ -42,11 +42,13 @@ class Load:
         self.sent: list[tuple[str, int]] = []
 
     def send(self, count: int) -> None:
-        pipe = self._harness.redis.pipeline()
+        client: Any = self._harness.redis
+        pipe = client.pipeline()
         for number in range(len(self.sent), len(self.sent) + count):
-            event = {"key": f"k{number * 7 % KEYS}", "at": number}
+            key = f"k{number * 7 % KEYS}"
+            event = {"key": key, "at": number}
             pipe.xadd(("one", "two")[number % 2], {"data": json.dumps(event)})
-            self.sent.append((event["key"], number))
+            self.sent.append((key, number))
         pipe.execute()
 
     def finish(self) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,12 +17,14 @@ from fencepost.flows import (
     TableSink,
     Tumbling,
 )
+from fencepost.flows._windows import Window
 from fencepost.testing import check_flow, run_flow
 from tests.unit.flows import window_reference as reference
 from tests.unit.flows.test_lateness import disordered, keyed, numbered, told
+from tests.unit.flows.window_reference import Answer, Event
 
 CASES = [pytest.param(90, id="quick"), pytest.param(900, id="full", marks=pytest.mark.full)]
-WINDOWS: dict[str, Any] = {
+WINDOWS: dict[str, tuple[Window, Callable[[list[Event]], Answer]]] = {
     "tumbling": (Tumbling(10), lambda events: reference.of_fixed(events, 0, 10, 10)),
     "sliding": (Sliding(12, 4), lambda events: reference.of_fixed(events, 0, 12, 4)),
     "session": (Session(5), lambda events: reference.of_sessions(events, 0, 5)),
@@ -51,7 +54,7 @@ def test_windows_have_what_was_processed_within_them(kind: str, cases: int) -> N
             restart_every=chance.choice((None, 1, 3)),
             clock=clock,
         )
-        arrived, latest = [], 0
+        arrived, latest = list[Event](), 0
         for key, time, number in events:
             latest = max(latest, time)
             arrived.append((key, latest, number))

@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.flows import _merge as merge_module
 from fencepost.flows._plan import KeyedStage
+from fencepost.flows._record import Record
 from fencepost.flows._watermarks import Watermarks
 from fencepost.flows._window_steps import IntervalJoin, Known
 from fencepost.flows._windows import Firing
@@ -18,14 +19,20 @@ CASES = 60
 
 
 def test_a_silence_that_is_not_stored_is_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Watermarks, "stored_floor", lambda self, sender: None)
+    def nothing(self: Watermarks, sender: str) -> None:
+        """The frontier says nothing of a silence."""
+
+    monkeypatch.setattr(Watermarks, "stored_floor", nothing)
 
     with pytest.raises(FlowBroken):
         idleness.test_a_crash_changes_nothing_of_what_silence_decided(None)
 
 
 def test_records_merged_by_their_own_time_fire_by_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_module, "known_at", lambda record: float(record[2]))
+    def own_time(record: Record) -> float:
+        return float("-inf") if record[2] is None else float(record[2])
+
+    monkeypatch.setattr(merge_module, "known_at", own_time)
     monkeypatch.setattr(Known, "take", taken_as_they_came)
 
     with pytest.raises(AssertionError):
@@ -33,7 +40,10 @@ def test_records_merged_by_their_own_time_fire_by_batches(monkeypatch: pytest.Mo
 
 
 def test_a_window_that_forgets_its_updates_calls_records_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Firing, "last_end", lambda self, time: self.window.last_end(time))
+    def closed_at_its_end(self: Firing, time: float) -> float:
+        return self.window.last_end(time)
+
+    monkeypatch.setattr(Firing, "last_end", closed_at_its_end)
 
     with pytest.raises(AssertionError):
         windows_and_joins.test_early_and_late_firings_say_what_was_known_by_then("late", CASES)

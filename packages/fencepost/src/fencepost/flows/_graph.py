@@ -515,7 +515,11 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def window(self, window: Window, *, by: Literal["arrival"]) -> Windowed[K, T, WindowResult]: ...
     @overload
     def window(
-        self, window: Fixed, *, early_every: Duration | None = None, late_for: Duration | None = None
+        self, window: Fixed, *, early_every: Duration, late_for: Duration | None = None
+    ) -> Windowed[K, T, WindowUpdate]: ...
+    @overload
+    def window(
+        self, window: Fixed, *, early_every: Duration | None = None, late_for: Duration
     ) -> Windowed[K, T, WindowUpdate]: ...
     def window(
         self,

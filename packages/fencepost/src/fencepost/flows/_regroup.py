@@ -105,9 +105,9 @@ def regrouped(flow: str, rows: Sequence[SavedRow], groups: int) -> list[SavedRow
     found: list[SavedRow] = []
     for group in range(groups):
         resource = f"{prefix}{group:04}"
-        states = [*_bodies(before, group, groups)]
-        for number, body in enumerate(states or [None], 1):
-            state = None if body is None else flat({"body": body, "staged": {}, "previous": None})
+        bodies = [*_bodies(before, group, groups)]
+        states = [flat({"body": body, "staged": {}, "previous": None}) for body in bodies]
+        for number, state in enumerate(states or list[bytes | None]([None]), 1):
             found.append(SavedRow(resource, number, number == 1, frontier.as_json(), state, layout))
     return found
 

@@ -331,7 +331,8 @@ class Task:
                     await self._body.push(sender, input_number, records, floor)
             watermarks.arrived(sender, arrival.watermark, arrival.mark.watermark, silent=arrival.silent)
             if taken is not None and taken.is_passed(arrival.mark.at, arrival.mark.watermark):
-                taken = self._taken.pop(sender) and None
+                taken = None
+                del self._taken[sender]
             self._frontier[sender] = replace(arrival.mark, taken=None if taken is None else taken.as_json())
             self._uncommitted += arrival.count
             self._commit_trace.saw(arrival.traces)
@@ -342,9 +343,9 @@ class Task:
             # The decision that a sender is silent is stored with its effects: a replay does not take it
             # again.
             for sender in self._senders:
-                floor = watermarks.stored_floor(sender)
-                if self._frontier.of(sender).floor != floor:
-                    self._frontier[sender] = replace(self._frontier.of(sender), floor=floor)
+                mark, stored = self._frontier.of(sender), watermarks.stored_floor(sender)
+                if mark.floor != stored:
+                    self._frontier[sender] = replace(mark, floor=stored)
             if moves:
                 self._moved_at = self._moved_at or time.monotonic()
             self._pace.read(max(arrival.count for arrival in arrivals))
