@@ -37,10 +37,11 @@ async def test_a_window_closes_by_the_clock_and_once(
         return sorted(harness.rows("select key, start, value from closed"))
 
     def taken() -> int:
-        return harness.rows(
+        found = harness.rows(
             "select coalesce(sum((frontier -> 'in:in' ->> 'count')::int), 0)::int"
             " from fencepost.flow_frontiers('arrivals')"
-        )[0][0]
+        )
+        return int(found[0][0])
 
     for word in ("1", "1", "2"):
         harness.redis.xadd("in", {"data": word})

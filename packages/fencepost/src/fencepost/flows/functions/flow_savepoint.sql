@@ -117,7 +117,8 @@ begin
   end if;
   -- State of another number of key groups is divided anew by flow_regroup.
   v_shape := (select f.shape from fencepost.flow f where f.name = p_name);
-  v_groups := (select count(distinct s.resource) from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint);
+  v_groups := (select count(distinct s.resource) from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
+               and starts_with(s.resource, fencepost._flow_prefix(p_name) || 'group/'));
   if v_shape ->> 'units' = 'groups' and v_groups <> (v_shape ->> 'groups')::bigint then
     perform fencepost._refuse('mismatch', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'restore'),
                               jsonb_build_object('why', 'groups', 'groups', v_shape -> 'groups', 'saved', v_groups));
