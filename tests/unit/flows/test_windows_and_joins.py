@@ -22,7 +22,7 @@ from fencepost.flows import (
     Tumbling,
     WindowUpdate,
 )
-from fencepost.flows._graph import KeyedStream, Stream
+from fencepost.flows._graph import KeyedStream, Stream, Windowed
 from fencepost.testing import check_flow, run_flow
 from tests.unit.flows import firing_reference as reference
 from tests.unit.flows import window_reference
@@ -120,7 +120,8 @@ def test_early_and_late_firings_say_what_was_known_by_then(kind: str, cases: int
         window = Sliding(12, 4, offset) if kind == "sliding" else Tumbling(10, offset)
         timed, results, late = stream(lateness=lateness), ListSink(), ListSink()
         by_key = keyed(timed, groups=chance.choice((None, 2)))
-        fired = by_key.window(window, early_every=every, late_for=keep or None)
+        options: dict[str, Any] = {"early_every": every, "late_for": keep or None}
+        fired: Windowed[Any, Any, Any] = by_key.window(window, **options)
         updates = fired.fold(list[int], lambda found, event: [*found, event[2]])
         flow = updates.sink(results).also(timed.late.sink(late))
 
