@@ -83,6 +83,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "fencepost_players.mutations.pipeline",
         "fencepost_players.mutations.planning",
         "fencepost_players.mutations.settings",
+        "fencepost_players.mutations.store",
         "fencepost_players.requests",
         "fencepost_players.service",
         "fencepost_server.web.http_service",

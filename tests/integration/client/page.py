@@ -1,9 +1,9 @@
 """A page of the documentation as a program: its files, its tables, and the commands that it shows.
 
 A block whose first line is `# name.py` (or another ending) is that file. An `sql` block is run by the owner
-of the database. In a `console` block, every line that begins with `$` is a command, and the lines below it are
-what it must print; `…` stands for anything. Servers and workers run beside the rest of the page until its
-end. A block below `<!-- not run: reason -->` is only looked at.
+of the database. In a `console` block, every line that begins with `$` is a command, and the lines below it
+are what it must print; `…` stands for anything. Servers and workers run beside the rest of the page until
+its end. A block below `<!-- not run: reason -->` is only looked at.
 """
 
 import re
@@ -143,7 +143,7 @@ class PageRun:
     @contextmanager
     def beside(self, command: str, shown: list[str]) -> Generator[None]:
         """A server or a worker until the end of the page, when it drains. Waits for what the page shows."""
-        log = self.directory / f"{'-'.join(command.split()[:2])}.log"
+        log = self.directory / f"{'-'.join(command.split()[:3])}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
                 self._words(command), cwd=self.directory, env=self.environment, stdout=output, stderr=output
