@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -141,6 +141,8 @@ class Entrant:
     database: Database
     redis_url: str
     folder: Path
+    addresses: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where the server of a library is that brings its own."""
 
     @property
     def results(self) -> ResultsStore:
@@ -156,6 +158,7 @@ class Entrant:
         try:
             ended = subprocess.run(
                 self._command(part, order),
+                env=_environment(),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -177,6 +180,7 @@ class Entrant:
         with log.open("a") as output:
             process = subprocess.Popen(
                 self._command("work", {"worker": name, **order}),
+                env=_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -232,6 +236,7 @@ class Entrant:
             "admin_url": self.database.admin_url,
             "redis_url": self.redis_url,
             "results": str(self.folder),
+            **self.addresses,
             **order,
         }
         return [Environment(self.peer).python, self.peer.runner, part, json.dumps(told)]
@@ -254,6 +259,11 @@ class StatementLog:
         with self.path.open("rb") as log:
             log.seek(self.position)
             return sum(line.startswith(beginnings) for line in log)
+
+
+def _environment() -> dict[str, str]:
+    """With compiled modules kept, as on a server: compiling them at each start takes memory and time."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _session(leader: int) -> set[int]:

@@ -77,7 +77,7 @@ class Wheels(NamedTuple):
 
     def install(self, environment: EmptyEnvironment, packages: Iterable[str], *, pins: bool = True) -> None:
         """Without pins for a page that installs another library, which decides about versions too."""
-        options = ["--constraint", self.constraints] if pins else []
+        options: list[str | Path] = ["--constraint", self.constraints] if pins else []
         environment.install(packages, "--find-links", self.directory, *options)
 
 

@@ -96,7 +96,7 @@ def _advisory_locks_end_with_the_transaction(pair: Pair) -> bool:
     taken = pair.value(pair.first, lock, ADVISORY_KEY)
     refused = pair.value(pair.second, lock, ADVISORY_KEY)
     pair.first.rollback()
-    return taken is True and refused is False and pair.value(pair.second, lock, ADVISORY_KEY) is True
+    return bool(taken and not refused and pair.value(pair.second, lock, ADVISORY_KEY))
 
 
 def _statements_see_what_was_committed(pair: Pair) -> bool:
@@ -111,7 +111,7 @@ def _moves_rows(pair: Pair) -> bool:
     pair.first.execute(
         "with gone as (delete from waiting where id = 1 returning id) insert into running select id from gone"
     )
-    return pair.value(pair.first, "select count(*) from running") == 1
+    return bool(pair.value(pair.first, "select count(*) from running") == 1)
 
 
 def _the_clock_moves(pair: Pair) -> bool:
@@ -126,7 +126,7 @@ def _settings_end_with_the_transaction(pair: Pair) -> bool:
     pair.value(pair.first, "select set_config(%s, '54321ms', true)", name)
     within = pair.value(pair.first, read, name)
     pair.first.rollback()
-    return within == "54321ms" and pair.value(pair.first, read, name) == before
+    return bool(within == "54321ms" and pair.value(pair.first, read, name) == before)
 
 
 def _blockers_are_known(pair: Pair) -> bool:
