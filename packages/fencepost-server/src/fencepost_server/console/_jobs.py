@@ -17,6 +17,8 @@ from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
+from fencepost_server.web.formatting import brief
+from fencepost_server.web.questions import Question, counted
 
 State = Literal["", "pending", "dispatched", "running", "finished", "dead", "cancelled"]
 STATES = ("pending", "dispatched", "running", "finished", "dead", "cancelled")
@@ -113,7 +115,54 @@ def add_pages(context: ConsoleContext) -> None:
 
 
 def add_actions(context: ConsoleContext) -> None:
-    @context.router.action("/queues/{queue_name}/pause", "queue.pause")
+    async def before_pause(request: Request, queue_name: str) -> Question:
+        queues = {one["queue"]: one for one in (await context.live_snapshot.refresh()).queues}
+        seen = queues.get(queue_name, {})
+        waiting = seen.get("pending", 0) + seen.get("dispatched", 0)
+        return Question(
+            f"Pause queue {queue_name}?",
+            [
+                f"No job of {queue_name} starts until it is resumed: {counted(waiting, 'job')} wait.",
+                f"{counted(seen.get('running', 0), 'running job')} may finish.",
+            ],
+            f"Pause {queue_name}",
+            "/console/queues",
+        )
+
+    async def _known(job_id: int) -> Row:
+        row = await context.reading.row(
+            "select job_id, kind, queue, state, owner, attempt, tries, tries_max, error"
+            " from fencepost.jobs where job_id = %s",
+            job_id,
+        )
+        if row is None:
+            raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+        return row
+
+    async def before_cancel(request: Request, job_id: int) -> Question:
+        job = await _known(job_id)
+        if job["state"] == "running":
+            holder = f"{job['owner']}, which runs attempt {job['attempt']},"
+            ends = f"{holder} is asked to stop; its result is refused."
+        else:
+            ends = "It ends as cancelled at once and does not run."
+        return _asked(job, "Cancel", [ends, "It can be run again from its page."])
+
+    async def before_discard(request: Request, job_id: int) -> Question:
+        job = await _known(job_id)
+        died = f"It died after {counted(job['tries'], 'try', 'tries')}: {brief(job['error'])}"
+        return _asked(job, "Discard", [died, "It ends as cancelled, and is no dead letter any more."])
+
+    async def before_retry(request: Request, job_id: int) -> Question | None:
+        job = await _known(job_id)
+        if job["state"] not in ("dead", "cancelled"):
+            return None
+        again = f"It runs again from the beginning, with {counted(job['tries_max'], 'try', 'tries')}."
+        return _asked(
+            job, "Run", [again, "What its earlier attempts did outside the database may happen again."]
+        )
+
+    @context.router.action("/queues/{queue_name}/pause", "queue.pause", asks=before_pause)
     async def pause(request: Request, queue_name: QueueName) -> ActionDone:
         """No job of the queue starts; running jobs continue."""
         await context.fp.run(queue.pause(queue_name, visitor_of(request).actor))
@@ -125,16 +174,16 @@ def add_actions(context: ConsoleContext) -> None:
         """The queue's jobs start again."""
         await context.fp.run(queue.resume(queue_name, visitor_of(request).actor))
         context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} goes on.", "/console/queues")
+        return ActionDone(f"{queue_name} is resumed.", "/console/queues")
 
-    @context.router.action("/jobs/{job_id}/cancel", "job.cancel")
+    @context.router.action("/jobs/{job_id}/cancel", "job.cancel", asks=before_cancel)
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
         words = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
         return _done(context, f"Job {job_id} {words}.", job_id)
 
-    @context.router.action("/jobs/{job_id}/retry", "job.retry")
+    @context.router.action("/jobs/{job_id}/retry", "job.retry", asks=before_retry)
     async def retry(request: Request, job_id: JobId) -> ActionDone:
         """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
         actor = visitor_of(request).actor
@@ -147,17 +196,17 @@ def add_actions(context: ConsoleContext) -> None:
                 await context.fp.run(job_queries.hurry(job_id, actor))
                 return _done(context, f"Job {job_id} is due now.", job_id)
 
-    @context.router.action("/jobs/{job_id}/replay", "job.replay")
+    @context.router.action("/jobs/{job_id}/replay", "job.replay", asks=before_retry)
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead job again; its attempts are counted from the beginning."""
         await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
         return _done(context, f"Job {job_id} runs again.", job_id)
 
-    @context.router.action("/jobs/{job_id}/discard", "job.discard")
+    @context.router.action("/jobs/{job_id}/discard", "job.discard", asks=before_discard)
     async def discard(request: Request, job_id: JobId) -> ActionDone:
         """Discard a dead job: it ends as cancelled."""
         await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} is given up.", job_id)
+        return _done(context, f"Job {job_id} is discarded.", job_id)
 
 
 async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
@@ -192,6 +241,16 @@ async def told(context: ConsoleContext, moments: Sequence[Row]) -> list[dict[str
             }
         )
     return history
+
+
+def _asked(job: Row, verb: str, consequences: Sequence[str]) -> Question:
+    of = f"{job['kind']} in {job['queue']}, is {job['state']}."
+    return Question(
+        f"{verb} job {job['job_id']}?",
+        [f"Job {job['job_id']}, {of}", *consequences],
+        f"{verb} job {job['job_id']}",
+        f"/console/jobs/{job['job_id']}",
+    )
 
 
 def _done(context: ConsoleContext, message: str, job_id: int) -> ActionDone:
