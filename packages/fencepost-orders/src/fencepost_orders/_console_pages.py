@@ -20,7 +20,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 BrokerName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00/]+$")]
@@ -176,33 +176,37 @@ class OrderQuestions:
             order_id,
         )
         waiting = behind["orders"] if behind is not None and order["order_key"] else 0
-        onward = f"{counted(waiting, 'order')} behind it can go out." if waiting else "No order waits behind it."
+        onward = (
+            f"{counted(waiting, 'order')} behind it can go out." if waiting else "No order waits behind it."
+        )
         return f"Order {order_id}, {_terms(order['request_json'])}", onward, order
 
-    async def resolve(self, request: Request, order_id: int, body: ResolveOrder) -> Question:
+    async def resolve(self, request: Request, order_id: int, body: ResolveOrder) -> Confirmation:
         name, onward, order = await self._told(order_id)
         where = f"Now {order['status']} at {order['broker']}, account {order['account']}."
         ends = [where, _ends_as(body), *([onward] if body.outcome in ("sent", "dead") else [])]
-        return Question(
+        return Confirmation(
             f"{name}, becomes {body.outcome}?",
             [*ends, f"Because: {body.reason}"],
             f"Make it {body.outcome}",
             f"/console/orders/{order_id}",
         )
 
-    async def cancel(self, request: Request, order_id: int, body: CancelOrder) -> Question:
+    async def cancel(self, request: Request, order_id: int, body: CancelOrder) -> Confirmation:
         name, onward, _ = await self._told(order_id)
         ends = ["It was not sent, and is not sent any more.", onward, f"Because: {body.reason}"]
-        return Question(f"Cancel {name}?", ends, f"Cancel order {order_id}", f"/console/orders/{order_id}")
+        return Confirmation(
+            f"Cancel {name}?", ends, f"Cancel order {order_id}", f"/console/orders/{order_id}"
+        )
 
-    async def cancel_at_broker(self, request: Request, order_id: int, body: CancelAtBroker) -> Question:
+    async def cancel_at_broker(self, request: Request, order_id: int, body: CancelAtBroker) -> Confirmation:
         name, _, order = await self._told(order_id)
         ends = [
             f"{order['broker']} is asked to cancel it. What is filled before that stays filled.",
             f"Because: {body.reason}",
         ]
         title = f"Cancel {name}, at {order['broker']}?"
-        return Question(title, ends, "Cancel at the broker", f"/console/orders/{order_id}")
+        return Confirmation(title, ends, "Cancel at the broker", f"/console/orders/{order_id}")
 
     async def _live(self, broker: str, account: str | None) -> dict[str, int]:
         rows = await self._reading.rows(
@@ -216,7 +220,7 @@ class OrderQuestions:
         )
         return {row["status"]: row["orders"] for row in rows}
 
-    async def halt(self, request: Request, broker: str, body: Halt) -> Question:
+    async def halt(self, request: Request, broker: str, body: Halt) -> Confirmation:
         counts = await self._live(broker, body.account)
         waiting = counts.get("queued", 0) + counts.get("failed", 0)
         what = f"account {body.account} of {broker}" if wanted(body.account) else broker
@@ -226,11 +230,11 @@ class OrderQuestions:
         ]
         if body.cancel_open:
             ends.append(f"{counted(sum(counts.values()), 'open order')} are cancelled, at the broker too.")
-        return Question(
+        return Confirmation(
             f"Halt {what}?", [*ends, f"Because: {body.reason}"], f"Halt {what}", "/console/orders"
         )
 
-    async def resume(self, request: Request, broker: str, body: Switch) -> Question:
+    async def resume(self, request: Request, broker: str, body: Switch) -> Confirmation:
         counts = await self._live(broker, body.account)
         waiting = counts.get("queued", 0) + counts.get("failed", 0)
         what = f"account {body.account} of {broker}" if wanted(body.account) else broker
@@ -239,7 +243,7 @@ class OrderQuestions:
             *(["Its pause and its breaker end too."] if not wanted(body.account) else []),
             f"Because: {body.reason}",
         ]
-        return Question(f"Resume {what}?", ends, f"Resume {what}", "/console/orders")
+        return Confirmation(f"Resume {what}?", ends, f"Resume {what}", "/console/orders")
 
 
 def _ends_as(body: ResolveOrder) -> str:

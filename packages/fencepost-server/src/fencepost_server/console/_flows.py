@@ -13,7 +13,7 @@ from fencepost_server.console._graph import edge_words, lay_out
 from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.web.formatting import quoted
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
 
@@ -178,7 +178,7 @@ def add_actions(context: ConsoleContext) -> None:
         told = "is draining: its workers commit and release their tasks" if draining else "runs again"
         return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
-    async def before_drain(request: Request, name: str) -> Question:
+    async def before_drain(request: Request, name: str) -> Confirmation:
         held = await context.reading.row(
             "select count(*) filter (where held) as tasks,"
             " count(distinct owner) filter (where held) as workers"
@@ -188,7 +188,7 @@ def add_actions(context: ConsoleContext) -> None:
         tasks, workers = (held["tasks"], held["workers"]) if held is not None else (0, 0)
         told = f"{counted(workers, 'worker')} commit and release {counted(tasks, 'task')}, and take none."
         onward = "No record of it is processed until it runs again."
-        return Question(
+        return Confirmation(
             f"Drain flow {name}?", [told, onward], f"Drain {name}", f"/console/flows/{quoted(name)}"
         )
 

@@ -18,7 +18,7 @@ from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Page
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 State = Literal["", "pending", "dispatched", "running", "finished", "dead", "cancelled"]
 STATES = ("pending", "dispatched", "running", "finished", "dead", "cancelled")
@@ -115,11 +115,11 @@ def add_pages(context: ConsoleContext) -> None:
 
 
 def add_actions(context: ConsoleContext) -> None:
-    async def before_pause(request: Request, queue_name: str) -> Question:
+    async def before_pause(request: Request, queue_name: str) -> Confirmation:
         queues = {one["queue"]: one for one in (await context.live_snapshot.refresh()).queues}
         seen = queues.get(queue_name, {})
         waiting = seen.get("pending", 0) + seen.get("dispatched", 0)
-        return Question(
+        return Confirmation(
             f"Pause queue {queue_name}?",
             [
                 f"No job of {queue_name} starts until it is resumed: {counted(waiting, 'job')} wait.",
@@ -139,7 +139,7 @@ def add_actions(context: ConsoleContext) -> None:
             raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
         return row
 
-    async def before_cancel(request: Request, job_id: int) -> Question:
+    async def before_cancel(request: Request, job_id: int) -> Confirmation:
         job = await _known(job_id)
         if job["state"] == "running":
             holder = f"{job['owner']}, which runs attempt {job['attempt']},"
@@ -148,12 +148,12 @@ def add_actions(context: ConsoleContext) -> None:
             ends = "It ends as cancelled at once and does not run."
         return _asked(job, "Cancel", [ends, "It can be run again from its page."])
 
-    async def before_discard(request: Request, job_id: int) -> Question:
+    async def before_discard(request: Request, job_id: int) -> Confirmation:
         job = await _known(job_id)
         died = f"It died after {counted(job['tries'], 'try', 'tries')}: {brief(job['error'])}"
         return _asked(job, "Discard", [died, "It ends as cancelled, and is no dead letter any more."])
 
-    async def before_retry(request: Request, job_id: int) -> Question | None:
+    async def before_retry(request: Request, job_id: int) -> Confirmation | None:
         job = await _known(job_id)
         if job["state"] not in ("dead", "cancelled"):
             return None
@@ -243,9 +243,9 @@ async def told(context: ConsoleContext, moments: Sequence[Row]) -> list[dict[str
     return history
 
 
-def _asked(job: Row, verb: str, consequences: Sequence[str]) -> Question:
+def _asked(job: Row, verb: str, consequences: Sequence[str]) -> Confirmation:
     of = f"{job['kind']} in {job['queue']}, is {job['state']}."
-    return Question(
+    return Confirmation(
         f"{verb} job {job['job_id']}?",
         [f"Job {job['job_id']}, {of}", *consequences],
         f"{verb} job {job['job_id']}",

@@ -13,7 +13,7 @@ from fencepost_server.console._jobs import life
 from fencepost_server.console.context import ConsoleContext, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 MessageId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
@@ -78,7 +78,7 @@ def add_pages(context: ConsoleContext) -> None:
         moments = await life(context, f"outbox:{message_id}")
         return PageData({"title": f"Message {message_id}", "message": row, "life": moments}, rows="life")
 
-    async def before_resolve(request: Request, message_id: int, body: Resolve) -> Question:
+    async def before_resolve(request: Request, message_id: int, body: Resolve) -> Confirmation:
         row = await context.reading.row(
             "select channel, key, state, attempts from fencepost.outbox_messages where id = %s", message_id
         )
@@ -98,7 +98,7 @@ def add_pages(context: ConsoleContext) -> None:
             "queued": "It is sent again. If the other side has it already, it gets it twice under one key.",
         }
         onward = f"{counted(waiting, 'message')} of the key {row['key']} can go out behind it."
-        return Question(
+        return Confirmation(
             f"Message {message_id}, {row['state']}, becomes {body.outcome}?",
             [
                 f"Channel {row['channel']}, {counted(row['attempts'], 'attempt')}, {row['state']}.",

@@ -18,7 +18,7 @@ from fencepost_server.console.context import ConsoleContext, Limit, Name, follow
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import quoted
-from fencepost_server.web.questions import Question
+from fencepost_server.web.questions import Confirmation
 
 MISSED = ("once", "all", "skip")
 ScheduleName = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
@@ -117,11 +117,11 @@ def add_pages(context: ConsoleContext) -> None:
 def add_actions(context: ConsoleContext) -> None:
     schedules = context.fp.schedules
 
-    def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Question]]:
-        async def ask(request: Request, name: str) -> Question:
+    def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
+        async def ask(request: Request, name: str) -> Confirmation:
             stored = await schedules.get(name)
             when = f"{stored.expression} ({in_words(stored.expression, stored.zone)})"
-            return Question(
+            return Confirmation(
                 f"{verb} schedule {name}?",
                 [f"Schedule {name} submits {stored.kind} to {stored.queue}: {when}.", consequence],
                 f"{verb} {name}",

@@ -17,7 +17,7 @@ from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
-from fencepost_server.web.questions import Question
+from fencepost_server.web.questions import Confirmation
 
 RoleWord = Literal["viewer", "operator", "admin"]
 UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
@@ -86,19 +86,21 @@ def add_pages(context: ConsoleContext) -> None:
 def add_actions(context: ConsoleContext) -> None:
     passwords = Passwords()
 
-    async def before_disable(request: Request, name: str) -> Question | None:
+    async def before_disable(request: Request, name: str) -> Confirmation | None:
         if visitor_of(request).name == name:
             return None
         told = "Its sessions, links and tokens end at once. Creating it again enables it."
-        return Question(f"Disable account {name}?", [told], f"Disable {name}", "/console/users")
+        return Confirmation(f"Disable account {name}?", [told], f"Disable {name}", "/console/users")
 
-    async def before_revoke(request: Request, token_id: int) -> Question | None:
+    async def before_revoke(request: Request, token_id: int) -> Confirmation | None:
         tokens = await context.fp.run(ACCOUNTS.tokens(visitor_of(request).name))
         found = [one for one in tokens if one.token_id == token_id]
         if not found:
             return None
         told = f"Programs that use it are refused at once. It was made for {found[0].label}."
-        return Question(f"Revoke token {token_id}?", [told], f"Revoke token {token_id}", "/console/account")
+        return Confirmation(
+            f"Revoke token {token_id}?", [told], f"Revoke token {token_id}", "/console/account"
+        )
 
     async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
         hashed = None

@@ -16,7 +16,7 @@ from fencepost_server.console.context import ConsoleContext, Limit, Name, follow
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import span
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 PAGE = "/console/webhooks"
 DAY_SECONDS = 86_400.0
@@ -87,17 +87,17 @@ def add_actions(context: ConsoleContext) -> None:
     def checked(url: str | None) -> str | None:
         return None if url is None else checked_url(url, loopback=OutboxSettings.load().webhook_loopback)
 
-    async def before_rotate(request: Request, name: str, body: Rotate) -> Question:
+    async def before_rotate(request: Request, name: str, body: Rotate) -> Confirmation:
         host = await _host(name)
         overlap = f"The old secret signs too for {span(body.overlap_seconds)}, and not after."
-        return Question(
+        return Confirmation(
             f"Make a new secret for {name}?",
             [f"Webhook {name} to {host} gets a new secret, which is shown once.", overlap],
             "Make a new secret",
             PAGE,
         )
 
-    async def before_remove(request: Request, name: str) -> Question:
+    async def before_remove(request: Request, name: str) -> Confirmation:
         host = await _host(name)
         waiting = await context.reading.row(
             "select count(*) as waiting from (select 1 from fencepost.outbox_messages"
@@ -105,16 +105,16 @@ def add_actions(context: ConsoleContext) -> None:
             name,
         )
         dead = waiting["waiting"] if waiting is not None else 0
-        return Question(
+        return Confirmation(
             f"Remove webhook {name}?",
             [f"Nothing is delivered to {host} any more.", f"{counted(dead, 'waiting message')} end as dead."],
             f"Remove {name}",
             PAGE,
         )
 
-    async def before_pause(request: Request, name: str) -> Question:
+    async def before_pause(request: Request, name: str) -> Confirmation:
         told = f"Nothing is delivered to {await _host(name)} until it is resumed. Messages are kept."
-        return Question(f"Pause webhook {name}?", [told], f"Pause {name}", PAGE)
+        return Confirmation(f"Pause webhook {name}?", [told], f"Pause {name}", PAGE)
 
     async def _host(name: str) -> str:
         row = await context.reading.row("select host from fencepost.webhooks where name = %s", name)

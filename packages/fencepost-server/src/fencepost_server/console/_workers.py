@@ -14,7 +14,7 @@ from fencepost.kernel.call import Call
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 PAGE = "/console/workers"
 
@@ -65,8 +65,8 @@ def add_actions(context: ConsoleContext) -> None:
         owners = await context.fp.run(call(body.target, visitor_of(request).actor, body.reason))
         return ActionDone(f"{body.target} {told}.", PAGE, {"workers": owners})
 
-    def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Question]]:
-        async def ask(request: Request, body: Decision) -> Question:
+    def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
+        async def ask(request: Request, body: Decision) -> Confirmation:
             row = await context.reading.row(
                 "select count(*) as workers, coalesce(sum(running), 0) as running"
                 " from fencepost.worker_list()"
@@ -76,7 +76,7 @@ def add_actions(context: ConsoleContext) -> None:
             workers, running = (row["workers"], int(row["running"])) if row is not None else (0, 0)
             live = f"{counted(workers, 'live worker')} of {body.target}"
             told = f"{live}: {counted(running, 'running job')} may finish."
-            return Question(
+            return Confirmation(
                 f"{verb} {body.target}?",
                 [told, consequence, f"Because: {body.reason}"],
                 f"{verb} {body.target}",

@@ -25,7 +25,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief, link
 from fencepost_server.web.forms import Id
-from fencepost_server.web.questions import Question, counted
+from fencepost_server.web.questions import Confirmation, counted
 
 # The most that one request decides about: the page continues with the next batch by itself.
 BATCH_MAX = 500
@@ -233,7 +233,7 @@ class WorkflowQuestions:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
 
-    async def settle(self, request: Request, body: Settle) -> Question:
+    async def settle(self, request: Request, body: Settle) -> Confirmation:
         ids, _ = await _meant(self._context, body, body.how, body.up_to)
         count = min(len(ids), body.limit)
         verb = "Replay" if body.how == "replay" else "Cancel"
@@ -245,7 +245,7 @@ class WorkflowQuestions:
         terms = ", ".join(f"{name} {value}" for name, value in body.terms.items()) or "every workflow"
         told = f"{counted(count, 'workflow')} of {terms}, up to the id {body.up_to}."
         back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=body.up_to)
-        return Question(f"{verb} {counted(count, 'workflow')}?", [told, ends], f"{verb} {count:,}", back)
+        return Confirmation(f"{verb} {counted(count, 'workflow')}?", [told, ends], f"{verb} {count:,}", back)
 
     async def _about(self, job_id: int) -> tuple[str, int]:
         row = await self._context.reading.row(
@@ -259,24 +259,24 @@ class WorkflowQuestions:
         return f"Workflow {job_id}, {row['name']}, is {row['state']}.", row["steps"]
 
     @staticmethod
-    def _question(job_id: int, verb: str, consequences: Sequence[str], what: str = "") -> Question:
+    def _question(job_id: int, verb: str, consequences: Sequence[str], what: str = "") -> Confirmation:
         answer = f"{verb} {what or f'workflow {job_id}'}"
-        return Question(f"{answer}?", consequences, answer, f"/console/workflows/{job_id}")
+        return Confirmation(f"{answer}?", consequences, answer, f"/console/workflows/{job_id}")
 
-    async def cancel(self, request: Request, job_id: int) -> Question:
+    async def cancel(self, request: Request, job_id: int) -> Confirmation:
         told, steps = await self._about(job_id)
         undone = (
             f"Its next step is refused. Of {counted(steps, 'recorded step')}, those with an undo are undone."
         )
         return self._question(job_id, "Cancel", [told, undone])
 
-    async def replay(self, request: Request, job_id: int) -> Question:
+    async def replay(self, request: Request, job_id: int) -> Confirmation:
         told, steps = await self._about(job_id)
         return self._question(
             job_id, "Replay", [told, f"It runs again, after {counted(steps, 'recorded step')}."]
         )
 
-    async def retry_from(self, request: Request, job_id: int, body: RetryFrom) -> Question:
+    async def retry_from(self, request: Request, job_id: int, body: RetryFrom) -> Confirmation:
         told, _ = await self._about(job_id)
         row = await self._context.reading.row(
             "select count(*) as dropped from fencepost.workflow_steps s"
@@ -290,7 +290,7 @@ class WorkflowQuestions:
         again = f"{counted(dropped, 'step')} from {body.step} on are dropped and run again."
         return self._question(job_id, "Retry", [told, again], f"workflow {job_id} from {body.step}")
 
-    async def emit(self, request: Request, job_id: int, body: Emission) -> Question:
+    async def emit(self, request: Request, job_id: int, body: Emission) -> Confirmation:
         told, _ = await self._about(job_id)
         emitted = f"{body.event} is emitted by {visitor_of(request).name} with {brief(body.payload)}."
         final = "The first emission counts; it cannot be taken back."

@@ -29,7 +29,7 @@ from fencepost_server.console.page_data import ActionDone, PageData, Table, as_j
 from fencepost_server.web.forms import address_of, fields_of, filled
 from fencepost_server.web.page_errors import as_page, title_of, to_login
 from fencepost_server.web.questions import TEMPLATE as QUESTION
-from fencepost_server.web.questions import Question, is_confirmed, question_facts
+from fencepost_server.web.questions import Confirmation, is_confirmed, question_facts
 from fencepost_server.web.templating import HEADERS, Templates
 
 PAGES = "/console"
@@ -109,7 +109,7 @@ class ConsoleRouter:
         name: str,
         *,
         needs: Role = Role.OPERATOR,
-        asks: Callable[..., Awaitable[Question | None]] | None = None,
+        asks: Callable[..., Awaitable[Confirmation | None]] | None = None,
     ) -> Callable[[ActionFunction], ActionFunction]:
         """A POST. The function takes the request, the path parameters, and may take one `body`, a model.
 

@@ -22,7 +22,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Confirmation:
     """The object of an action and its consequences, from the rows as they are now."""
 
     title: str
@@ -39,7 +39,7 @@ def is_confirmed(fields: Mapping[str, str]) -> bool:
     return fields.get(CONFIRMED) == "yes"
 
 
-def question_facts(question: Question, action: str, fields: Mapping[str, str]) -> dict[str, Any]:
+def question_facts(question: Confirmation, action: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """The facts of the page: its form is the same request, confirmed."""
     repeated = {name: value for name, value in fields.items() if name not in (FORM_FIELD, CONFIRMED)}
     return {
