@@ -176,8 +176,8 @@ def _add_actions(context: ConsoleContext) -> None:
         outside = max(0, body.next_nonce - row["next_nonce"])
         told = [
             f"Signer {signer} on chain {chain_id}, next nonce {row['next_nonce']}, hands out nonces again.",
-            f"It goes on at {max(body.next_nonce, row['next_nonce'])};"
-            f" {counted(outside, 'nonce')} below that are held for callers of the lost time.",
+            f"It goes on at {max(body.next_nonce, row['next_nonce'])}.",
+            f"{counted(outside, 'nonce')} below that are held for callers of the lost time.",
             "A nonce that was given out already would be given out twice: name the first that no caller has.",
         ]
         at = _address(chain_id, signer)
@@ -188,7 +188,8 @@ def _add_actions(context: ConsoleContext) -> None:
         """Let a recovered signer go on at a nonce, or where its sequence is if that is higher."""
         resumed = await operator.resume(context.fp, SignerKey.of(chain_id, signer), body.next_nonce)
         context.live_snapshot.forget()
-        told = f"{signer} goes on at {resumed.next_nonce}; {counted(resumed.outside, 'nonce')} below it are held."
+        held = f"{counted(resumed.outside, 'nonce')} below it are held"
+        told = f"{signer} goes on at {resumed.next_nonce}; {held}."
         return ActionDone(told, _address(chain_id, signer), {"next_nonce": resumed.next_nonce})
 
     async def before_settle(request: Request, chain_id: int, signer: str, body: SettleNonce) -> Confirmation:
@@ -204,7 +205,7 @@ def _add_actions(context: ConsoleContext) -> None:
         name = f"Nonce {body.nonce} of {signer} on chain {chain_id}"
         ends = {
             "used": "It counts as used and is not given out again.",
-            "released": "It is given out again. If its caller signed with it, two transactions have one nonce.",
+            "released": "It is given out again. If its caller signed with it, two transactions share it.",
         }
         told = [f"{name}, {row['status']}, was reserved by request {row['request_id']}.", ends[body.outcome]]
         return Confirmation(f"{name} was {body.outcome}?", told, f"Mark it {body.outcome}", PAGE)
@@ -232,8 +233,8 @@ def _add_actions(context: ConsoleContext) -> None:
     async def before_vouch(request: Request, transaction_id: int) -> Confirmation:
         facts = await known(transaction_id)
         told = [
-            f"Transaction {transaction_id} of {facts['signer']} on chain {facts['chain_id']}"
-            f" sends {facts['value']} to {facts['recipient'] or 'a new contract'}.",
+            f"Transaction {transaction_id} of {facts['signer']} on chain {facts['chain_id']}.",
+            f"It sends {facts['value']} to {facts['recipient'] or 'a new contract'}.",
             "It is sent. If a version of it was mined after all, the value is sent twice.",
         ]
         answer = f"Send transaction {transaction_id}"
@@ -250,13 +251,11 @@ def _add_actions(context: ConsoleContext) -> None:
 
     async def before_cancel(request: Request, transaction_id: int) -> Confirmation:
         facts = await known(transaction_id)
-        ends = (
-            "It ends at once." if facts["state"] == "QUEUED" else "It is replaced by one that does nothing."
-        )
+        ends = "It is replaced by one that does nothing. Whichever is mined decides."
         told = [
-            f"Transaction {transaction_id} of {facts['signer']}, {facts['state']}, sends {facts['value']}"
-            f" to {facts['recipient'] or 'a new contract'}.",
-            f"{ends} Whichever is mined decides." if facts["state"] != "QUEUED" else ends,
+            f"Transaction {transaction_id} of {facts['signer']}, {facts['state']}.",
+            f"It sends {facts['value']} to {facts['recipient'] or 'a new contract'}.",
+            "It ends at once." if facts["state"] == "QUEUED" else ends,
         ]
         answer = f"Cancel transaction {transaction_id}"
         return Confirmation(f"{answer}?", told, answer, _address(facts["chain_id"], facts["signer"]))
