@@ -65,7 +65,7 @@ class PageRouter:
                 **facts,
             },
             visitor=visitor,
-            navigation=navigation(request, visitor),
+            navigation=[(address, name, "") for address, name in navigation(request, visitor)],
             form_token=self.page_sessions.form_token(request, session_of(request)),
             notice=self.page_sessions.cookies.notice(request),
             status=status,

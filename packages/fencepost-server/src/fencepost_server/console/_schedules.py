@@ -80,7 +80,7 @@ def add_pages(context: ConsoleContext) -> None:
             query.limit,
         )
         facts = {
-            "schedules": rows,
+            "schedules": [{**row, "words": in_words(row["expression"], row["zone"])} for row in rows],
             "next_after": following(rows, "name", query.limit),
             "filters": {"limit": query.limit if query.limit != 200 else None},
             "missed": MISSED,
@@ -104,7 +104,7 @@ def add_pages(context: ConsoleContext) -> None:
         )
         facts = {
             "title": f"Schedule {name}",
-            "schedule": row,
+            "schedule": {**row, "words": in_words(row["expression"], row["zone"])},
             "jobs": jobs,
             "next_before": following(jobs, "tick", query.limit),
             "filters": {"limit": query.limit if query.limit != 50 else None},

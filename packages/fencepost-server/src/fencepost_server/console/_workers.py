@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from fencepost.errors import InvalidInput
 from fencepost.kernel import worker
 from fencepost.kernel.call import Call
+from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
@@ -55,7 +56,14 @@ def add_pages(context: ConsoleContext) -> None:
             "select target, owner, name, host, since, queues, kinds, offers, running, state, held_by, reason,"
             " actor, held_at, pinned_to, pin_reason, pin_actor from fencepost.worker_list()"
         )
-        return PageData({"workers": rows}, "workers")
+        running = await context.reading.rows(
+            "select owner, job_id, kind from fencepost.console_running_jobs(5)"
+        )
+        held: dict[str, list[Row]] = {}
+        for job in running:
+            held.setdefault(job["owner"], []).append({"job_id": job["job_id"], "kind": job["kind"]})
+        workers = [{**row, "jobs": held.get(row["owner"] or "", [])} for row in rows]
+        return PageData({"workers": workers}, "workers")
 
 
 def add_actions(context: ConsoleContext) -> None:

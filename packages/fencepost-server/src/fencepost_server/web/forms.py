@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from fencepost.errors import InvalidInput
 
+FIELDS_MAX = 1100
+"""The selected rows of the longest page, and the other fields of its form."""
 FORM_FIELD = "form_token"
 FORM_HEADER = "x-form-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -21,11 +23,16 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The fields of a form, as browsers send them. Parsed here, so that no library is needed."""
+    """The fields of a form, as browsers send them. One that is sent several times has commas between its
+    values. Parsed here, so that no library is needed."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return {}
     with suppress(UnicodeDecodeError, ValueError):
-        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=100))
+        fields: dict[str, str] = {}
+        given = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        for name, value in given:
+            fields[name] = f"{fields[name]},{value}" if name in fields else value
+        return fields
     return {}
 
 

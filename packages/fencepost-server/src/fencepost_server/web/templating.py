@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +45,20 @@ class RenderedPage:
     name: str
     script: str
     sheets: Sequence[str] = ("app.css",)
+    themes: bool = False
+    """Whether it has an action that keeps the chosen theme."""
+    palette: bool = False
+    """Whether its script opens a palette of commands."""
+
+
+THEME_COOKIE = "theme"
+THEMES = ("auto", "light", "dark")
+
+
+def theme_of(request: Request) -> str:
+    """What the visitor chose to see: as the system says, light or dark."""
+    chosen = request.cookies.get(THEME_COOKIE, "auto")
+    return chosen if chosen in THEMES else "auto"
 
 
 class Templates:
@@ -82,7 +97,7 @@ class Templates:
         facts: Mapping[str, Any],
         *,
         visitor: object | None,
-        navigation: Sequence[tuple[str, str]],
+        navigation: Sequence[tuple[str, str, str]],
         form_token: str = "",
         notice: str | None = None,
         status: int = 200,
@@ -97,6 +112,8 @@ class Templates:
             here=request.url.path,
             query=request.url.query,
             navigation=navigation,
+            theme=theme_of(request),
+            now=datetime.now(UTC),
         )
         return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
 
