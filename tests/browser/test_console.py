@@ -19,7 +19,7 @@ from tests.integration.console.populated_system import PopulatedSystem, leave_a_
 from tests.integration.console.watchers import Watchers
 
 EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
-SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
+SHOWN = """() => [...document.querySelectorAll("time:not(td time, tbody th time, .age time)")].map((time) => [
   time.textContent, new Intl.DateTimeFormat("en-GB", {dateStyle: "medium", timeStyle: "medium",
   timeZone: "Asia/Kolkata"}).format(new Date(time.title)), time.title])"""
 
@@ -38,6 +38,8 @@ def paths(city: PopulatedSystem) -> list[str]:
     things = [
         f"jobs/{city.running}",
         f"jobs/{city.dead[0]}",
+        f"batches/{city.batch}",
+        "schedules/nightly",
         f"workflows/{city.workflow}",
         f"workflows/{city.dead_workflow}",
         f"leases/{city.lease}",

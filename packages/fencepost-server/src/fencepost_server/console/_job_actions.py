@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel
 
 from fencepost.errors import NotFound, Refusal
 from fencepost.kernel import job as kernel_job
@@ -17,15 +17,8 @@ from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief
-from fencepost_server.web.forms import Id
+from fencepost_server.web.forms import Ids
 from fencepost_server.web.questions import Confirmation, counted
-
-BULK_MAX = 500
-
-
-def _numbers(value: object) -> object:
-    """A form sends the selected ids as one text, with commas between them."""
-    return value.split(",") if isinstance(value, str) else value
 
 
 class SettleJobs(BaseModel):
@@ -34,7 +27,7 @@ class SettleJobs(BaseModel):
     model_config = {"extra": "forbid"}
 
     how: Literal["cancel", "run", "discard"]
-    ids: Annotated[list[Id], BeforeValidator(_numbers), Field(min_length=1, max_length=BULK_MAX)]
+    ids: Ids
 
 
 class JobQuestions:

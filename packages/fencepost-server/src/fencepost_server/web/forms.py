@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from fencepost.errors import InvalidInput
 
@@ -19,6 +19,16 @@ FORM_HEADER = "x-form-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
 """The range of ids in the database."""
+IDS_MAX = 500
+
+
+def _numbers(value: object) -> object:
+    """A form sends the selected ids as one text, with commas between them."""
+    return value.split(",") if isinstance(value, str) else value
+
+
+Ids = Annotated[list[Id], BeforeValidator(_numbers), Field(min_length=1, max_length=IDS_MAX)]
+"""The rows that were selected in a list."""
 Model = TypeVar("Model", bound=BaseModel)
 
 

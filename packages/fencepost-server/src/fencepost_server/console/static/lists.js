@@ -19,6 +19,7 @@ export function keepLists() {
 
 function improve(region) {
   const table = region.querySelector("table");
+  if (table.id === "figures") return;
   const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
   table.classList.add("cards");
   for (const [role, elements] of Object.entries({
@@ -110,7 +111,7 @@ function countSelected() {
   const words = document.querySelector("[data-selected]");
   if (!words) return;
   const count = document.querySelectorAll("[data-select]:checked").length;
-  words.textContent = count ? `${count} selected:` : "Select jobs below:";
+  words.textContent = count ? `${count} selected:` : words.dataset.selected;
   for (const button of words.closest("form").querySelectorAll("button")) button.disabled = count === 0;
 }
 
