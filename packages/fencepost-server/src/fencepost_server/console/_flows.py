@@ -256,7 +256,7 @@ def add_actions(context: ConsoleContext) -> None:
                 call = dead_letters.discard(name, step, ids=ids, limit=len(ids))
             done += await context.fp.run(call)
         context.live_snapshot.forget()
-        word = "are replayed" if body.how == "replay" else "are discarded"
+        word = "replayed" if body.how == "replay" else "discarded"
         back = f"/console/flows/{quoted(name)}"
         return ActionDone(f"{counted(done, 'dead letter')} {word}.", back, {"settled": done})
 

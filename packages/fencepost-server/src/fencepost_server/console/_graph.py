@@ -12,7 +12,7 @@ GAP_X, GAP_Y = 96, 22
 CHARACTER_WIDTH, PADDING = 8, 24
 WIDTH_MIN, WIDTH_MAX = 96, 256
 NAME_MAX = (WIDTH_MAX - PADDING) // CHARACTER_WIDTH
-INNER = frozenset({"map", "filter", "flat_map", "map_async", "with_timestamp", "union"})
+INNER = frozenset({"map", "filter", "flat_map", "json", "enrich", "event_time"})
 """Kinds that only pass records on: a chain of them is folded into one box."""
 
 
