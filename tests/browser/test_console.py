@@ -305,7 +305,7 @@ def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: Populat
     visit.page.get_by_role("textbox", name="Savepoint").fill("by-hand")
     # The task here is held, and will not answer.
     visit.page.get_by_label("Seconds to wait for commits").fill("0")
-    visit.press("Keep")
+    visit.press("Save")
     expect(visit.page.get_by_role("region", name="Savepoints")).to_contain_text("by-hand")
     visit.decide("Drain", f"Drain {city.flow}")
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("paused")
@@ -333,7 +333,7 @@ def test_tokens_and_users_are_made_and_locked_out(visit: Visit) -> None:
     visit.go("/console/users")
     visit.page.get_by_label("Name").fill("grace")
     visit.page.get_by_label("Password").fill("a long enough one")
-    visit.press("Keep")
+    visit.press("Save")
     row = visit.page.locator("tr").filter(has_text="grace")
     row.get_by_role("button", name="Disable").click()
     visit.page.get_by_role("dialog").get_by_role("button", name="Disable grace").click()

@@ -262,6 +262,34 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
     assert "A echo" in changed.text
 
 
+async def test_applying_a_rejudging_shows_the_standings_before_and_after(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await accounts_of(office)
+        now = clock.now()
+        form = {"contest": "autumn", "title": "Autumn", "scoring": "icpc", "problems": "A echo"}
+        form |= {"penalty_minutes": "20", "freeze_at": "", "starts_at": now.strftime("%Y-%m-%dT%H:%M")}
+        form |= {"ends_at": (now + _hours(4)).strftime("%Y-%m-%dT%H:%M")}
+        async with office.browser("jo") as jo, office.browser("con") as con:
+            place_of(await jo.send("/judge/contest", **form))
+            clock.advance(61)
+            place_of(await con.send("/judge/contests/autumn/join"))
+            sent = place_of(await con.send("/judge/submissions", **PROGRAM, contest="autumn"))
+            await judged(office, database, _id(sent), Judgement(verdict="WA"))
+            place = place_of(await jo.send("/judge/rejudgings", problem_id="echo", reason="test 7"))
+            await judged(office, database, _id(sent) + 1, Judgement(verdict="AC"))
+            asked = await jo.send(f"{place}/apply")
+            board = await con.get("/judge/contests/autumn/scoreboard")
+            applied = await jo.get(place_of(await jo.send(f"{place}/apply", confirmed="yes")))
+
+    assert "Standings of Autumn" in asked.text
+    assert re.search(r"<td>con</td><td>place 1, 0 solved, 0 minutes</td><td>place 1, 1 solved", asked.text)
+    assert "1 result of rejudging 1 become the standing ones." in asked.text
+    assert "solved in minute" not in board.text, "a question changes nothing"
+    assert 'state applied"' in applied.text
+
+
 async def test_a_question_is_asked_answered_and_told_to_all(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:

@@ -133,7 +133,11 @@ def _add_pages(context: ConsoleContext) -> None:
 
 def _terms(request: Mapping[str, Any]) -> str:
     """`SELL 3,300 MSFT at 410.5`."""
-    told = f"{request['intent']} {_amount(request['qty'])} {request['symbol']}"
+    told = " ".join(
+        part
+        for part in (request.get("intent"), _amount(request.get("qty", "")), request.get("symbol"))
+        if part
+    )
     if request.get("limit_price"):
         told += f" at {_amount(request['limit_price'])}"
     if request.get("stop_price"):
