@@ -22,6 +22,7 @@ SQUEEZED = """() => [...document.querySelectorAll("td, tbody th")]
   .filter((cell) => cell.innerText.trim().length > 12 && cell.offsetWidth > 0 && cell.offsetWidth < 64)
   .map((cell) => cell.innerText.trim())"""
 PHONE: ViewportSize = {"width": 360, "height": 740}
+SHOT_MS = 180_000
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]}
 FIND = "(options) => axe.run(document, options).then((found) => found.violations)"
 
@@ -69,7 +70,7 @@ class Guest:
         dialog.wait_for(state="detached")
 
     def shoot(self, name: str) -> None:
-        self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
+        self.page.screenshot(path=self.shots / f"{name}.png", full_page=True, timeout=SHOT_MS)
 
     def is_accessible(self, *, dark: bool = True, phone: bool = False) -> None:
         """By axe, with the rules of WCAG 2.1 AA in light; in dark the contrast, all that changes there; on a

@@ -70,10 +70,10 @@ def add(router: PageRouter) -> None:
         if form.target not in _targets(await router.judging.workers()):
             raise NotFound(f"There is no judge {form.target}.", noun="worker", subject=form.target)
         if decision != "enable":
-            told = [_CONSEQUENCES[decision], f"Because: {form.reason}"]
+            consequences = [_CONSEQUENCES[decision], f"Because: {form.reason}"]
             answer = f"{decision.capitalize()} {form.target}"
             if (
-                asked := await router.ask(request, Confirmation(f"{answer}?", told, answer, HOME))
+                asked := await router.ask(request, Confirmation(f"{answer}?", consequences, answer, HOME))
             ) is not None:
                 return asked
         call, told = DECISIONS[decision]
