@@ -157,6 +157,7 @@ def failure(
     headers: Mapping[str, str] | None = None,
     request: Request | None = None,
 ) -> Response:
+    """The body of an error, in the shape that every service uses."""
     shown = None if field is None else brief(field, request)
     if request is not None and _wants_page(request):
         return _page(status, brief(message, request), headers or {})
