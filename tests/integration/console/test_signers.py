@@ -8,17 +8,19 @@ from fencepost_server.console._role import Role
 from tests.integration.console.env import YES, ConsoleEnv
 from tests.integration.console.populated_system import SUBMIT
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.operator import CHAIN, SIGNER, NonceOperator
+from tests.integration.nonces.operator import CHAIN, LONG, SIGNER, NonceOperator
 
+HAND_OVER = "select fencepost.nonce_hand_over(%s, %s, %s, %s)"
 AT = f"{CHAIN}/{SIGNER}"
 
 
 def test_an_overdue_nonce_needs_attention_and_is_settled_after_a_question(env: ConsoleEnv) -> None:
     caller = Caller(env.database.url)
     with closing(caller.connection):
-        node = NonceOperator(caller, "nonces@gone#1", ttl="1 millisecond")
+        node = NonceOperator(caller, "nonces@gone#1", ttl=LONG)
         node.acquire()
         first, second = node.reserve("n1", "n2", locked="1 millisecond")
+        caller.execute(HAND_OVER, CHAIN, SIGNER, node.owner, node.token)
     with env.visitor(Role.OPERATOR) as client:
         needs = {need["what"]: need for need in client.get("/api/overview").json()["needs"]}
         assert needs["held nonces overdue"]["count"] == 2
@@ -43,9 +45,10 @@ def test_an_overdue_nonce_needs_attention_and_is_settled_after_a_question(env: C
 def test_a_recovered_signer_is_resumed_and_its_transactions_are_decided_about(env: ConsoleEnv) -> None:
     caller = Caller(env.database.url)
     with closing(caller.connection):
-        node = NonceOperator(caller, "nonces@gone#1", ttl="1 millisecond")
+        node = NonceOperator(caller, "nonces@gone#1", ttl=LONG)
         node.acquire()
         node.reserve("n1")
+        caller.execute(HAND_OVER, CHAIN, SIGNER, node.owner, node.token)
         caller.execute(SUBMIT, CHAIN, SIGNER, "t1", "0x" + "cd" * 20)
     with env.database.connect_admin() as connection:
         connection.execute("select fencepost._recover_nonces('anna')")

@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fencepost.client import Fencepost
+from fencepost.metrics import Metrics
 from fencepost_nonces import _nonce_calls as nonce_calls
+from fencepost_nonces._metrics import NonceMetrics
 from fencepost_nonces._nonce_calls import Resumed
 from fencepost_nonces._settings import NoncesSettings
 from fencepost_nonces._signer_leases import FirstNonce
@@ -24,7 +26,9 @@ async def short_lived_node(
     It does not join as a member: signers would be assigned to it, and no other node could reach it.
     """
     alone = settings.model_copy(update={"mode": "basic", "node_address": None})
-    node = Node(fp, alone, first_nonce=first_nonce, member=False)
+    # Its counters are its own: the process may serve nonces already, and a registry has each name once.
+    metrics = NonceMetrics.on(Metrics())
+    node = Node(fp, alone, metrics, first_nonce=first_nonce, member=False)
     await node.start()
     try:
         yield node
