@@ -234,7 +234,7 @@ def _add_actions(context: ConsoleContext) -> None:
         facts = await known(transaction_id)
         told = [
             f"Transaction {transaction_id} of {facts['signer']} on chain {facts['chain_id']}.",
-            f"It sends {facts['value']} to {facts['recipient'] or 'a new contract'}.",
+            f"It sends {facts['value']} to {facts['to'] or 'a new contract'}.",
             "It is sent. If a version of it was mined after all, the value is sent twice.",
         ]
         answer = f"Send transaction {transaction_id}"
@@ -254,7 +254,7 @@ def _add_actions(context: ConsoleContext) -> None:
         ends = "It is replaced by one that does nothing. Whichever is mined decides."
         told = [
             f"Transaction {transaction_id} of {facts['signer']}, {facts['state']}.",
-            f"It sends {facts['value']} to {facts['recipient'] or 'a new contract'}.",
+            f"It sends {facts['value']} to {facts['to'] or 'a new contract'}.",
             "It ends at once." if facts["state"] == "QUEUED" else ends,
         ]
         answer = f"Cancel transaction {transaction_id}"
