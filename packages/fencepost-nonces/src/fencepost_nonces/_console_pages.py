@@ -19,6 +19,7 @@ from fencepost_server.web.formatting import link, quoted
 from fencepost_server.web.questions import Confirmation, counted
 
 DOUBTS_MAX = 100
+OVERDUE_MAX = 30
 ChainId = Annotated[int, Path(ge=0, le=9_223_372_036_854_775_807)]
 Signer = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00/]+$")]
 
@@ -63,7 +64,7 @@ class SignerQuery(BaseModel):
 
     before: MaybeId = None
     sent_before: MaybeId = None
-    limit: Limit = 200
+    limit: Limit = 100
 
 
 def _add_pages(context: ConsoleContext) -> None:
@@ -90,7 +91,7 @@ def _add_pages(context: ConsoleContext) -> None:
             " from fencepost.signer_nonce_allocation"
             " where status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST') and caller_signs"
             " and locked_until <= fencepost.clock() order by locked_until, chain_id, signer, nonce limit %s",
-            DOUBTS_MAX,
+            OVERDUE_MAX,
         )
         last = rows[-1] if len(rows) == query.limit else None
         return PageData(
@@ -98,6 +99,7 @@ def _add_pages(context: ConsoleContext) -> None:
                 "signers": rows,
                 "doubts": doubts,
                 "overdue": overdue,
+                "overdue_most": OVERDUE_MAX,
                 "doubts_most": DOUBTS_MAX,
                 "next_after": last and {"chain": last["chain_id"], "after": last["signer"]},
                 "filters": query.filters(),
@@ -150,7 +152,7 @@ def _add_pages(context: ConsoleContext) -> None:
                 "transactions": transactions,
                 "next_before": following(strip, "nonce", query.limit),
                 "next_sent_before": next_sent_before,
-                "filters": {"limit": query.limit if query.limit != 200 else None},
+                "filters": {"limit": query.limit if query.limit != 100 else None},
             },
             "strip",
             ("transactions",),
