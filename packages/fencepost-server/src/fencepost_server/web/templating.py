@@ -74,6 +74,7 @@ class Templates:
         more: Sequence[Path] = (),
         **names: Any,
     ) -> None:
+        self._home = paper.home
         self._environment = Environment(
             loader=FileSystemLoader([folder / "templates", *more, HERE / "templates"]),
             autoescape=True,
@@ -114,9 +115,16 @@ class Templates:
             query=request.url.query,
             navigation=navigation,
             theme=theme_of(request),
+            stays_at=self._stays_at(request),
             now=datetime.now(UTC),
         )
         return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
+
+    def _stays_at(self, request: Request) -> str:
+        """Where a form of the frame returns to: this page, or the first one where this answers a form."""
+        if request.method != "GET":
+            return self._home
+        return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
     def file(self, name: str) -> Response | None:
         """A style sheet, a script or a picture; only by an existing name."""
