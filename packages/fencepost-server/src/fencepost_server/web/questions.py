@@ -36,6 +36,7 @@ class Confirmation:
 
 
 def is_confirmed(fields: Mapping[str, str]) -> bool:
+    """Whether the form says that its question was answered."""
     return fields.get(CONFIRMED) == "yes"
 
 
