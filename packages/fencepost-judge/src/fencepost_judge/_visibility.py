@@ -24,7 +24,7 @@ from fencepost_judge._custom_runs import CustomRun, no_custom_run
 from fencepost_judge._figures import Figures
 from fencepost_judge._grading import SKIPPED
 from fencepost_judge._judge_calls import PastSubmission, ProblemTitle, StoredProblem, SubmissionStanding
-from fencepost_judge._problem import TestCase
+from fencepost_judge._problem import StatementFile, TestCase
 from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._scoreboard import Contest, ScoreboardRow, scoreboard
 from fencepost_judge._service import Judging, final_status
@@ -95,6 +95,31 @@ async def attachment(judging: Judging, who: JudgeVisitor, slug: str, name: str) 
         "Cache-Control": "private, no-store",
     }
     return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def statement_file(found: StoredProblem, name: str) -> StatementFile:
+    """A statement of the problem by its name, such as `en.pdf`."""
+    wanted = next((one for one in found.problem.statements if one.name == name), None)
+    if wanted is None:
+        raise NotFound(f"{found.slug} has no such statement.", noun="statement", subject=found.slug)
+    return wanted
+
+
+async def statement(judging: Judging, who: JudgeVisitor, slug: str, name: str) -> Response:
+    """A statement as it was written. Only a PDF is shown by a browser; every other form is a download."""
+    wanted = statement_file(await problem(judging, who, slug), name)
+    content = await asyncio.to_thread(judging.store.get, wanted.content)
+    is_pdf = wanted.format == "pdf"
+    how = "inline" if is_pdf else "attachment"
+    headers = {
+        "Content-Disposition": f"{how}; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return Response(
+        content, media_type="application/pdf" if is_pdf else "application/octet-stream", headers=headers
+    )
 
 
 async def standing(judging: Judging, who: JudgeVisitor, job_id: int) -> SubmissionStanding:
@@ -196,7 +221,9 @@ def _without_secrets(result: Mapping[str, Any], figures: Figures) -> dict[str, A
 
 
 def _secret(case: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
-    return {**_measured(case, figures), "message": ""}
+    # The program knows the input: what it writes to its stderr is as secret, unless the contest is open.
+    errors = case.get("errors", "") if figures is Figures.OPEN else ""
+    return {**_measured(case, figures), "message": "", "errors": errors}
 
 
 def _told_progress(progress: Any, figures: Figures) -> Any:

@@ -249,7 +249,7 @@ as $$
     from fencepost.judge_contest c
     where c.slug = p_contest
        or (c.ends_at > p_now and c.slug in (select p.contest from fencepost.judge_contest_problem p where p.slug = p_slug))
-    order by array_position(array['withheld', 'rounded', 'shown'], c.secret_figures) limit 1), 'shown')
+    order by array_position(array['withheld', 'rounded', 'shown', 'open'], c.secret_figures) limit 1), 'shown')
 $$;
 
 -- The state of a submission: the job's state, its progress, and the result when there is one. Served by primary keys.

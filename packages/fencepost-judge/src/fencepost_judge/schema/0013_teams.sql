@@ -114,3 +114,8 @@ drop function if exists fencepost.judge_contest_put(
 drop function if exists fencepost.judge_contests(text, text, integer);
 drop function if exists fencepost.judge_contest_contestants(text);
 drop function if exists fencepost.judge_contest_entries(text);
+
+-- open: as measured, and what a program writes to its stderr too.
+alter table fencepost.judge_contest
+  drop constraint judge_contest_secret_figures_is_known,
+  add constraint judge_contest_secret_figures_is_known check (secret_figures in ('shown', 'rounded', 'withheld', 'open'));

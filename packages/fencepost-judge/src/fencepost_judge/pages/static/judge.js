@@ -4,6 +4,7 @@ import { askFirst } from "./questions.js";
 import { keepTimes, showTimes } from "./times.js";
 import { colour } from "./colours.js";
 import { openSubmitForm } from "./submit_form.js";
+import { showProgress } from "./upload.js";
 import { follow } from "./verdict.js";
 import { renew } from "./renewal.js";
 
@@ -11,6 +12,7 @@ showTimes(document);
 keepTimes();
 askFirst(document);
 for (const form of document.querySelectorAll("form[data-submit-form]")) openSubmitForm(form);
+for (const form of document.querySelectorAll("form[data-upload]")) showProgress(form);
 for (const source of document.querySelectorAll("pre.source[data-language]")) {
   colour(source, source.textContent, source.dataset.language);
 }
