@@ -18,7 +18,7 @@ from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.router import PAGES
 from fencepost_server.web.formatting import link
 from fencepost_server.web.forms import address_of, fields_of, local_path
-from fencepost_server.web.templating import HEADERS
+from fencepost_server.web.templating import HEADERS, THEME_COOKIE, THEMES
 
 _log = get_logger(__name__)
 
@@ -26,6 +26,8 @@ SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
 OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
 """The paths that need no authentication. A test checks that every other one requires a role."""
 LOGOUT = ("POST", f"{PAGES}/logout")
+THEME = ("POST", f"{PAGES}/theme")
+THEME_SECONDS = 366 * 86_400
 LOGIN_STATE_SECONDS = 600.0
 _LOGIN_STATE = "login_state"
 _REFUSED = {
@@ -63,6 +65,25 @@ def add_pages(context: ConsoleContext) -> None:
             )
         response = RedirectResponse(PAGES, 303, headers=dict(HEADERS))
         await router.auth.begin(request, response, known.name)
+        return response
+
+    @pages.post(THEME[1], dependencies=[Depends(router.auth.needs(Role.VIEWER))])
+    async def theme(request: Request) -> Response:
+        """Keep the theme that a visitor chose, in a cookie for a year, and return to the page."""
+        fields = await fields_of(request)
+        response = RedirectResponse(local_path(fields.get("back"), PAGES), 303, headers=dict(HEADERS))
+        chosen = fields.get("theme", "")
+        if chosen not in THEMES:
+            raise InvalidInput(f"theme must be one of {', '.join(THEMES)}.", field="theme")
+        response.set_cookie(
+            THEME_COOKIE,
+            chosen,
+            max_age=THEME_SECONDS,
+            path=PAGES,
+            httponly=True,
+            samesite="lax",
+            secure=context.settings.secure_cookies or request.url.scheme == "https",
+        )
         return response
 
     @pages.post(LOGOUT[1], dependencies=[Depends(router.auth.needs(Role.VIEWER))])
