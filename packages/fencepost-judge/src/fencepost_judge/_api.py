@@ -24,6 +24,9 @@ from fencepost_judge import (
     _custom_run_api as custom_run_api,
 )
 from fencepost_judge import (
+    _jury_api as jury_api,
+)
+from fencepost_judge import (
     _rejudge_api as rejudge_api,
 )
 from fencepost_judge import (
@@ -66,7 +69,7 @@ def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
     router = authentication.make_router(auth)
     _add_submissions(router, judging)
     _add_problems(router, judging)
-    for module in (accounts_api, rejudge_api, contest_api, custom_run_api, worker_api):
+    for module in (accounts_api, rejudge_api, contest_api, jury_api, custom_run_api, worker_api):
         module.add(router, judging)
     assert authentication.lines_of(router) == set(ACCESS), "an access rule has no route"
     return router

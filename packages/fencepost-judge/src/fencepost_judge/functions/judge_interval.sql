@@ -94,8 +94,8 @@ begin
   end if;
   v_length := v_interval.until_at - v_interval.from_at;
   -- The row is gone already: this is the end without it.
-  if v_now >= v_contest.ends_at + fencepost._judge_interval_of_team(p_contest, v_interval.team)
-              - case when v_interval.team is null then v_length else interval '0' end then
+  if v_now >= (v_contest.ends_at + fencepost._judge_interval_of_team(p_contest, v_interval.team)
+               - case when v_interval.team is null then v_length else interval '0' end) then
     perform fencepost._judge_contest_refuse(p_contest, 'without the interval it would be over');
   end if;
   if v_interval.team is null then

@@ -20,7 +20,7 @@ from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._authentication import Who, author_of
 from fencepost_judge._contest_api import ContestRequest, Question, Reply, ask_as, reveal_next, seen_contest
 from fencepost_judge._problem import Slug
-from fencepost_judge._role import JudgeVisitor
+from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._scoreboard import Contest, ScoreboardRow, TeamKind
 from fencepost_judge.ccs import _documents as documents
 from fencepost_judge.pages._page_router import PageRouter
@@ -28,6 +28,10 @@ from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import Id, filled
 
 PAGE_ROWS = 200
+CATEGORIES = ("statement", "tests and verdicts", "technical", "other")
+"""Of questions, where the contest has none of its own."""
+ANSWERS = ("No comment.", "Read the statement.", "Yes.", "No.", "We look into it.")
+"""Which juries give often, where the contest has none of its own."""
 HOME = f"{PAGES_ROOT}/contests"
 
 
@@ -163,10 +167,17 @@ def _add_clarifications(router: PageRouter) -> None:
     @router.router.get(place)
     async def clarifications(request: Request, who: Who, contest: str) -> Response:
         seen = await visibility.contest(fp, contest)
+        is_jury = who.may(JudgeRole.JURY)
+        # Before the questions: what comes in between is shown, and is new once more.
+        news = await fp.run(contests.news(contest, who.name, is_jury=is_jury))
         facts = {
             "contest": seen_contest(seen, who),
+            "categories": seen.contest.categories or CATEGORIES,
+            "answers": seen.contest.answers or ANSWERS,
             "clarifications": list(reversed(await visibility.clarifications(fp, who, contest))),
         }
+        if not is_jury:
+            await fp.run(contests.has_read(contest, who.name, news.head))
         return router.show(request, "clarifications.html", f"Questions about {seen.contest.title}", facts)
 
     @router.router.post(place)
