@@ -139,6 +139,18 @@ async def board(
     return VisibleBoard(found, at, scoreboard(found.contest, entrants, entries, at, sees_all=sees_all))
 
 
+async def own_line(fp: Fencepost, who: JudgeVisitor, seen: SeenContest) -> ScoreboardRow | None:
+    """The visitor's own line of the scoreboard: its team sees its own results during the freeze."""
+    team = await fp.run(contests.team_of(seen.contest.slug, who.name))
+    if team is None:
+        return None
+    found = await fp.run(teams.teams(seen.contest.slug, [team]))
+    entries = [one for one in await fp.run(contests.entries(seen.contest.slug)) if one.team == team]
+    told = seen.contest.feedback is not Feedback.NONE or seen.is_over
+    lines = scoreboard(seen.contest, [one.entrant for one in found], entries, seen.seen_at, sees_all=told)
+    return lines[0] if lines else None
+
+
 async def clarifications(
     fp: Fencepost, who: JudgeVisitor, slug: str, after: int | None = None
 ) -> list[Clarification]:

@@ -9,13 +9,16 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from fencepost.errors import FencepostError
+from fencepost_judge import _contests as contests
 from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _jury as jury
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._api import SubmitRequest, submit_as
 from fencepost_judge._authentication import Who, author_of
 from fencepost_judge._problem import Slug
-from fencepost_judge._role import JudgeRole
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge._scoreboard import Feedback
 from fencepost_judge._submission_watch import EventStream
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
@@ -83,9 +86,26 @@ def _add_reading(router: PageRouter) -> None:
             "is_over": status["status"] in visibility.OVER,
             "sources": task.sources,
             "problem": task.problem,
-            "contest": contest,
+            "contest": contest or found.contest,
+            "may_play": await _may_play(found, who),
+            "dossier": await _dossier(job_id, who),
+            "interactive": task.problem.interactive,
         }
         return router.show(request, "submission.html", f"Submission {job_id}", facts)
+
+    async def _dossier(job_id: int, who: JudgeVisitor) -> jury.Dossier | None:
+        return await router.fp.run(jury.dossier(job_id)) if who.may(JudgeRole.JURY) else None
+
+    async def _may_play(found: judge_calls.SubmissionStanding, who: JudgeVisitor) -> bool:
+        """Whether a token would show more of it, and there is one."""
+        if found.contest is None or found.feedback is Feedback.FULL or who.may(JudgeRole.JURY):
+            return False
+        return (await router.fp.run(contests.tokens_left(found.contest, who.name)) or 0) > 0
+
+    @router.router.post(f"{PAGES_ROOT}/submissions/{{job_id}}/token")
+    async def play(request: Request, who: Who, job_id: Id) -> Response:
+        left = await router.fp.run(contests.play_token(job_id, who.name))
+        return router.done(request, f"{PAGES_ROOT}/submissions/{job_id}", f"Tokens left: {left}.")
 
     @router.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}/events")
     async def events(who: Who, job_id: Id) -> Response:

@@ -4,6 +4,8 @@ import { askFirst } from "./questions.js";
 import { showTimes } from "./times.js";
 import { colour } from "./colours.js";
 import { openSubmitForm } from "./submit_form.js";
+import { countDown, followNews } from "./contest.js";
+import { offerCopy } from "./copy.js";
 import { follow } from "./verdict.js";
 import { renew } from "./renewal.js";
 
@@ -13,5 +15,8 @@ for (const form of document.querySelectorAll("form[data-submit-form]")) openSubm
 for (const source of document.querySelectorAll("pre.source[data-language]")) {
   colour(source, source.textContent, source.dataset.language);
 }
+for (const source of document.querySelectorAll("pre[data-copy]")) offerCopy(source);
+for (const place of document.querySelectorAll("[data-until]")) countDown(place);
+for (const section of document.querySelectorAll("[data-news]")) followNews(section);
 for (const section of document.querySelectorAll("[data-follow]")) follow(section);
 for (const section of document.querySelectorAll("[data-again]")) renew(section);

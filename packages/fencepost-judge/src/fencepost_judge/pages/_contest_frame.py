@@ -1,0 +1,24 @@
+"""What every page of a contest has: its parts, what is new, and how long it lasts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+
+from fencepost_judge import _contests as contests
+from fencepost_judge._contest_api import seen_contest
+from fencepost_judge._contests import SeenContest
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge.pages._page_router import PageRouter
+
+
+async def contest_frame(router: PageRouter, request: Request, seen: SeenContest) -> dict[str, Any]:
+    """`contest` without what the visitor may not know; `unread` questions, answers and announcements."""
+    who: JudgeVisitor | None = request.state.visitor
+    unread = 0
+    if who is not None:
+        is_jury = who.may(JudgeRole.JURY)
+        news = await router.fp.run(contests.news(seen.contest.slug, who.name, is_jury=is_jury))
+        unread = len(news.unread)
+    return {"seen": seen, "contest": seen_contest(seen, who), "unread": unread}
