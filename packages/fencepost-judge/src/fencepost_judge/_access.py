@@ -44,6 +44,8 @@ ADMIN = Access(JudgeRole.ADMIN)
 
 ACCESS: Mapping[tuple[str, str], Access] = {
     ("POST", "/submit"): PROGRAM,
+    ("POST", "/submit/batch"): Access(JudgeRole.CONTESTANT, SERVICE_BYTES),
+    ("GET", "/status"): CONTESTANT,
     ("GET", "/status/{job_id}"): CONTESTANT,
     ("GET", "/status/{job_id}/events"): CONTESTANT,
     ("GET", "/submissions"): CONTESTANT,
@@ -163,6 +165,8 @@ OPEN_PAGES = frozenset(
     {
         ("GET", f"{PAGES_ROOT}/login"),
         ("POST", f"{PAGES_ROOT}/login"),
+        ("GET", f"{PAGES_ROOT}/login/sso"),
+        ("GET", f"{PAGES_ROOT}/login/sso/back"),
         ("GET", f"{PAGES_ROOT}/static/{{name}}"),
         # Of a contest that is public; to others it is not there without a login.
         ("GET", f"{PAGES_ROOT}/contests/{{contest}}/scoreboard"),

@@ -260,6 +260,22 @@ def _is_sample(case: Mapping[str, Any]) -> bool:
     return str(case["name"]).startswith("sample/")
 
 
+async def at_last(
+    judging: Judging, who: JudgeVisitor, job_id: int, *, within_seconds: float
+) -> dict[str, Any]:
+    """The state of a submission when it is over, or after so long. Counts as a stream: the waiting are
+    bounded."""
+    until = time.monotonic() + within_seconds
+    end = judging.streams.begin(who.name if who.is_user else "")
+    try:
+        seen = as_json(await judging.standing(job_id), who)
+        while seen["status"] not in OVER and time.monotonic() < until:
+            seen = as_json(await judging.submission_watch.next(job_id), who)
+        return seen
+    finally:
+        end()
+
+
 async def events(
     judging: Judging, who: JudgeVisitor, job_id: int, *, lifetime_seconds: float = math.inf
 ) -> AsyncGenerator[str]:

@@ -94,7 +94,10 @@ def _add_reading(router: PageRouter) -> None:
         return router.show(request, "submission.html", f"Submission {job_id}", facts)
 
     async def _dossier(job_id: int, who: JudgeVisitor) -> jury.Dossier | None:
-        return await router.fp.run(jury.dossier(job_id)) if who.may(JudgeRole.JURY) else None
+        if not who.may(JudgeRole.JURY):
+            return None
+        found: jury.Dossier = await router.fp.run(jury.dossier(job_id))
+        return found
 
     async def _may_play(found: judge_calls.SubmissionStanding, who: JudgeVisitor) -> bool:
         """Whether a token would show more of it, and there is one."""

@@ -3,6 +3,11 @@ const LOOK_MS = 15_000;
 const SOON_SECONDS = 300;
 const SOUND = "fencepost-news-sound";
 
+// The colour of a balloon beside its name: a page has no styles of its own.
+export function colourBalloons(root) {
+  for (const place of root.querySelectorAll("[data-rgb]")) place.style.color = place.dataset.rgb;
+}
+
 export function countDown(place) {
   // By the server's clock: the difference to this machine's is fixed when the page comes.
   const ahead = Date.parse(place.dataset.now) - Date.now();
