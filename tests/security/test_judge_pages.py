@@ -120,6 +120,8 @@ def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
     assert {path for _, path in OPEN_PAGES} == {
         f"{PAGES_ROOT}/contests/{{contest}}/scoreboard",
         f"{PAGES_ROOT}/login",
+        f"{PAGES_ROOT}/login/sso",
+        f"{PAGES_ROOT}/login/sso/back",
         f"{PAGES_ROOT}/static/{{name}}",
     }
     assert not [path for (_, path), one in PAGES.items() if "users" in path and one.role < JudgeRole.ADMIN]

@@ -310,7 +310,10 @@ class Rehearsal:
                 assert self.api.is_alive, self.api.output
                 self.befell["submission asked for again"] += 1
                 return None
-            assert answer.status_code == 202, answer.text
+            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                self.befell["submission asked for again"] += 1
+                return None
+            assert answer.status_code == httpx.codes.ACCEPTED, answer.text
             return int(answer.json()["job_id"])
 
         job_id = await found("the submission is answered", ask, lambda one: one is not None, within=300)

@@ -57,7 +57,7 @@ BATCH_MAX = 20
 BATCH_STATUS_MAX = 100
 WAIT_SECONDS = 15.0
 WAIT_SECONDS_MAX = 60.0
-WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_SECONDS_MAX)]
+WaitSeconds = Annotated[float, Query(alias="timeout", ge=0, le=WAIT_SECONDS_MAX)]
 JobIds = Annotated[str, Query(max_length=2000, pattern=r"^\d{1,18}(,\d{1,18})*$")]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
@@ -100,7 +100,7 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
         response: Response,
         key: Key = None,
         wait: bool = False,
-        timeout: WaitSeconds = WAIT_SECONDS,
+        wait_seconds: WaitSeconds = WAIT_SECONDS,
     ) -> SubmitAnswer | dict[str, Any]:
         """Submit a program. Repeating a request with the same Idempotency-Key and body returns the same
         job.
@@ -111,7 +111,7 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
         job_id = await submit_as(who, judging, request, key)
         if not wait:
             return SubmitAnswer(job_id=job_id)
-        found = await visibility.at_last(judging, who, job_id, within_seconds=timeout)
+        found = await visibility.at_last(judging, who, job_id, within_seconds=wait_seconds)
         response.status_code = 200 if found["status"] in visibility.OVER else 202
         return found
 

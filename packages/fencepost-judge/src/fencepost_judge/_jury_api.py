@@ -111,5 +111,9 @@ async def balloons_of(judging: Judging, who: JudgeVisitor, contest: str) -> list
 async def archive_response(judging: Judging, who: JudgeVisitor, contest: str) -> Response:
     found = await archive_of(judging, who, contest)
     content = await asyncio.to_thread(found.zipped)
-    named = {"Content-Disposition": f"attachment; filename={contest}.zip", "Cache-Control": "no-store"}
+    named = {
+        "Content-Disposition": f"attachment; filename={contest}.zip",
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
     return Response(content, media_type="application/zip", headers=named)
