@@ -1,6 +1,8 @@
 """What happens on the day of a contest: clocks that stand still, feedback that is withheld, tokens, verdicts
 that a jury verifies, notes, balloons, and news."""
 
+import io
+import zipfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -206,6 +208,31 @@ async def test_a_contest_that_verifies_is_final_when_every_verdict_was_looked_at
     assert "1 verdicts are not verified yet" in refused.text
     assert [(one["job_id"], one["verdict"]) for one in queue] == [(jobs[0], "AC"), (jobs[1], "WA")]
     assert (verified, final.status_code) == ([200, 200], 204)
+
+
+async def test_juries_see_the_outputs_of_the_first_failed_tests_and_contestants_do_not(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await joined(office, clock)
+        job_id = await sent(office, "con")
+        cases = [CaseResult(name=f"secret/{n}", verdict="WA", output=f"output of {n}") for n in range(5)]
+        claimed(database, job_id)
+        judgement = Judgement(verdict="WA", cases=cases)
+        await office.fp.run(judge_calls.put_result(job_id, 1, OWNER, judgement))
+        seen = {who: (await office.ask(who, "GET", f"/status/{job_id}")).json() for who in ("con", "jo")}
+        await office.ask("jo", "POST", f"/judge/api/submissions/{job_id}/notes", json={"text": "A typo."})
+        async with office.browser("con") as con, office.browser("jo") as jo:
+            pages = [(await one.get(f"/judge/submissions/{job_id}")).text for one in (con, jo)]
+        archive = await office.ask("jo", "GET", f"{PLACE}/archive")
+
+    kept = [one.get("output") for one in seen["jo"]["result"]["cases"]]
+    assert kept == ["output of 0", "output of 1", "output of 2", None, None]
+    assert "output" not in str(seen["con"])
+    assert [("A typo." in page, "secret/0" in page) for page in pages] == [(False, False), (True, True)]
+    names = zipfile.ZipFile(io.BytesIO(archive.content)).namelist()
+    assert f"sources/con/A/{job_id}-WA/main.py" in names
+    assert {"scoreboard.csv", "submissions.json", "clarifications.json", "decisions.json"} <= set(names)
 
 
 async def test_balloons_follow_from_the_results_and_are_brought_once(

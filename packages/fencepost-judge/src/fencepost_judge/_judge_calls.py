@@ -20,11 +20,16 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
+from fencepost_judge._case_result import CaseResult
 from fencepost_judge._figures import Figures
 from fencepost_judge._judging import Cause, Judgement
 from fencepost_judge._problem import Problem
 from fencepost_judge._scoreboard import Feedback
 from fencepost_judge._settings import JudgeSettings
+
+
+OUTPUTS_MAX = 3
+"""Of so many failed tests the output is stored."""
 
 
 class Holder(Protocol):
@@ -231,11 +236,24 @@ def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> C
             judgement.time_ms,
             judgement.mem_kb,
             text("message", judgement.message.replace("\0", "")),
-            document("cases", [asdict(case) for case in judgement.cases]),
+            document("cases", _cases(judgement.cases)),
             document("points", dict(judgement.points)),
         ),
         scalar,
     )
+
+
+def _cases(cases: Sequence[CaseResult]) -> list[Json]:
+    """The tests as they are stored: with the outputs of the first few that failed."""
+    kept = list[Json]()
+    outputs = OUTPUTS_MAX
+    for case in cases:
+        told = asdict(case)
+        if told["output"] and outputs == 0:
+            told["output"] = ""
+        outputs -= bool(told["output"])
+        kept.append(told if told["output"] else {name: told[name] for name in told if name != "output"})
+    return kept
 
 
 def get_standing(job_id: int) -> Call[list[Stands]]:

@@ -34,6 +34,8 @@ from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
 LITTLE_BYTES = 16_384
+OUTPUT_BYTES_MAX = 4096
+"""Of an output that is not right, the beginning that is kept."""
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 
@@ -391,6 +393,13 @@ class Judge:
         return _judged(case, outcome, opinion), opinion.next_input
 
     async def _opinion(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
+        """What is thought of an output; one that is not right is kept, as far as a page shows it."""
+        opinion = await self._asked(run, case, given, output, room)
+        if opinion.verdict in ("AC", "JE"):
+            return opinion
+        return replace(opinion, output=clean(os.pread(output, OUTPUT_BYTES_MAX, 0)))
+
+    async def _asked(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
         """Asks the validators in order: the first one that does not accept the output decides."""
         if run.validator is None or room.feedback is None:
             return await self._compare(run.flags(case), case, output)
@@ -515,6 +524,7 @@ def _judged(case: TestCase, outcome: RunOutcome, opinion: Opinion) -> CaseResult
         time_ms=outcome.time_ms,
         mem_kb=outcome.mem_kb,
         message=opinion.message,
+        output=opinion.output,
         share=opinion.share,
         points=opinion.points,
     )

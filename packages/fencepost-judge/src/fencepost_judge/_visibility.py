@@ -233,7 +233,8 @@ def _fed_back(result: Mapping[str, Any], feedback: Feedback) -> dict[str, Any]:
 
 def _secret(case: Mapping[str, Any], number: int | None, figures: Figures) -> dict[str, Any]:
     """A test under a neutral name: its own tells the trap."""
-    return {**_measured(case, figures), "name": f"test {number}" if number else "test", "message": ""}
+    told = {name: value for name, value in _measured(case, figures).items() if name != "output"}
+    return {**told, "name": f"test {number}" if number else "test", "message": ""}
 
 
 def _told_progress(progress: Any, figures: Figures, feedback: Feedback) -> Any:

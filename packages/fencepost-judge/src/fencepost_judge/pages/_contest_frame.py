@@ -14,11 +14,14 @@ from fencepost_judge.pages._page_router import PageRouter
 
 
 async def contest_frame(router: PageRouter, request: Request, seen: SeenContest) -> dict[str, Any]:
-    """`contest` without what the visitor may not know; `unread` questions, answers and announcements."""
+    """`contest` without what the visitor may not know; `unread` questions, answers and announcements; when it
+    `ends` for the visitor's team."""
     who: JudgeVisitor | None = request.state.visitor
-    unread = 0
+    unread, team = 0, None
     if who is not None:
+        team = await router.fp.run(contests.team_of(seen.contest.slug, who.name))
         is_jury = who.may(JudgeRole.JURY)
         news = await router.fp.run(contests.news(seen.contest.slug, who.name, is_jury=is_jury))
         unread = len(news.unread)
-    return {"seen": seen, "contest": seen_contest(seen, who), "unread": unread}
+    ends = seen.contest.ends_for(team)
+    return {"seen": seen, "contest": seen_contest(seen, who), "unread": unread, "ends": ends}

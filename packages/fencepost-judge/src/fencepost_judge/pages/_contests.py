@@ -93,7 +93,6 @@ def _add_contests(router: PageRouter) -> None:
             "own": own,
             "own_submissions": [one for one in past if one.contest == contest],
             "tokens_left": await fp.run(contests.tokens_left(contest, name)) if seen.contest.tokens else None,
-            "until": seen.contest.ends_for(own.team_id if own is not None else None),
             "labels": {one.slug: one.label for one in frame["contest"].problems},
         }
         return router.show(request, "contest.html", seen.contest.title, facts)
