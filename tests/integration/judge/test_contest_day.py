@@ -7,6 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pytest
+
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from fencepost_judge import _judge_calls as judge_calls
@@ -14,7 +17,7 @@ from fencepost_judge._case_result import CaseResult
 from fencepost_judge._judging import Judgement
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.test_contests import opened
-from tests.integration.judge.test_rejudging import OWNER, again, claimed, judged
+from tests.integration.judge.test_rejudging import FUNCTIONS, OWNER, again, claimed, judged
 
 HOUR = 3600
 PLACE = "/judge/api/contests/autumn"
@@ -281,3 +284,62 @@ async def test_news_are_unread_until_their_page_was_read(
     assert (jury, before, after) == (1, [2, 1, 0], [0, 1])
     assert "statement" in page
     assert [one["category"] for one in listed] == ["statement", None]
+
+
+BUGS = {
+    "a team's own interval gives it no time": (
+        "judge_interval.sql",
+        "where i.contest = p_contest and i.team = p_team\n",
+        "where false\n",
+        test_a_team_that_lost_time_has_it_later_and_counts_the_same,
+    ),
+    "an interval of all does not move the end": (
+        "judge_interval.sql",
+        "set ends_at = c.ends_at + v_length,",
+        "set ends_at = c.ends_at,",
+        test_an_interval_of_all_moves_the_end_and_can_be_given_back,
+    ),
+    "tokens are not counted": (
+        "judge_interval.sql",
+        "if v_played > v_contest.tokens then",
+        "if false then",
+        test_feedback_is_withheld_until_the_end_except_for_a_token,
+    ),
+    "a program sent outside of the contest shows what it withholds": (
+        "judge.sql",
+        "order by array_position(array['none', 'points', 'full'], c.feedback) limit 1), 'full') end",
+        "and exists (select 1 from fencepost.judge_submission s"
+        " where s.job_id = p_job_id and s.contest = c.slug) limit 1), 'full') end",
+        test_feedback_is_withheld_until_the_end_except_for_a_token,
+    ),
+    "a verdict counts as verified in every generation": (
+        "judge_jury.sql",
+        "where v.job_id = r.job_id and v.generation = r.generation)",
+        "where v.job_id = r.job_id)",
+        test_a_contest_that_verifies_is_final_when_every_verdict_was_looked_at,
+    ),
+    "a verdict is verified that the jury has not seen": (
+        "judge_jury.sql",
+        "if (v_result.generation, v_result.verdict) is distinct from (p_generation, p_verdict) then",
+        "if false then",
+        test_a_contest_that_verifies_is_final_when_every_verdict_was_looked_at,
+    ),
+    "a contest is final before every verdict is verified": (
+        "judge_contest.sql",
+        "where v_contest.verifies;",
+        "where false;",
+        test_a_contest_that_verifies_is_final_when_every_verdict_was_looked_at,
+    ),
+}
+"""Where each is planted, and the test that sees it."""
+
+
+@pytest.mark.parametrize("name", BUGS)
+async def test_a_planted_bug_is_seen(database: Database, tmp_path: Path, clock: Clock, name: str) -> None:
+    file, right, wrong, story = BUGS[name]
+    source = (FUNCTIONS / file).read_text()
+    assert source.count(right) == 1, "the planted bug no longer fits the source"
+    with psycopg.connect(database.admin_url, autocommit=True) as connection:
+        connection.execute(source.replace(right, wrong).encode())
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        await story(database, tmp_path, clock)

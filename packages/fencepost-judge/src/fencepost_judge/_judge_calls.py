@@ -27,7 +27,6 @@ from fencepost_judge._problem import Problem
 from fencepost_judge._scoreboard import Feedback
 from fencepost_judge._settings import JudgeSettings
 
-
 OUTPUTS_MAX = 3
 """Of so many failed tests the output is stored."""
 
