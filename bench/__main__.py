@@ -1,4 +1,4 @@
-"""`python -m bench NAME [--quick]`: run one benchmark, or all; `publish NAME…` keeps runs for the README."""
+"""`python -m bench NAME [--quick]`: run one benchmark, or all; `publish NAME…` keeps runs for the pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from bench.catalogue import NAMES, benchmark
-from bench.publish import publish, write_readme
+from bench.publish import publish, write_pages, write_readme
 from bench.report import show, write
 
 
@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in publish(asked.published):
             console.print(f"kept in {path}", highlight=False)
         write_readme()
+        write_pages()
         return 0
     for name in NAMES if asked.name == "all" else [asked.name]:
         report = benchmark(name)(quick=asked.quick)

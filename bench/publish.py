@@ -1,14 +1,15 @@
-"""`python -m bench publish [NAME…]`: keep the newest runs in docs/results, and write the README's table.
+"""`python -m bench publish [NAME…]`: keep the newest runs in docs/results, and write the tables of figures.
 
-A run of the short form is not published. A test compares the README with the kept results, so that no figure
-in it was typed.
+The README has a selection, and the page of each benchmark all rows and goals of its kept run. A run of the
+short form is not published. A test compares the tables with the kept results.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,41 @@ BESIDE = "fencepost beside it, jobs/s"
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs/results"
 README = ROOT / "README.md"
+PAGES = ROOT / "docs/explanation"
+PAGE_OF: Mapping[str, str] = {
+    "kernel": "performance.md",
+    "growth": "performance.md",
+    "jobs": "jobs-performance.md",
+    "install": "jobs-performance.md",
+    "flows": "flows-performance.md",
+    "orders": "orders-performance.md",
+    "players": "players-performance.md",
+    "nonces": "nonces-performance.md",
+    "judge": "judge-performance.md",
+    "workflows": "workflows-performance.md",
+    "zombies": "zombies.md",
+    "storm-orders": "storms.md",
+    "storm-late-accepts": "storms.md",
+    "storm-changes": "storms.md",
+    "storm-players": "storms.md",
+    "storm-jobs": "storms.md",
+    "storm-poison": "storms.md",
+    "storm-contest": "storms.md",
+    "storm-chain": "nonces-storms.md",
+    "storm-uneven": "nonces-storms.md",
+    "torture-seeds": "torture.md",
+}
+"""The page that has the figures of a benchmark, some of its columns, or those of a long test."""
+COLUMNS_OF: Mapping[str, tuple[str, Sequence[str]]] = {
+    "zombies": ("jobs", ("system", "truth", "the zombie's finish", "effects"))
+}
+"""The benchmark and the columns of a page that shows no whole run."""
+COLUMNS_MAX = 7
 BEGIN = "<!-- figures: written by `python -m bench publish` -->"
 END = "<!-- end of figures -->"
 
 Result = Mapping[str, Any]
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +74,9 @@ class Figure:
     """The column of a peer's row that has our figure by turns with it, if the benchmark makes one."""
 
     def line(self, result: Result) -> str:
-        rows: Sequence[Mapping[str, Any]] = [row for row in result["rows"] if self.column in row]
+        rows: Sequence[Mapping[str, Any]] = [
+            row for row in result["rows"] if {self.column, self.system} <= row.keys()
+        ]
         ours = next(row for row in rows if row[self.system] == self.ours)
         best = (min if self.less_is_better else max)(
             filter(self.is_peer, rows), key=lambda row: float(row[self.column])
@@ -151,15 +185,108 @@ def table(results: Path = RESULTS) -> str:
 
 
 def write_readme(results: Path = RESULTS, readme: Path = README) -> None:
-    text = readme.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    readme.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}")
+    readme.write_text(_with_block(readme.read_text(), BEGIN, table(results)))
 
 
 def shown(readme: Path = README) -> str:
     """The table that the README has."""
-    return readme.read_text().partition(BEGIN)[2].partition(END)[0].strip()
+    return _block(readme.read_text(), BEGIN)
+
+
+def write_pages(results: Path = RESULTS, pages: Path = PAGES) -> None:
+    """Write the figures of each benchmark into its page."""
+    for name, page in PAGE_OF.items():
+        path = pages / page
+        path.write_text(_with_block(path.read_text(), begin_of(name), figures(name, results)))
+
+
+def shown_on_page(name: str, pages: Path = PAGES) -> str:
+    """The figures that the page of this benchmark has."""
+    return _block((pages / PAGE_OF[name]).read_text(), begin_of(name))
+
+
+def begin_of(name: str) -> str:
+    return f"<!-- figures of {name}: written by `python -m bench publish` -->"
+
+
+def kept(name: str, results: Path = RESULTS) -> Path:
+    """The file with a run. Those of long tests are made from what the test prints."""
+    return results / f"{'' if name.startswith(('storm-', 'torture-')) else 'bench-'}{name}.json"
+
+
+def figures(name: str, results: Path = RESULTS) -> str:
+    """Every row and goal of the kept run, or the columns of this page, and the machine that made them."""
+    bench, columns = COLUMNS_OF.get(name, (name, ()))
+    result: Result = json.loads(kept(bench, results).read_text())
+    rows: Sequence[Row] = result["rows"]
+    if columns:
+        chosen = [row for row in rows if row.keys() >= set(columns)]
+        return "\n".join([*_markdown(columns, chosen), "", _made(result)])
+    parts = ["\n".join(_markdown(columns, rows)) for rows, columns in _tables(rows)]
+    if goals := result["goals"]:
+        parts.append("\n".join(_goals(goals)))
+    return "\n\n".join([*parts, _made(result)])
+
+
+def _tables(rows: Sequence[Row]) -> Iterator[tuple[Sequence[Row], Sequence[str]]]:
+    """Neighbouring rows that begin with the same column share a table; a wide one becomes several."""
+    for first, group in groupby(rows, key=lambda row: next(iter(row))):
+        together = list(group)
+        columns = list(dict.fromkeys(name for row in together for name in row))[1:]
+        for start in range(0, len(columns), COLUMNS_MAX):
+            part = columns[start : start + COLUMNS_MAX]
+            yield [row for row in together if row.keys() & set(part)], [first, *part]
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+    is_figure = [all(not isinstance(row.get(column, 0), str) for row in rows) for column in columns]
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'|'.join('---:' if right else '---' for right in is_figure)}|"
+    for row in rows:
+        yield f"| {' | '.join(_cell(row.get(column, '')) for column in columns)} |"
+
+
+def _goals(goals: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "| goal | measured | wanted | met |"
+    yield "|---|---:|---|---|"
+    for goal in goals:
+        bound = f"at {'most' if goal['at_most'] else 'least'} {_cell(goal['goal'])}"
+        met = "yes" if goal["met"] else "**no**"
+        yield f"| {goal['name']} | {_cell(goal['measured'])} | {bound} | {met} |"
+
+
+def _made(result: Result) -> str:
+    machine = result["machine"]
+    form = " in the short form (`QUICK=1`)" if result["quick"] else ""
+    versions = "".join(
+        f", {said} {machine[key]}"
+        for key, said in (("postgresql", "PostgreSQL"), ("python", "Python"))
+        if key in machine
+    )
+    commit = f", commit `{machine['commit']}`" if machine.get("commit") else ""
+    if command := result.get("command"):
+        made = f"Measured by `{command}` on {result['at']}{commit}"
+        return f"{made}: {machine['cores']} cores, load {machine['load']}; {result['took']}."
+    cores = f"{machine['cores']} cores, {_load(machine['load_1m'])}"
+    return (
+        f"Measured by `make bench-{result['name']}`{form} on {result['at'][:10]}{commit}: {cores}{versions}."
+    )
+
+
+def _cell(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return _number(value) if isinstance(value, float) else f"{value:,}"
+
+
+def _block(text: str, begin: str) -> str:
+    return text.partition(begin)[2].partition(END)[0].strip()
+
+
+def _with_block(text: str, begin: str, block: str) -> str:
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(END)
+    return f"{before}{begin}\n\n{block}\n\n{END}{after}"
 
 
 def _load(value: float | str) -> str:

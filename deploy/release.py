@@ -3,8 +3,9 @@
     python deploy/release.py [--tag vX.Y.Z] [--check]
 
 First the checks: one version in every distribution and in every pin between them, a changelog that knows it,
-a tag that names it. Then the files: a wheel for each distribution, with a tag that the index accepts; a bill
-of materials; the site, if it was built; the release notes; the digest of each file. `--check` only checks.
+a tag that names it. Then the files: the documentation's site, alone and inside the library's wheel; a
+wheel for each distribution, with a tag that the index accepts; a bill of materials; the release notes; the
+digest of each file. `--check` only checks.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ def build(place: Path, version: str) -> None:
     """Make the files, empty place first."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
+    # Before the wheels: the library's wheel contains the site that it finds.
+    subprocess.run([sys.executable, "-m", "docs.site"], cwd=ROOT, check=True)
     uv = shutil.which("uv") or str(ROOT / ".venv/bin/uv")
     # The same commit makes the same wheels.
     environment = {**os.environ, "SOURCE_DATE_EPOCH": _committed()}
@@ -97,10 +100,8 @@ def build(place: Path, version: str) -> None:
         raise SystemExit(f"Not for the index: {', '.join(wrong)}. The judge's wheel needs a C compiler.")
     subprocess.run([sys.executable, ROOT / "deploy/bill_of_materials.py", place / "sbom.json"], check=True)
     (place / "NOTES.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(), version))
-    site = ROOT / "dist/docs" / version
-    if site.is_dir():
-        with tarfile.open(place / f"fencepost-docs-{version}.tar.gz", "w:gz") as archive:
-            archive.add(site, f"fencepost-docs-{version}")
+    with tarfile.open(place / f"fencepost-docs-{version}.tar.gz", "w:gz") as archive:
+        archive.add(ROOT / "dist/docs" / version, f"fencepost-docs-{version}")
     digests = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(place.iterdir())
     ]

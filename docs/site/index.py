@@ -24,6 +24,10 @@ FOLDERS: Mapping[str, tuple[str, str]] = {
     "reference": ("Reference", "Facts to look up."),
     "explanation": ("Explanation", "Why it is made so, what it costs, and what was tried against it."),
     "runbooks": ("Runbooks", "One page for each alert: what it means, what to look at, what to do."),
+    "results": (
+        "Records",
+        "What was found and measured, kept as it was. Results of runs are the JSON files beside these pages.",
+    ),
     "decisions": ("Decisions", "Context, decision and consequences of what someone will question later."),
 }
 

@@ -1,8 +1,8 @@
 """`make references`: the pages that are written from code and from other pages.
 
 indexes     README.md of each folder, from the titles of its pages: committed, and a test compares them
-generated/  API, commands, settings, errors and SQL functions, from the code: written before each build of
-            the site and not committed, so that they are never older than the code
+generated/  API, commands, settings, metrics, errors and SQL functions, from the code: written before each
+            build of the site and not committed, so that they are never older than the code
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.site import api, commands, errors, index, settings, sql
+from docs.site import api, commands, errors, index, metrics, settings, sql
 
 DOCS = Path(__file__).parents[1]
 NOTICE = "<!-- Written by `make references`. -->\n\n"
@@ -22,6 +22,7 @@ What the code says of itself, written anew by `make references` and by each buil
 - [API](api/README.md)
 - [Commands](commands.md)
 - [Settings](settings.md)
+- [Metrics](metrics.md)
 - [Errors and reasons of refusals](errors.md)
 - [SQL functions](sql-functions.md)
 """
@@ -34,10 +35,11 @@ def generated() -> dict[str, str]:
         **api.pages(),
         "commands.md": commands.page(),
         "settings.md": settings.page(),
+        "metrics.md": metrics.page(),
         "errors.md": errors.page(),
         "sql-functions.md": sql.page(),
     }
-    return {f"generated/{path}": NOTICE + text for path, text in made.items()}
+    return {f"generated/{path}": NOTICE + _tidy(text) for path, text in made.items()}
 
 
 def indexes(docs: Path = DOCS) -> dict[str, str]:
@@ -55,6 +57,11 @@ def write(made: Mapping[str, str], docs: Path = DOCS) -> None:
     for path in differing(made, docs):
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
         (docs / path).write_text(made[path], encoding="utf-8")
+
+
+def _tidy(text: str) -> str:
+    """Without the spaces at the ends of lines that an empty cell or a docstring leaves."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _read(path: Path) -> str:

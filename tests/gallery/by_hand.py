@@ -49,7 +49,7 @@ BY_HAND = {
             "test_without_its_idle_time_a_fence_blocks_the_takeover",
         ),
         (
-            "nobody evicts",
+            "nothing is evicted",
             "lease_evict, job_evict",
             "a takeover that waits for a holder inside COPY",
             "test_without_eviction_a_busy_holder_blocks_the_takeover",
@@ -173,7 +173,7 @@ BY_HAND = {
     ],
     "tests/acceptance/players/test_frozen.py": [
         (
-            "nobody looks who holds a player",
+            "the holder of a player is not looked up",
             "fencepost_players/mutations/blocker_eviction.py",
             "a mutation that waits for a holder inside COPY",
             "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
@@ -289,7 +289,7 @@ BY_HAND = {
         (
             "a batch is counted without its lock",
             "_batch_count",
-            "a callback that nobody calls",
+            "a callback that is never called",
             "test_a_planted_bug_forgets_the_callback",
         )
     ],
@@ -331,7 +331,7 @@ BY_HAND = {
         (
             "a worker of streams forgets what is in none",
             "jobs/_fetcher.py",
-            "jobs that nobody claims",
+            "jobs that are never claimed",
             "test_a_planted_bug_leaves_what_was_set_aside_to_nobody",
         ),
         (

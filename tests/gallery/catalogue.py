@@ -217,7 +217,7 @@ def _of_services() -> Iterator[Entry]:
             "tests/integration/players/test_amounts.py",
             title,
             "_player_execute_amounts",
-            "who cannot be carried goes alone",
+            "a mutation that a batch cannot carry goes alone",
             f"test_a_planted_bug_is_noticed[{title}]",
         )
     for file, bugs in (

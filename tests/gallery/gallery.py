@@ -97,7 +97,7 @@ GALLERY = (
         ),
     ),
     TorturedBug(
-        "nobody puts a lost job back",
+        "a lost job is not put back",
         "jobs",
         ("kill",),
         ("liveness", "lost"),

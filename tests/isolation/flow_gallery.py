@@ -57,7 +57,7 @@ FLOW = (
         (Edit("flow_restore", "order by l.resource for update;", "order by l.resource;"),),
     ),
     PlantedBug(
-        "a restore does not look who holds a task",
+        "a restore does not ask which worker holds a task",
         "flow: a restore meets a worker",
         (Edit("flow_restore", "and l.owner is not null and l.expires_at > v_now", "and false"),),
     ),

@@ -239,7 +239,7 @@ JOB = (
         (Edit("_unique_replace", "where w.job_id = v.job_id for update", "where w.job_id = v.job_id"),),
     ),
     PlantedBug(
-        "a replay does not wait for whoever completes the batch",
+        "a replay does not wait for what completes the batch",
         "jobs: a replay of the callback meets the end of its batch",
         (Edit("job_replay", "where b.callback_job_id = p_id for share", "where b.callback_job_id = p_id"),),
     ),

@@ -79,7 +79,7 @@ WORKFLOW = (
         (Edit("event_emit", "perform fencepost._event_lock(p_event);", ""),),
     ),
     PlantedBug(
-        "an emission calls nobody",
+        "an emission wakes no waiter",
         "workflow: an await meets an emission",
         (Edit("event_emit", "set run_at = v_now", "set run_at = j.run_at"),),
     ),
@@ -162,7 +162,7 @@ WORKFLOW = (
         (Edit("_job_ended", "perform fencepost._batch_count(p_ids, p_now);", "null;"),),
     ),
     PlantedBug(
-        "an undo that is done calls nobody",
+        "an undo that is done wakes nothing",
         "workflow: two ends of an undo",
         (Edit("_workflow_undo_next", "set run_at = p_now", "set run_at = w.run_at"),),
     ),

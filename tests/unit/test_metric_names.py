@@ -1,17 +1,14 @@
 """Every metric of the code is on the reference page, and every metric of the page is in the code."""
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-import fencepost_server._web_service as server
-from fencepost.cli._status_metrics import StatusCollector
-from fencepost.cli._status_snapshot import StatusSnapshot
+from docs.site import metrics
 from fencepost.flows._metrics import FlowMetrics
 from fencepost.jobs._metrics import JobMetrics
-from fencepost.metrics import KernelMetrics, MetricDeclaration, Metrics, MetricSet
+from fencepost.metrics import KernelMetrics, MetricDeclaration
 from fencepost.retention import RetentionMetrics
 from fencepost.workflows._metrics import WorkflowMetrics
 from fencepost_judge._metrics import JudgeMetrics
@@ -21,7 +18,6 @@ from fencepost_players.mutations.metrics import MutationMetrics
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/metrics.md"
-NOTHING = StatusSnapshot(datetime.now(UTC), (), (), (), 0, (), ())
 SETS = {
     KernelMetrics,
     JobMetrics,
@@ -35,27 +31,15 @@ SETS = {
 }
 
 
-def sets() -> list[type[MetricSet]]:
-    """Those of the installed code: what the server imports declares the rest."""
-    assert server.__name__ == "fencepost_server._web_service"
-    ours = [one for one in MetricSet.__subclasses__() if one.__module__.startswith("fencepost")]
-    assert set(ours) >= SETS
-    return ours
-
-
 def declarations() -> dict[str, MetricDeclaration]:
-    return {declared.exported_name: declared for one in sets() for declared in one.declarations().values()}
+    return {
+        declared.exported_name: declared for one in metrics.sets() for declared in one.declarations().values()
+    }
 
 
 def collected() -> dict[str, str]:
     """Metrics that are read at a scrape: name and type."""
-    metrics = Metrics()
-    metrics.watch_pool("service", dict)
-    metrics.registry.register(StatusCollector(lambda: NOTHING))
-    return {
-        f"{family.name}_total" if family.type == "counter" else family.name: family.type
-        for family in metrics.registry.collect()
-    }
+    return {metrics.exported_name(family): family.type for family in metrics.collected()}
 
 
 def listed() -> dict[str, set[str]]:
@@ -65,6 +49,16 @@ def listed() -> dict[str, set[str]]:
         for line in PAGE.read_text().splitlines()
         if line.startswith("| `")
     }
+
+
+def test_every_set_of_metrics_is_found() -> None:
+    assert set(metrics.sets()) >= SETS
+
+
+def test_the_generated_page_lists_every_metric() -> None:
+    page = metrics.page()
+    for name in {*declarations(), *collected()}:
+        assert f"\n| `{name}` |" in page
 
 
 def test_the_page_lists_every_metric_and_nothing_else() -> None:

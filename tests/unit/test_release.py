@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,12 +98,15 @@ def test_a_workflow_of_the_forge_is_valid_and_calls_targets_that_exist(name: str
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_a_dry_run_makes_every_file_with_its_digest(tmp_path: Path) -> None:
     assert RELEASE.main(["--place", str(tmp_path / "release")]) == 0
 
     made = {path.name for path in (tmp_path / "release").iterdir()}
     assert len([name for name in made if name.endswith(".whl")]) == len(RELEASE.projects())
     assert {"sbom.json", "NOTES.md", "SHA256SUMS"} <= made
+    with zipfile.ZipFile(next((tmp_path / "release").glob("fencepost-0*.whl"))) as wheel:
+        assert "fencepost/cli/documentation.zip" in wheel.namelist()
     sums = subprocess.run(
         ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tmp_path / "release", check=False
     )

@@ -3,11 +3,13 @@ directory, with the servers that the page starts itself."""
 
 import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pytest
@@ -21,7 +23,7 @@ from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAG
 from tests.integration.workflows.test_documented_workflows import PAGES as WORKFLOW_PAGES
 
 DOCS = Path(__file__).parents[3] / "docs"
-PROJECTS = ("fencepost", "fencepost-server", "fencepost-orders", "fencepost-players", "fencepost-nonces")
+PROJECTS = tuple(sorted(folder.name for folder in (DOCS.parent / "packages").iterdir()))
 PAGES = {
     **CLIENT_PAGES,
     **JOB_PAGES,
@@ -29,8 +31,39 @@ PAGES = {
     "tutorial/first-flow.md": 6,
     "how-to/nonces-reserve.md": 5,
     "how-to/orders-place.md": 2,
+    "how-to/flows-dead-letters.md": 4,
+    "how-to/flows-own-sink.md": 1,
+    "how-to/flows-upgrade.md": 2,
+    "how-to/judge-problems.md": 4,
+    "how-to/look-at-a-demo.md": 0,
+    "how-to/migrate-from-celery.md": 2,
+    "how-to/migrate-from-procrastinate.md": 2,
+    "how-to/migrate-from-rq-or-arq.md": 3,
+    "how-to/mutations-adopt-the-pipeline.md": 2,
+    "how-to/mutations-require-ids.md": 3,
+    "how-to/orders-own-broker.md": 2,
+    "how-to/test-your-own-code.md": 1,
+    "how-to/torture-your-own-application.md": 1,
+    "how-to/write-a-service.md": 3,
 }
 """With the least number of commands that each runs to its end."""
+NOT_RUN = {
+    "how-to/README.md": "a list of the pages",
+    "how-to/console-users.md": "it asks a person for a password",
+    "how-to/deploy.md": "it needs a container engine; tests/unit/console/test_deploy.py checks what it names",
+    "how-to/failover-patroni.md": "it needs a cluster; tests/integration/replication has one",
+    "how-to/follow-a-trace.md": "it needs a collector; tests/integration/traces has one",
+    "how-to/judge-contest.md": "it happens in a browser; tests/browser/test_judge.py does it",
+    "how-to/judge-direct-path.md": "it needs a reader of the old stream",
+    "how-to/nonces-recover.md": "it needs a restored backup",
+    "how-to/nonces-transactions.md": "it needs a chain and its keys",
+    "how-to/pgbouncer.md": "it needs a pooler; `make test-matrix` has one",
+    "how-to/proxies.md": "it needs a proxy; tests/integration/web/test_nginx.py has one",
+    "how-to/recover-from-a-backup.md": "it needs a restored backup",
+    "how-to/workflows-saga.md": "it explains examples/saga; tests/integration/workflows/test_saga.py runs it",
+}
+BROUGHT = {"how-to/write-a-service.md": "examples/coupons"}
+"""What the directory of a page has in it: the example that it explains."""
 TUTORIALS = sorted(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md"))
 CASES = [pytest.param(name, id=name, marks=() if name in TUTORIALS else pytest.mark.full) for name in PAGES]
 MACHINE = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE")
@@ -41,8 +74,10 @@ class Wheels(NamedTuple):
     constraints: Path
     """The versions of the lock file, which uv has in its cache."""
 
-    def install(self, environment: EmptyEnvironment, packages: Iterable[str]) -> None:
-        environment.install(packages, "--find-links", self.directory, "--constraint", self.constraints)
+    def install(self, environment: EmptyEnvironment, packages: Iterable[str], *, pins: bool = True) -> None:
+        """Without pins for a page that installs another library, which decides about versions too."""
+        options = ["--constraint", self.constraints] if pins else []
+        environment.install(packages, "--find-links", self.directory, *options)
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +98,7 @@ class Newcomer:
 
     def __init__(self, wheels: Wheels, place: Path) -> None:
         self._wheels = wheels
+        self.pins = True
         self._environment = EmptyEnvironment(place / "env")
         self.directory = place / "work"
         self.directory.mkdir()
@@ -70,7 +106,8 @@ class Newcomer:
         self.variables["PATH"] = f"{self._environment.home / 'bin'}:/usr/local/bin:/usr/bin:/bin"
 
     def install(self, packages: Iterable[str]) -> None:
-        self._wheels.install(self._environment, packages)
+        here = (str(self.directory / name) if name.startswith("./") else name for name in packages)
+        self._wheels.install(self._environment, here, pins=self.pins)
 
     def run(self, page: Path) -> int:
         return self._page_run().run(page)
@@ -101,6 +138,10 @@ def newcomer(wheels: Wheels, tmp_path: Path) -> Newcomer:
 @pytest.mark.parametrize("name", CASES)
 def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
     with ExitStack() as stack:
+        if name in BROUGHT:
+            brought = DOCS.parent / BROUGHT[name]
+            shutil.copytree(brought, newcomer.directory / brought.name)
+        newcomer.pins = not name.startswith("how-to/migrate-from")
         if not starts_servers(DOCS / name):
             newcomer.install(["fencepost[embedded]"])
             stack.enter_context(newcomer.servers())
@@ -109,17 +150,29 @@ def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
                 "DATABASE_URL": addresses.service_url,
                 "MIGRATION_DATABASE_URL": addresses.migration_url,
                 "REDIS_URL": addresses.redis_url or "",
+                "PROCRASTINATE_URL": addresses.migration_url,
+                "CELERY_BROKER": celery_broker(addresses),
             }
         assert newcomer.run(DOCS / name) >= PAGES[name]
 
 
+def celery_broker(addresses: ServerAddresses) -> str:
+    """Celery has a form of its own for the socket of a Redis."""
+    return f"redis+socket://{unquote(urlsplit(addresses.redis_url or '').path)}?virtual_host=0"
+
+
 def starts_servers(page: Path) -> bool:
     return any(
-        command.startswith(UP)
+        command.startswith(UP) or command.endswith(" --up")
         for block in blocks(page)
         if block.language == "console"
         for command, _ in block.commands()
     )
+
+
+def test_every_how_to_runs_or_says_why_not() -> None:
+    pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
+    assert pages == {name for name in PAGES if name.startswith("how-to/")} | NOT_RUN.keys()
 
 
 def test_the_library_alone_is_small(wheels: Wheels, tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 """A page of the documentation as a program: its files, its tables, and the commands that it shows.
 
-A `python` block whose first line is `# name.py` is that file. An `sql` block is run by the owner of the
-database. In a `console` block, every line that begins with `$` is a command, and the lines below it are what
-it must print; `…` stands for anything. Servers and workers run beside the rest of the page until its end. A
-block below `<!-- not run: reason -->` is only looked at.
+A block whose first line is `# name.py` (or another ending) is that file. An `sql` block is run by the owner
+of the database. In a `console` block, every line that begins with `$` is a command, and the lines below it
+are what it must print; `…` stands for anything. Servers and workers run beside the rest of the page until
+its end. A block below `<!-- not run: reason -->` is only looked at.
 """
 
 import re
 import shlex
 import subprocess
+import textwrap
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,11 +27,23 @@ INSTALL = "pip install "
 # What a page says to have a Python of its own. Those who run pages bring one.
 ENVIRONMENT = ("python3 -m venv .venv", ". .venv/bin/activate")
 UP = "fencepost up"
-BESIDE = (UP, "fencepost worker", "fencepost flows run", "celery ")
+BESIDE = (
+    UP,
+    "fencepost worker",
+    "fencepost serve",
+    "fencepost run",
+    "fencepost flows run",
+    "fencepost judge work",
+    "fencepost demo",
+    "celery ",
+)
 
 _BLOCK = re.compile(
-    r"(?P<skip><!-- not run: [^\n]+ -->\n)?```(?P<language>\w+)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"(?P<skip>^ *<!-- not run: [^\n]+ -->\n)?"
+    r"^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```$",
+    re.DOTALL | re.MULTILINE,
 )
+_FILE = re.compile(r"# ([\w./-]+\.\w+)")
 
 
 @dataclass(frozen=True)
@@ -40,10 +53,10 @@ class Block:
 
     @property
     def file_name(self) -> str:
-        """The file that a Python block is."""
+        """The file that a block is."""
         first = self.body.partition("\n")[0]
-        match = re.fullmatch(r"# (\w+\.py)", first)
-        assert match is not None, f"a python block begins with its file's name, not with {first!r}"
+        match = _FILE.fullmatch(first)
+        assert match is not None, f"a {self.language} block begins with its file's name, not with {first!r}"
         return match[1]
 
     def commands(self) -> Iterator[tuple[str, list[str]]]:
@@ -56,7 +69,9 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     """The blocks that are to be run, in their order."""
     found = _BLOCK.finditer(page.read_text(encoding="utf-8"))
-    return [Block(match["language"], match["body"]) for match in found if match["skip"] is None]
+    return [
+        Block(match["language"], textwrap.dedent(match["body"])) for match in found if match["skip"] is None
+    ]
 
 
 def agrees(printed: list[str], shown: list[str]) -> bool:
@@ -86,7 +101,7 @@ class PageRun:
         with ExitStack() as beside:
             for block in blocks(page):
                 match block.language:
-                    case "python":
+                    case "python" | "yaml" | "toml" | "ini":
                         (self.directory / block.file_name).write_text(block.body, encoding="utf-8")
                     case "sql":
                         with self.owner() as owner:

@@ -188,7 +188,7 @@ BUGS: list[tuple[str, Edit, Callable[[NonceOperator], None]]] = [
         a_version_of_ours_is_no_strangers,
     ),
     (
-        "a nonce is given up for nobody",
+        "a nonce is given up without a stranger's name",
         Edit("nonce_tx_lost", "or p_used_by is null or", "or"),
         a_stranger_has_a_name,
     ),

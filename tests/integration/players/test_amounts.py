@@ -231,7 +231,7 @@ BUGS: dict[str, tuple[str, str, Callable[[Table], object]]] = {
             table, "an unknown resource"
         ),
     ),
-    "whose key is there is done all the same": (
+    "a mutation whose key is there is executed all the same": (
         "if cardinality(v_fresh) is distinct from cardinality(v_places) then",
         "if false then",
         test_whose_key_is_there_gets_its_answer_and_the_others_are_done,

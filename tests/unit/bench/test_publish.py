@@ -1,4 +1,4 @@
-"""The README's figures come from kept results, and from whole runs only."""
+"""The figures of the README and of the pages come from kept results, and from whole runs only."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,39 @@ from bench.publish import FIGURES, README, shown, table
 
 def test_the_readme_has_the_figures_of_the_kept_results() -> None:
     assert shown() == table(), "Run: python -m bench publish"
+
+
+@pytest.mark.parametrize("name", publish.PAGE_OF)
+def test_a_page_has_the_figures_of_the_kept_results(name: str) -> None:
+    assert publish.shown_on_page(name) == publish.figures(name), "Run: python -m bench publish"
+
+
+def test_every_kept_run_has_its_page() -> None:
+    names = ("bench-*.json", "storm-*.json", "torture-*.json")
+    kept = {path.stem.removeprefix("bench-") for name in names for path in publish.RESULTS.glob(name)}
+
+    assert kept == publish.PAGE_OF.keys() - publish.COLUMNS_OF.keys()
+
+
+def test_a_wide_table_becomes_two_and_an_empty_cell_stays_empty(tmp_path: Path) -> None:
+    wide = {"system": "a", **{f"c{n}": n for n in range(8)}}
+    result = {
+        "name": "jobs",
+        "at": "2026-11-17T00:00:00",
+        "quick": False,
+        "machine": {"cores": 2, "load_1m": 0.5, "commit": "abc", "python": "3.11.7"},
+        "rows": [wide, {"system": "b", "c0": 1_500, "c1": 0.25}],
+        "goals": [{"name": "rate", "measured": 7.0, "goal": 8, "at_most": False, "met": False}],
+    }
+    (tmp_path / "bench-jobs.json").write_text(json.dumps(result))
+    head = "| system | c0 | c1 | c2 | c3 | c4 | c5 | c6 |\n|---|---:|---:|---:|---:|---:|---:|---:|"
+
+    assert publish.figures("jobs", tmp_path).split("\n\n") == [
+        f"{head}\n| a | 0 | 1 | 2 | 3 | 4 | 5 | 6 |\n| b | 1,500 | 0.25 |  |  |  |  |  |",
+        "| system | c7 |\n|---|---:|\n| a | 7 |",
+        "| goal | measured | wanted | met |\n|---|---:|---|---|\n| rate | 7 | at least 8 | **no** |",
+        "Measured by `make bench-jobs` on 2026-11-17, commit `abc`: 2 cores, load 0.5, Python 3.11.7.",
+    ]
 
 
 def test_the_readme_fits_on_three_screens() -> None:

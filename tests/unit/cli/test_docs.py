@@ -1,5 +1,6 @@
 """`fencepost docs` serves the files of one folder on loopback, and lists none."""
 
+import shutil
 import threading
 from pathlib import Path
 from urllib.error import HTTPError
@@ -9,14 +10,36 @@ import pytest
 
 from fencepost.cli import _docs
 from fencepost.cli._app import run
-from fencepost.cli.exit_codes import ExitCode
+from fencepost.cli.exit_codes import ExitCode, UserError
 
 
 def test_a_folder_without_a_site_is_refused_with_the_way_to_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["docs", "--dir", str(tmp_path)]) == ExitCode.PROBLEM
-    assert "make docs" in capsys.readouterr().err
+    assert f"{tmp_path} has no built documentation" in capsys.readouterr().err
+
+
+def test_an_installation_without_documentation_says_where_there_is_one(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match="wheels of a release contain"),
+        _docs.site(None, tmp_path / "none", tmp_path / "none.zip"),
+    ):
+        pass
+
+
+def test_the_installed_documentation_is_shown_where_no_site_was_built(tmp_path: Path) -> None:
+    built, packaged = tmp_path / "built", tmp_path / "documentation.zip"
+    (built / "docs").mkdir(parents=True)
+    (built / "index.html").write_text("built")
+    (built / "docs/README.html").write_text("page")
+    shutil.make_archive(str(packaged.with_suffix("")), "zip", built)
+
+    with _docs.site(None, tmp_path / "none", packaged) as folder:
+        assert (folder / "docs/README.html").read_text() == "page"
+    assert not folder.exists()
+    with _docs.site(None, built, packaged) as folder:
+        assert folder == built
 
 
 def test_pages_are_served_and_folders_are_not_listed(tmp_path: Path) -> None:

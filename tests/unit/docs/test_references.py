@@ -1,7 +1,12 @@
 """Pages that are written from code name all that the code has, and nothing public lacks a docstring."""
 
+import ast
 import importlib
+import pkgutil
+import re
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +17,58 @@ from fencepost.errors import REFUSALS
 from fencepost.layered_settings import LayeredSettings, readers
 from fencepost.plugin import OWN_COMMANDS, load, plugins
 
+ROOT = Path(__file__).parents[3]
+CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
-@pytest.mark.parametrize("name", api.MODULES)
+PACKAGES = tuple(path.name for path in (ROOT / "packages").glob("*/src/fencepost*"))
+IS_PROGRAM = frozenset({"fencepost.cli.demo.application"})
+"""What a worker runs: importing it opens a client, which needs a database."""
+
+
+def importable() -> Iterator[str]:
+    """Every module without an underscore in its name."""
+    for package in PACKAGES:
+        yield package
+        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not any(part.startswith("_") for part in found.name.split(".")):
+                yield found.name
+
+
+@pytest.mark.parametrize("name", sorted({*importable()} - IS_PROGRAM))
 def test_nothing_public_lacks_a_docstring(name: str) -> None:
-    assert list(api.undocumented(importlib.import_module(name))) == []
+    module = importlib.import_module(name)
+
+    assert module.__doc__
+    assert list(api.undocumented(module)) == []
+
+
+def imported(text: str) -> Iterator[tuple[str, str]]:
+    """Module and name of each import from our packages."""
+    for node in ast.walk(ast.parse(textwrap.dedent(text))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fencepost"):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def shown() -> Iterator[str]:
+    """The programs of the pages and of the examples."""
+    for folder in ("tutorial", "how-to", "reference"):
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            yield from CODE.findall(page.read_text())
+    yield from (path.read_text() for path in (ROOT / "examples").rglob("*.py"))
+
+
+def test_what_a_page_imports_is_in_the_reference() -> None:
+    known = {
+        (name, entry.name) for name in api.MODULES for entry in api.entries(importlib.import_module(name))
+    }
+    missing = {
+        (module, name)
+        for text in shown()
+        for module, name in imported(text)
+        if (module, name) not in known and f"{module}.{name}" not in api.MODULES
+    }
+
+    assert missing == set()
 
 
 def test_a_public_method_without_a_docstring_is_found(

@@ -1,4 +1,4 @@
-"""Nobody waits for company, those who come together go together, and one who cannot be carried goes alone."""
+"""No mutation waits for a batch to fill, those that come together go together, and the others go alone."""
 
 import asyncio
 from collections.abc import Sequence

@@ -43,9 +43,11 @@ class HttpBroker:
 
     @property
     def declaration(self) -> Declaration:
+        """What this broker promises: client ids, lookups, order types."""
         return self._declaration
 
     async def send_order(self, order: OutgoingOrder) -> Reply:
+        """Send the order once. Raises NotSent or MaybeSent if there is no answer."""
         return await self._client.exchange(self.request(order))
 
     def request(self, order: OutgoingOrder) -> Request:
@@ -65,6 +67,7 @@ class HttpBroker:
         )
 
     async def cancel_order(self, order: OutgoingOrder) -> Reply:
+        """Ask the broker to cancel the order."""
         assert self._config.cancel_path is not None
         body = None if self._config.cancel_method == "DELETE" else b"{}"
         return await self._change(self._config.cancel_method, self._config.cancel_path, order, body)
@@ -81,9 +84,11 @@ class HttpBroker:
         return await self._client.exchange(Request(method, url, self._headers, body))
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
+        """What an answer to an order means, by the broker's rules."""
         return classified(self._config, reply)
 
     async def find_order(self, order: OutgoingOrder) -> FoundOrder:
+        """Look the order up by its client id."""
         if self._config.find_path is None:
             return FoundOrder(LookupFinding.NO_ANSWER)
         request = Request("GET", self._url(self._config.find_path, order), self._headers)
@@ -98,6 +103,7 @@ class HttpBroker:
         return read_finding(reply, order_of(self._config, reply.json()))
 
     async def close(self) -> None:
+        """Close the connections."""
         await self._client.close()
 
     def _url(self, path: str, order: OutgoingOrder) -> str:

@@ -49,6 +49,7 @@ class Rule(BaseModel):
     code: Code | None = None
 
     def fits(self, reply: Reply) -> bool:
+        """Whether the answer has this status and contains this text."""
         return reply.status == self.status and (self.contains is None or self.contains.encode() in reply.body)
 
 
@@ -125,6 +126,7 @@ class HttpBrokerConfig(BaseModel):
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> HttpBrokerConfig:
+        """Read a broker's description. Raises SettingsError with the field that is wrong."""
         try:
             return cls.model_validate(fields)
         except ValidationError as error:
@@ -182,6 +184,7 @@ class HttpBrokerConfig(BaseModel):
         return self
 
     def is_rejected(self, status: object) -> bool:
+        """Whether this status means that the broker rejected the order."""
         return isinstance(status, str) and _word(status) in self.rejected_statuses
 
     def is_error(self, status: object) -> bool:
@@ -195,17 +198,21 @@ class HttpBrokerConfig(BaseModel):
         return word in self.open_statuses or word not in self.final_statuses | self.rejected_statuses
 
     def is_cancelled(self, status: str) -> bool:
+        """Whether this status means cancelled."""
         return not self.is_open(status) and _word(status) in self.cancelled_statuses
 
     def is_replaced(self, status: str) -> bool:
+        """Whether this status means replaced."""
         return not self.is_open(status) and _word(status) in self.replaced_statuses
 
     @property
     def declared_lookup(self) -> LookupScope:
+        """What a lookup can find; nothing if there is no address for it."""
         return LookupScope.NONE if self.find_path is None else self.lookup
 
     @property
     def declaration(self) -> Declaration:
+        """The broker's declaration, as the worker of orders reads it."""
         times = dict.fromkeys(self.order_types, self.times_in_force)
         extended: frozenset[tuple[OrderType, TimeInForce]] = frozenset(
             (kind, time) for kind in times for time in self.times_in_force if self.extended_hours
@@ -391,6 +398,7 @@ def by_status(reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
 
 
 def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
+    """The verdict for an answer; the body is kept unless the order was plainly accepted."""
     is_plain = meaning is Meaning.ACCEPTED and 200 <= reply.status < 300
     detail = None if is_plain else kept_answer(reply)
     return AnswerVerdict(meaning, code, detail, order, told_to_wait_seconds(reply))

@@ -101,6 +101,7 @@ class Item(Strict):
 
     @property
     def is_usable(self) -> bool:
+        """Whether using the item gives anything."""
         return bool(self.rewards or self.box)
 
 
@@ -155,4 +156,5 @@ DEFINITIONS: Mapping[str, type[Strict]] = {
 
 
 def missing(kind: str, name: str) -> NoSuchThing:
+    """The error for a thing that the catalogue or the database does not have."""
     return NoSuchThing(f"There is no {kind} {name}.", noun=kind, name=name)

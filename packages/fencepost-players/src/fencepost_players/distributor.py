@@ -36,7 +36,8 @@ class Summary:
 class VersionBumper(Protocol):
     """Locks the player's row until the transaction ends, and raises its version once in it."""
 
-    async def bump(self, tx: Transaction, player: str) -> int: ...
+    async def bump(self, tx: Transaction, player: str) -> int:
+        """Raise the version in this transaction and return it. The row stays locked until the commit."""
 
 
 class PlayerVersionBumper:
@@ -50,6 +51,7 @@ class PlayerVersionBumper:
         self._blocker_eviction = blocker_eviction
 
     async def bump(self, tx: Transaction, player: str) -> int:
+        """Raise the player's version and return it; a caller that blocks it past the limit is evicted."""
         attempt = tx.run(bump(player))
         return await (
             self._blocker_eviction.keep(attempt, lambda: evict([player]))
@@ -95,6 +97,7 @@ def bump(player: str) -> Call[int]:
 def distribute(
     player: str, version: int, key: str, source: str, change: Change, *, actor: str | None = None
 ) -> Call[None]:
+    """Apply a change to a player at this version, with an audit entry, once for each key."""
     return Call(
         "select fencepost.player_distribute(%s::text, %s::bigint, %s::text, %s::text, %s::jsonb, %s::text)",
         (

@@ -75,6 +75,7 @@ class Players:
         )
 
     async def player(self, player_id: str) -> Player:
+        """The player's state. Raises NoSuchThing if there is none."""
         found = await self.fp.run(state(player_id))
         if found is None:
             raise missing("player", player_id)
@@ -94,6 +95,7 @@ class Players:
                 await self.close()
 
     async def close(self) -> None:
+        """Close the response cache."""
         if self.cache is not None:
             await self.cache.close()
 

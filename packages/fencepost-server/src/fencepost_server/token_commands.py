@@ -31,6 +31,7 @@ def make_token(accounts: Accounts[Any], name: str, label: str, days: int, *, jso
 
 
 def list_tokens(accounts: Accounts[Any], name: str, *, json_output: bool) -> None:
+    """Print the tokens of an account."""
     with acting() as connection:
         found = run(connection, accounts.tokens(name))
     if json_output:
@@ -43,6 +44,7 @@ def list_tokens(accounts: Accounts[Any], name: str, *, json_output: bool) -> Non
 
 
 def revoke_token(accounts: Accounts[Any], token_id: int) -> None:
+    """Revoke a token. It is refused from the next request on."""
     with acting() as connection, known(f"There is no token {token_id} in {accounts.service}."):
         run(connection, accounts.revoke_token(token_id, actor_name(None)))
     answer(f"Token {token_id} is revoked.")

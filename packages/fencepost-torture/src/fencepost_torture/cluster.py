@@ -101,6 +101,7 @@ class Etcd:
     process: KeptProcess | None = field(default=None, repr=False)
 
     def start(self) -> None:
+        """Start the server."""
         program = find_etcd()
         assert program is not None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -130,6 +131,7 @@ class Etcd:
         )
 
     def stop(self) -> None:
+        """Kill the server."""
         if self.process is not None:
             self.process.kill()
             self.process = None
@@ -143,6 +145,7 @@ class Etcd:
         return answer if status == 200 else None
 
     def delete(self, key: str) -> bool:
+        """Delete a key; answers whether there was one."""
         encoded = base64.b64encode(key.encode()).decode()
         answer = self.ask("/v3/kv/deleterange", {"key": encoded})
         return bool(answer and int(answer.get("deleted", 0)))
@@ -161,13 +164,16 @@ class Node:
 
     @property
     def is_up(self) -> bool:
+        """Whether the process runs."""
         return self.process is not None and self.process.is_alive()
 
     @property
     def log(self) -> Path:
+        """The file with what the node prints."""
         return self.directory / "log"
 
     def start(self) -> None:
+        """Start Patroni, which starts PostgreSQL. Does nothing if it runs."""
         if self.is_up:
             return
         binary, data = find_postgres(), self.directory / "data"
@@ -220,6 +226,7 @@ class Node:
         self.is_frozen = True
 
     def thaw(self) -> None:
+        """Let a frozen node run again."""
         if self.process is not None and self.is_frozen:
             self.process.resume()
         self.is_frozen = False
@@ -244,9 +251,11 @@ class Node:
         return self.is_up and not self.is_frozen and self.ask("GET", "/primary")[0] == 200
 
     def is_standby(self) -> bool:
+        """Whether Patroni reports a running standby."""
         return self.is_up and not self.is_frozen and self.ask("GET", "/replica")[0] == 200
 
     def is_synchronous(self) -> bool:
+        """Whether Patroni reports a synchronous standby."""
         return self.is_up and not self.is_frozen and self.ask("GET", "/synchronous")[0] == 200
 
 
@@ -305,6 +314,7 @@ class Cluster:
         return f"postgresql://{login}@{hosts}/{database}?target_session_attrs=read-write&connect_timeout=2"
 
     def admin_url(self, database: str = "postgres") -> str:
+        """The URL of the primary for the owner of the server."""
         return self.url(database)
 
     def node_url(self, node: Node, database: str = "postgres", user: str = SUPERUSER) -> str:
@@ -314,6 +324,7 @@ class Cluster:
         return f"postgresql://{login}@{place}/{database}?connect_timeout=2"
 
     def create_database(self, name: str) -> None:
+        """Make a database on the primary."""
         with psycopg.connect(self.admin_url(), autocommit=True) as connection:
             connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
 
@@ -334,14 +345,18 @@ class Cluster:
         return self.wait_for_primary()
 
     def standbys(self) -> list[Node]:
+        """The nodes that are standbys now."""
         return [node for node in self.nodes if node.is_standby()]
 
     def synchronous_standby(self) -> Node:
+        """Wait for a synchronous standby, and return it."""
         return _wait(
             "a synchronous standby", lambda: next((n for n in self.nodes if n.is_synchronous()), None)
         )
 
     def wait_for_primary(self, other_than: Node | None = None, seconds: float = FAILOVER_SECONDS) -> Node:
+        """Wait for a primary, optionally another one than this, and return it."""
+
         def look() -> Node | None:
             return next((node for node in self.nodes if node is not other_than and node.is_primary()), None)
 

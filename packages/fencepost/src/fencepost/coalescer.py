@@ -25,6 +25,7 @@ class Waiting(Generic[A, R]):
     answer: asyncio.Future[R]
 
     def fail(self, error: BaseException) -> None:
+        """Give the waiting caller this error instead of an answer."""
         if isinstance(error, asyncio.CancelledError):
             self.answer.cancel()
         elif not self.answer.done():
@@ -34,7 +35,8 @@ class Waiting(Generic[A, R]):
 class Line(Protocol[A, R]):
     """The waiting callers. It decides which of them are in the next batch."""
 
-    def add(self, waiting: Waiting[A, R]) -> None: ...
+    def add(self, waiting: Waiting[A, R]) -> None:
+        """Append a caller to this line."""
 
     def next_batch(self) -> Sequence[Waiting[A, R]]:
         """Remove the next batch from the line and return it; empty if none may start now."""

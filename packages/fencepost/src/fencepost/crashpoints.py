@@ -85,6 +85,7 @@ def _stop() -> None:
 
 
 def crash() -> NoReturn:
+    """Raises `PlannedCrash`, which no handler of `Exception` catches."""
     raise PlannedCrash
 
 

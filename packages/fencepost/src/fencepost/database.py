@@ -17,7 +17,8 @@ class AsyncDatabase(CallRunner, Protocol):
 
     def transaction(
         self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
-    ) -> AbstractAsyncContextManager[Transaction]: ...
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
 
 
 class SyncDatabase(SyncCallRunner, Protocol):
@@ -25,17 +26,25 @@ class SyncDatabase(SyncCallRunner, Protocol):
 
     def transaction(
         self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
-    ) -> AbstractContextManager[SyncTransaction]: ...
+    ) -> AbstractContextManager[SyncTransaction]:
+        """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
 
 
 class OpenClient(AsyncDatabase, Protocol):
     """A client that is open, with what it was opened with."""
 
     @property
-    def database_url(self) -> str: ...
+    def database_url(self) -> str:
+        """The URL of the database that this client is connected to."""
+
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> Settings:
+        """The settings that this client was opened with."""
+
     @property
-    def metrics(self) -> Metrics: ...
+    def metrics(self) -> Metrics:
+        """The registry that counts what this client does."""
+
     @property
-    def owner(self) -> str: ...
+    def owner(self) -> str:
+        """The name under which this process holds leases and jobs; it has a boot id."""

@@ -175,6 +175,7 @@ class HttpClient:
             self._places.release()
 
     async def close(self) -> None:
+        """Close every connection, also those with a request under way, and wait until they are closed."""
         self._idle.clear()
         for connection in tuple(self._open):
             connection.close()

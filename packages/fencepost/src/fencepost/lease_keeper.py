@@ -63,12 +63,15 @@ class BeatThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Ask the thread to end, without waiting for it."""
         self._closing.set()
 
     def close(self) -> None:
+        """End the thread and its connection; waits for a limited time."""
         self.stop()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_SECONDS)
@@ -77,10 +80,12 @@ class BeatThread:
 
     @property
     def is_closing(self) -> bool:
+        """Whether the thread was asked to end."""
         return self._closing.is_set()
 
     @property
     def is_connected(self) -> bool:
+        """Whether the thread has an open connection."""
         return self._connection is not None and not self._connection.closed
 
     def ask(
@@ -123,6 +128,7 @@ class BeatThread:
         return self._connection
 
     def disconnect(self) -> None:
+        """Close the thread's connection, if there is one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -184,6 +190,7 @@ class KeptLease:
 
     @property
     def is_valid(self) -> bool:
+        """Whether the lease has time left by this process's monotonic clock."""
         return time.monotonic() < self.valid_until
 
 
@@ -222,6 +229,7 @@ class LeaseKeeper:
         )
 
     def start(self) -> None:
+        """Start the thread that renews leases."""
         self._thread.start()
 
     async def close(self) -> None:

@@ -32,6 +32,7 @@ class Listener:
         self._callbacks.setdefault(topic, []).append((callback, in_doubt))
 
     def off(self, topic: str, callback: Callable[[], None]) -> None:
+        """Stop calling this function for notifications of the topic."""
         left = [each for each in self._callbacks.pop(topic, []) if each[0] is not callback]
         if left:
             self._callbacks[topic] = left

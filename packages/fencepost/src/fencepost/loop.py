@@ -31,6 +31,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Start ticking, in a task of its own."""
         self._task = asyncio.create_task(self._run(), name=f"fencepost-{self.name}")
 
     async def stop(self) -> None:
@@ -45,6 +46,7 @@ class Loop:
             await self._task
 
     def wake(self) -> None:
+        """Tick now instead of after the pause."""
         self._awake.set()
 
     async def _run(self) -> None:

@@ -105,17 +105,20 @@ class Metrics:
         self.registry.register(self._pools)
 
     def counter(self, name: str, meaning: str, *, labels: Iterable[str] = ()) -> Counter:
+        """Make a counter. Raises for a label that is not one of `LABELS`."""
         made = Counter(name, meaning, _allowed(name, labels), registry=self.registry)
         self.by_name[f"{name.removesuffix('_total')}_total"] = made
         return made
 
     def gauge(self, name: str, meaning: str, *, labels: Iterable[str] = ()) -> Gauge:
+        """Make a gauge. Raises for a label that is not one of `LABELS`."""
         made = self.by_name[name] = Gauge(name, meaning, _allowed(name, labels), registry=self.registry)
         return made
 
     def histogram(
         self, name: str, meaning: str, *, labels: Iterable[str] = (), buckets: tuple[float, ...] = SECONDS
     ) -> Histogram:
+        """Make a histogram. Raises for a label that is not one of `LABELS`."""
         made = Histogram(name, meaning, _allowed(name, labels), registry=self.registry, buckets=buckets)
         self.by_name[name] = made
         return made
@@ -142,6 +145,7 @@ class Metrics:
         )
 
     def page(self) -> MetricsPage:
+        """The answer of `/metrics`; without prometheus-client it is 501 and names the extra."""
         if not COUNTS:
             return MetricsPage(MISSING.encode(), status=501)
         return MetricsPage(generate_latest(self.registry), CONTENT_TYPE_LATEST)
@@ -159,9 +163,11 @@ class MetricDeclaration:
 
     @property
     def exported_name(self) -> str:
+        """The name that a scrape shows: counters end in `_total`."""
         return f"{self.name}_total" if self.type == "counter" else self.name
 
     def make(self, metrics: Metrics) -> Metric:
+        """Make the metric in a registry."""
         match self.type:
             case "counter":
                 return metrics.counter(self.name, self.meaning, labels=self.labels)
@@ -177,12 +183,14 @@ def counter(name: str, meaning: str, *, labels: Iterable[str] = ()) -> Counter:
 
 
 def gauge(name: str, meaning: str, *, labels: Iterable[str] = ()) -> Gauge:
+    """Declares a gauge of a `MetricSet`."""
     return cast("Gauge", MetricDeclaration("gauge", name, meaning, tuple(labels)))
 
 
 def histogram(
     name: str, meaning: str, *, labels: Iterable[str] = (), buckets: tuple[float, ...] = SECONDS
 ) -> Histogram:
+    """Declares a histogram of a `MetricSet`."""
     return cast("Histogram", MetricDeclaration("histogram", name, meaning, tuple(labels), buckets))
 
 
@@ -201,10 +209,12 @@ class MetricSet:
 
     @classmethod
     def on(cls, metrics: Metrics) -> Self:
+        """The set, made in this registry."""
         return cls(metrics)
 
     @classmethod
     def declarations(cls) -> Mapping[str, MetricDeclaration]:
+        """What this class declares, by attribute."""
         return {name: value for name, value in vars(cls).items() if isinstance(value, MetricDeclaration)}
 
 

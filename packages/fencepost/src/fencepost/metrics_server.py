@@ -50,10 +50,12 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
+        """The address of the started server."""
         assert self._server is not None, "the endpoint has no address before it is started"
         return f"http://{reachable(self._address)}:{self._server.server_address[1]}"
 
     def start(self) -> None:
+        """Listen, and serve in a thread. Raises if the port is taken."""
         self._server = _listen(self._address, self._port, self._routes)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_STOP_SECONDS,), name="fencepost-endpoint", daemon=True
@@ -61,6 +63,7 @@ class MetricsServer:
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop serving and close the port."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

@@ -24,6 +24,7 @@ class CallLost(IndeterminateCommit, psycopg.OperationalError):
 
     @classmethod
     def by(cls, error: psycopg.OperationalError) -> Self:
+        """The error for a call whose connection broke."""
         return cls(
             f"The connection broke during the call ({error}), so it may have happened or not. "
             "Settle it before you repeat: look the job, lease or request up. A fenced call may be repeated."
@@ -43,6 +44,7 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
 
     @classmethod
     def by(cls, stats: Mapping[str, int], settings: Settings) -> Self:
+        """The error for a pool without a free connection, with its figures."""
         return cls(
             f"No connection became free within {settings.pool_wait_seconds:g} s: "
             f"{stats.get('pool_size', 0)} of at most {settings.pool_max} are open, "
@@ -76,6 +78,7 @@ class _CommitGuard:
     """The server's warning about a commit that it stopped waiting for."""
 
     def hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Notices the server's warning that a commit was not confirmed by the standby."""
         # The warning has no code of its own, and its text is translated.
         if notice.source_function == "SyncRepWaitForLSN":
             self.unconfirmed = notice.message_primary
@@ -89,6 +92,7 @@ class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
         self.add_notice_handler(self.hear)
 
     def cancel_safe(self, *, timeout: float = 30.0) -> None:
+        """Cancel what runs, except a COMMIT: a cancelled COMMIT may be kept and reported as lost."""
         if not self.is_committing:
             super().cancel_safe(timeout=timeout)
 
@@ -105,10 +109,12 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
         self.add_notice_handler(self.hear)
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - The driver's signature.
+        """Cancel what runs, except a COMMIT: a cancelled COMMIT may be kept and reported as lost."""
         if not self.is_committing:
             await super().cancel_safe(timeout=timeout)
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        """Wait for the server; an answer that is there already needs no turn of the event loop."""
         return await super().wait(_without_waiting(gen, self.pgconn.socket), *args, **kwargs)
 
 
@@ -144,6 +150,7 @@ class Pool(AsyncConnectionPool[AsyncPooledConnection]):
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - The driver's own signature.
     ) -> AsyncPooledConnection:
+        """A connection, as psycopg's pool gives it. A task that was cancelled meanwhile gives it back."""
         before = _times_cancelled()
         connection = await super().getconn(timeout)
         if _times_cancelled() > before:
@@ -193,6 +200,7 @@ def connect_options(settings: Settings) -> dict[str, Any]:
 
 
 def pool_options(settings: Settings) -> dict[str, Any]:
+    """The pool's arguments for these settings."""
     return {
         "open": False,
         "min_size": settings.pool_min,

@@ -67,6 +67,7 @@ class Retention:
         return {"idempotency_keys": self.delete_expired_keys, "history": self.delete_history}
 
     async def delete_history(self) -> float:
+        """Delete settled messages and old history; answers the seconds until the next look."""
         settings = self._settings
         messages = await until_short(self._database, outbox.prune(settings.message_keep_seconds, BATCH))
         history = await until_short(self._database, refusal.prune(settings.history_keep_seconds, BATCH))

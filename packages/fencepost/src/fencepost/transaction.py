@@ -64,10 +64,12 @@ class Verdict:
             )
 
     def end(self) -> None:
+        """Mark the transaction as ended."""
         self._ended = True
 
     @property
     def may_commit(self) -> bool:
+        """Whether nothing was refused and nothing replayed."""
         return self._refusal is None and not self._replayed
 
     def raise_if_swallowed(self) -> None:
@@ -90,6 +92,7 @@ class Verdict:
             raise RefusedTransaction(what)
 
     def indeterminate(self, error: psycopg.OperationalError) -> IndeterminateCommit:
+        """The error for a COMMIT whose reply was lost."""
         self._observer.lost_commit()
         return IndeterminateCommit(
             f"The connection broke during COMMIT ({error}), so it may have happened or not. "

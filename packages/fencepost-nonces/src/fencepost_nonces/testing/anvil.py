@@ -96,6 +96,7 @@ class Anvil:
     url: str
 
     def rpc(self, method: str, *params: Any) -> Any:
+        """Call one method and return its result."""
         [result] = self.rpcs([(method, params)])
         return result
 
@@ -111,15 +112,19 @@ class Anvil:
         return [results[number] for number in range(len(calls))]
 
     def mine(self, blocks: int = 1) -> None:
+        """Mine this many blocks."""
         self.rpc("anvil_mine", hex(blocks))
 
     def fund(self, address: str, wei: int = FUNDS) -> None:
+        """Set the balance of an address."""
         self.rpc("anvil_setBalance", address, hex(wei))
 
     def balance(self, address: str) -> int:
+        """The balance of an address, in wei."""
         return int(self.rpc("eth_getBalance", address, "latest"), 16)
 
     def count(self, address: str) -> int:
+        """How many transactions of an address are mined."""
         return int(self.rpc("eth_getTransactionCount", address, "latest"), 16)
 
     def pooled(self) -> int:

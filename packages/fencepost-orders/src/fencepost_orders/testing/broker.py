@@ -78,10 +78,12 @@ class HostileBroker:
 
     @property
     def url(self) -> str:
+        """The address of the started broker."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def orders(self) -> list[BookOrder]:
+        """Every order that the broker has booked."""
         return self.book.orders
 
     def doubled(self) -> list[str]:
@@ -89,6 +91,7 @@ class HostileBroker:
         return self.book.doubled()
 
     def client_ids(self) -> set[str]:
+        """The client ids of every booked order."""
         return self.book.client_ids()
 
     def __enter__(self) -> Self:

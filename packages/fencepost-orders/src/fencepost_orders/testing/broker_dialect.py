@@ -24,6 +24,7 @@ class Dialect:
     """`POST /orders` with the order's document; `GET /orders/{client id}`; 409 for a known id."""
 
     def client_id(self, request: dict[str, Any]) -> str:
+        """The client id of a request."""
         return str(request["idempotency_key"])
 
     def heard(self, headers: dict[str, str], request: dict[str, Any]) -> None:
@@ -34,12 +35,15 @@ class Dialect:
         return {}
 
     def placed(self, order: BookOrder) -> Said:
+        """The answer to an order that was placed."""
         return 201, self.shown(order)
 
     def duplicate(self, order: BookOrder) -> Said:
+        """The answer to an order whose client id is known."""
         return 409, self.shown(order)
 
     def refused(self, why: str) -> Said:
+        """The answer to a refused request."""
         return 400, {"error": why}
 
     def change_of(self, method: str, path: str) -> ChangeRequest | None:
@@ -49,9 +53,11 @@ class Dialect:
         return None if kind is None else ChangeRequest(kind, unquote(path.rpartition("/")[2]))
 
     def cancelled(self, order: BookOrder) -> Said:
+        """The answer to a cancellation."""
         return 200, self.shown(order)
 
     def replaced(self, order: BookOrder) -> Said:
+        """The answer to a replacement."""
         return 200, self.shown(order)
 
     def not_open(self) -> Said:
@@ -64,9 +70,11 @@ class Dialect:
         return (404, {"error": "no such order"}) if order is None else (200, self.shown(order))
 
     def echo_another(self, said: dict[str, Any]) -> dict[str, Any]:
+        """The same answer with the client id of another order."""
         return {**said, "idempotency_key": "somebody-elses"}
 
     def shown(self, order: BookOrder) -> dict[str, Any]:
+        """An order as this broker shows it."""
         filled = order.filled_quantity(order.request.get("qty"))
         return {
             "replaced_by": order.replaced_by,
@@ -78,6 +86,7 @@ class Dialect:
 
 
 def status_of(order: BookOrder) -> str:
+    """The order's status in the broker's words."""
     if not order.is_open:
         return "cancelled" if order.is_cancelled else "replaced" if order.replaced_by else "filled"
     return "partially_filled" if order.filled_part else "accepted"

@@ -55,6 +55,7 @@ class BrokerFaults:
     change_mind: float = 0
 
     def draw(self, chance: random.Random) -> BrokerFault:
+        """One fault, by its percentage, or none."""
         point = chance.uniform(0, 100)
         for each in fields(self):
             point -= getattr(self, each.name)

@@ -74,6 +74,7 @@ class ContractRoute(APIRoute):
     is_twirp = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, whose errors have the shape of this API."""
         handle = super().get_route_handler()
 
         async def keep_contract(request: Request) -> Response:
@@ -105,6 +106,7 @@ class TwirpRoute(MutationRoute):
 
 
 def failure(error: MutationError, request: Request | None = None, *, is_twirp: bool) -> JSONResponse:
+    """The answer for an error, in Twirp's shape or REST's, with `Retry-After` where it helps."""
     headers: dict[str, str] = {}
     if error.is_retryable:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds or 0)))

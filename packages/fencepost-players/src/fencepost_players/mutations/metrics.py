@@ -52,12 +52,15 @@ class MutationMetrics(MetricSet):
         self._children: dict[tuple[str, ...], Any] = {}
 
     def of_request(self, service: str, method: str, outcome: str) -> Counter:
+        """The counter of requests with this outcome."""
         return self._child(self.requests, "requests", service, method, outcome)
 
     def of_seconds(self, service: str, method: str) -> Histogram:
+        """The histogram of the method's durations."""
         return self._child(self.seconds, "seconds", service, method)
 
     def of_answer(self, service: str, layer: str, outcome: str) -> Counter:
+        """The counter of answers by layer."""
         return self._child(self.answers, "answers", service, layer, outcome)
 
     def _child(self, family: M, *names: str) -> M:

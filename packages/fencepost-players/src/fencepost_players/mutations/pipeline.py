@@ -81,6 +81,7 @@ class MutationAnswer:
 
     @property
     def is_replay(self) -> bool:
+        """Whether the answer is that of an earlier execution."""
         return self.layer != "executed"
 
 

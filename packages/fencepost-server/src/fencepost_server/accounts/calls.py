@@ -100,12 +100,15 @@ class Accounts(Generic[R]):
     """So that a scanner for leaked secrets knows a token of the service."""
 
     def key(self) -> Call[bytes]:
+        """The key that signs cookies."""
         return Call("select fencepost.account_key()", (), _bytes)
 
     def has_users(self) -> Call[bool]:
+        """Whether the service has any account."""
         return Call("select fencepost.account_has_users(%s::text)", (self.service,), scalar)
 
     def has_admin(self) -> Call[bool]:
+        """Whether the service has an administrator."""
         return Call("select fencepost.account_has_admin(%s::text)", (self.service,), scalar)
 
     def set_user(
@@ -131,6 +134,7 @@ class Accounts(Generic[R]):
         )
 
     def disable_user(self, name: str, actor: str) -> Call[None]:
+        """Disable an account; its sessions and tokens end in the same transaction."""
         return Call(
             "select fencepost.account_disable(%s::text, %s::text, %s::text)",
             (self.service, text("name", name), text("actor", actor)),
@@ -147,6 +151,7 @@ class Accounts(Generic[R]):
         )
 
     def begin_login(self, name: str, address: str, *, window_seconds: float) -> Call[LoginAttempt]:
+        """The password's hash, and how long this name and address must wait after failed attempts."""
         return Call(
             "select password, wait_seconds"
             " from fencepost.account_login_begin(%s::text, %s::text, %s::text, %s::interval)",
@@ -169,6 +174,7 @@ class Accounts(Generic[R]):
         )
 
     def end_login(self, name: str, address: str, *, right: bool, rehashed: str | None) -> Call[None]:
+        """Record whether a login was right; a `rehashed` password is stored."""
         return Call(
             "select fencepost.account_login_end(%s::text, %s::text, %s::text, %s::boolean, %s::text)",
             (self.service, text("name", name), text("address", address), right, rehashed),
@@ -176,6 +182,7 @@ class Accounts(Generic[R]):
         )
 
     def sign_on(self, name: str, role: R, *, issuer: str, subject: str, address: str) -> Call[SignedOn]:
+        """Sign an account of an identity provider on; it is made at its first login."""
         return Call(
             "select name, role, refused"
             " from fencepost.account_sign_on(%s::text, %s::text, %s::text, %s::text, %s::text, %s::text)",
@@ -193,6 +200,7 @@ class Accounts(Generic[R]):
     def begin_session(
         self, secret: str, name: str, *, lifetime_seconds: float, address: str, agent: str
     ) -> Call[None]:
+        """Store a session by the digest of its secret."""
         return Call(
             "select fencepost.account_session_begin("
             "%s::bytea, %s::text, %s::text, %s::interval, %s::text, %s::text)",
@@ -208,6 +216,7 @@ class Accounts(Generic[R]):
         )
 
     def use_session(self, secret: str, *, idle_seconds: float) -> Call[Identity[R] | None]:
+        """The account of a session that is neither expired nor idle for too long."""
         return Call(
             "select name, role from fencepost.account_session_use(%s::bytea, %s::text, %s::interval)",
             (digest_of(secret), self.service, duration("idle", idle_seconds)),
@@ -215,6 +224,7 @@ class Accounts(Generic[R]):
         )
 
     def end_session(self, secret: str) -> Call[None]:
+        """End a session."""
         return Call("select fencepost.account_session_end(%s::bytea)", (digest_of(secret),), nothing)
 
     def make_ticket(self, secret: str, name: str, role: R, *, lifetime_seconds: float) -> Call[None]:
@@ -232,6 +242,7 @@ class Accounts(Generic[R]):
         )
 
     def use_ticket(self, secret: str, address: str) -> Call[Identity[R] | None]:
+        """The account of a one-time ticket, which is used up by this call."""
         return Call(
             "select name, role from fencepost.account_ticket_use(%s::bytea, %s::text, %s::text)",
             (digest_of(secret), self.service, text("address", address)),
@@ -258,6 +269,7 @@ class Accounts(Generic[R]):
         )
 
     def use_token(self, secret: str) -> Call[Identity[R] | None]:
+        """The account of a token that is neither expired nor revoked."""
         return Call(
             "select name, role from fencepost.account_token_use(%s::bytea, %s::text)",
             (digest_of(secret), self.service),
@@ -265,6 +277,7 @@ class Accounts(Generic[R]):
         )
 
     def tokens(self, name: str) -> Call[list[Token]]:
+        """The tokens of an account, without their secrets."""
         return Call(
             "select token_id, label, role, made_at, expires_at, used_at, revoked_at"
             " from fencepost.account_tokens(%s::text, %s::text)",
@@ -283,6 +296,7 @@ class Accounts(Generic[R]):
     def begin_audit_entry(
         self, actor: str, role: str, action: str, subject: str, detail: Mapping[str, Any], address: str
     ) -> Call[int]:
+        """Record an action before it is done; answers the entry's id."""
         return Call(
             "select fencepost.account_audit_begin("
             "%s::text, %s::text, %s::text, %s::text, %s::text, %s::jsonb, %s::text)",
@@ -303,6 +317,7 @@ class Accounts(Generic[R]):
 
 
 def end_audit_entry(audit_id: int, outcome: str) -> Call[None]:
+    """Record how the action ended."""
     return Call(
         "select fencepost.account_audit_end(%s::bigint, %s::text)",
         (audit_id, text("outcome", outcome)[:128]),

@@ -25,6 +25,8 @@ class PasswordVerdict:
 
 
 class Passwords:
+    """Hashes and checks passwords with argon2id, few at once, and as slowly for unknown names."""
+
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
         self._slots = asyncio.Semaphore(AT_ONCE_MAX)

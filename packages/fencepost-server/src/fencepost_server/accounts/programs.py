@@ -19,4 +19,5 @@ class ProgramRole(ServiceRole):
 
 
 def programs_of(service: str) -> Accounts[ProgramRole]:
+    """The accounts of programs, with tokens for this one service."""
     return Accounts(service, ProgramRole, token_prefix=TOKEN_PREFIX)

@@ -15,10 +15,12 @@ class ServiceRole(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Self:
+        """The role with this word. Raises KeyError if there is none."""
         return cls[name.upper()]
 
     @property
     def word(self) -> str:
+        """The role's name in lower case."""
         return self.name.lower()
 
 
@@ -37,4 +39,5 @@ class Identity(Generic[R]):
     session: str = ""
 
     def may(self, needed: R) -> bool:
+        """Whether the role is at least the needed one."""
         return self.role >= needed

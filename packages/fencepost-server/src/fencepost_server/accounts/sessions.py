@@ -34,6 +34,7 @@ class SessionPolicy:
 
     @property
     def lifetime_seconds(self) -> float:
+        """The longest life of a session."""
         return self.session_hours * 3600
 
 
@@ -47,16 +48,19 @@ class Sessions(Generic[R]):
         self._cookies: Cookies | None = None
 
     async def open(self) -> None:
+        """Read the key of the cookies from the database."""
         if self._cookies is None:
             key = await self.fp.run(self.accounts.key())
             self._cookies = Cookies(key, self._policy.cookie_prefix, self._policy.secure_cookies)
 
     @property
     def cookies(self) -> Cookies:
+        """The cookies of an opened set of sessions."""
         assert self._cookies is not None, "sessions are opened before they are used"
         return self._cookies
 
     async def of_browser(self, request: Request) -> Identity[R] | None:
+        """The account of the request's session cookie, or None."""
         session = self._session_of(request)
         if session is None:
             return None
@@ -64,11 +68,13 @@ class Sessions(Generic[R]):
         return await self.fp.run(self.accounts.use_session(session, idle_seconds=idle_seconds))
 
     async def of_token(self, given: str) -> Identity[R] | None:
+        """The account of a token, or None."""
         if not given.startswith(self.accounts.token_prefix) or not given.isascii():
             return None
         return await self.fp.run(self.accounts.use_token(given))
 
     async def begin(self, request: Request, response: Response, name: str) -> None:
+        """Begin a session and set its cookie."""
         session = new_secret()
         await self.fp.run(
             self.accounts.begin_session(
@@ -83,6 +89,7 @@ class Sessions(Generic[R]):
         self.cookies.remember(request, response, name)
 
     async def end(self, request: Request, response: Response) -> None:
+        """End the request's session and delete its cookie."""
         session = self._session_of(request)
         if session is not None:
             await self.fp.run(self.accounts.end_session(session))

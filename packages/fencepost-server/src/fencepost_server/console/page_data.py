@@ -83,6 +83,7 @@ def jsonable(value: Any) -> Any:
 
 
 def as_json(facts: Mapping[str, Any]) -> str:
+    """The facts as compact JSON; NaN and infinity are refused."""
     return json.dumps(jsonable(facts), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -93,6 +94,7 @@ class Table:
         self._names: list[str] = []
 
     def lines(self, rows: Sequence[Any]) -> str:
+        """The rows as CSV; the first call writes the names of the columns."""
         told = [cast("dict[str, Any]", jsonable(row)) for row in rows]
         text = io.StringIO()
         writer = csv.writer(text)

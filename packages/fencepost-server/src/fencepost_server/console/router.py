@@ -71,6 +71,8 @@ class ConsoleRouter:
     def page(
         self, path: str, template: str, title: str, *, needs: Role = Role.VIEWER
     ) -> Callable[[PageFunction], PageFunction]:
+        """Declare a page: an address, a template, and the least role that sees it."""
+
         def register(read: PageFunction) -> PageFunction:
             async def show(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
@@ -148,6 +150,7 @@ class ConsoleRouter:
     def show(
         self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200
     ) -> Response:
+        """Render a template for the request's visitor."""
         visitor: Visitor | None = getattr(request.state, "visitor", None)
         session = visitor.session if visitor else ""
         response = self.templates.page(
@@ -231,6 +234,7 @@ class ConsoleRouter:
         return PageRoute
 
     def refuse(self, request: Request, status: int, message: str) -> Response:
+        """A page that says why; 401 leads to the login."""
         if status == 401:
             return to_login(request, f"{PAGES}/login")
         facts = {"title": title_of(status), "message": message}

@@ -30,6 +30,7 @@ class Right(Flag):
 
     @property
     def words(self) -> str:
+        """The roles in words: `operator or admin`."""
         return " or ".join(str(one.name).lower() for one in self)
 
 

@@ -148,6 +148,7 @@ def failure(
     headers: Mapping[str, str] | None = None,
     request: Request | None = None,
 ) -> JSONResponse:
+    """The body of an error, in the shape that every service uses."""
     shown = None if field is None else brief(field, request)
     body = {"code": code, "message": brief(message, request), "field": shown}
     return JSONResponse(

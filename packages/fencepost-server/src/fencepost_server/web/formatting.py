@@ -26,6 +26,7 @@ def moment(value: datetime | str | None) -> Markup:
 
 
 def span(value: float | timedelta | None) -> str:
+    """A duration for people, or the sign for no figure."""
     if value is None:
         return NO_FIGURE
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
@@ -51,6 +52,7 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float | None) -> str:
+    """A number with thousands separated, or the sign for no figure."""
     return NO_FIGURE if value is None else f"{value:,}"
 
 

@@ -39,12 +39,14 @@ def filled(model: type[Model], fields: Mapping[str, Any]) -> Model:
 
 
 def first_user_error(errors: Any) -> str:
+    """The first error of a refused form or body, with the name of its field."""
     first = errors[0]
     field = ".".join(str(part) for part in first["loc"] if part not in {"query", "path", "body"})
     return f"{field}: {first['msg']}."
 
 
 def address_of(request: Request) -> str:
+    """The client's address, or `unknown`."""
     return request.client.host if request.client else "unknown"
 
 

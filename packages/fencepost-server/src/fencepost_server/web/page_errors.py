@@ -33,6 +33,7 @@ async def as_page(handle: Handler, request: Request, refuse: Refuse) -> Response
 
 
 def title_of(status: int) -> str:
+    """The title of an error page for this status."""
     return _TITLES.get(status, "Refused" if status < 500 else "Failed")
 
 

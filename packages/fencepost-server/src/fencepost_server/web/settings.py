@@ -58,6 +58,7 @@ class WebSettings(LayeredSettings):
 
     @property
     def proxy_networks(self) -> Networks:
+        """The networks whose forwarded headers are believed."""
         return Networks.read(self.proxies)
 
     def limits(self, *, reserved_descriptors: int) -> Limits:
@@ -75,6 +76,7 @@ class WebSettings(LayeredSettings):
 
     @property
     def is_loopback(self) -> bool:
+        """Whether the address is reachable from this machine alone."""
         bare = self.address.strip("[]")
         if bare == "localhost":
             return True

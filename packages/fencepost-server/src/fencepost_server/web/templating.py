@@ -87,6 +87,7 @@ class Templates:
         notice: str | None = None,
         status: int = 200,
     ) -> HTMLResponse:
+        """Render a template as an answer, with the headers that every page has."""
         nonce = secrets.token_urlsafe(16)
         body = self._environment.get_template(template).render(
             facts,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -13,42 +17,74 @@ from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.shutdown import interrupted_by_all
 from fencepost.cli.terminal import answer, answer_json, logs_json
 
-DIRECTORY = Path("dist/docs")
+BUILT = Path("dist/docs")
+"""Where `make docs` puts the site in a clone of the repository."""
+PACKAGED = Path(__file__).with_name("documentation.zip")
+"""The site of the installed version, in the wheels of a release."""
 PORT = 8643
 
 
 def docs(
     directory: Annotated[
-        Path,
-        typer.Option("--dir", metavar="DIR", help="The folder of the built site.", file_okay=False),
-    ] = DIRECTORY,
+        Path | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="A folder with a built site.",
+            show_default="dist/docs, or the installed documentation",
+            file_okay=False,
+        ),
+    ] = None,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
     ] = PORT,
 ) -> None:
-    """Show the documentation: serves the built site on 127.0.0.1 until Ctrl-C.
+    """Show the documentation: serves its site on 127.0.0.1 until Ctrl-C.
 
     \b
-    The site is no part of a wheel. A release has it as fencepost-docs-VERSION.tar.gz; in a clone of the
-    repository `make docs` builds it into dist/docs. It loads nothing from elsewhere.
+    Shows the folder that --dir names, or else dist/docs if it has a built site, or else the documentation
+    of the installed version, which a released wheel contains. It loads nothing from elsewhere.
 
     \b
     Examples:
+      fencepost docs
       make docs && fencepost docs
       fencepost docs --dir ~/fencepost-docs --port 0
     """
-    if not (directory / "index.html").is_file():
-        raise UserError(
-            f"{directory} has no built documentation (no index.html). Build it by `make docs` in a clone of"
-            " the repository, or name the unpacked archive of a release: fencepost docs --dir DIR"
-        )
-    with interrupted_by_all(), listen(directory, port) as server:
+    with interrupted_by_all(), site(directory) as folder, listen(folder, port) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}/"
         if logs_json():
             answer_json({"documentation": url}, indent=None)
         else:
             answer(f"Documentation: {url}")
         server.serve_forever(0.1)
+
+
+@contextmanager
+def site(directory: Path | None, built: Path = BUILT, packaged: Path = PACKAGED) -> Iterator[Path]:
+    """The folder to show. Raises UserError if there is none."""
+    if directory is not None or _is_site(built):
+        folder = directory or built
+        if not _is_site(folder):
+            raise UserError(
+                f"{folder} has no built documentation (no index.html). Without --dir, `fencepost docs` shows"
+                " the documentation of the installed version."
+            )
+        yield folder
+    elif packaged.is_file():
+        with TemporaryDirectory(prefix="fencepost-docs-") as unpacked:
+            with zipfile.ZipFile(packaged) as archive:
+                archive.extractall(unpacked)
+            yield Path(unpacked)
+    else:
+        raise UserError(
+            f"This installation has no documentation, and {built} has none. The wheels of a release contain"
+            " it; in a clone of the repository `make docs` builds it."
+        )
+
+
+def _is_site(folder: Path) -> bool:
+    return (folder / "index.html").is_file()
 
 
 def listen(directory: Path, port: int) -> ThreadingHTTPServer:

@@ -63,4 +63,5 @@ def _code_of_a_server(error: ServerUnavailable) -> ExitCode:
 
 
 def exit_code_table() -> str:
+    """Every exit code with its meaning, a line each, for the end of a `--help`."""
     return "\n".join(f"  {code.value:<4} {code.meaning}" for code in ExitCode)

@@ -36,6 +36,7 @@ def is_healthy(findings: Iterable[Finding]) -> bool:
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The findings as JSON: `ok`, and each finding with its fields."""
     return {"ok": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}
 
 
@@ -53,6 +54,7 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 
 def verdict(findings: Sequence[Finding]) -> str:
+    """One sentence: what is required and lacking, and how much of the optional is."""
     missing = [f.name for f in findings if f.required and f.state is FindingState.LACKING]
     optional = sum(not f.required and f.state is FindingState.LACKING for f in findings)
     if missing:

@@ -86,6 +86,8 @@ def _sentence(noun: str, one: dict[str, Any]) -> str:
 
 
 def cancel(connection: Reader, actor: str) -> Callable[[int], str]:
+    """A function that cancels a job by its id, and says whether it ended or was asked to stop."""
+
     def act(job_id: int) -> str:
         answered = run(connection, kernel_job.cancel(job_id, actor))
         return "cancelled" if answered == "cancelled" else "asked to stop; it ends as cancelled"
@@ -133,6 +135,7 @@ def settle_dead(
 def settle_ids(
     connection: Reader, job_ids: Sequence[int], how: dead_letter.Settling, actor: str
 ) -> list[dead_letter.Settled]:
+    """Replay or discard these dead letters; answers for each what happened."""
     return run(connection, dead_letter.settle(job_ids, how, actor))
 
 

@@ -62,6 +62,7 @@ class Shutdown:
 
     @contextmanager
     def listening(self) -> Generator[None]:
+        """Count signals in this block instead of ending the process by them."""
         with _hearing(self._hear):
             yield
 

@@ -22,10 +22,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, for ma
 
 
 def answer(text: str) -> None:
+    """Print a line of the command's result on stdout."""
     typer.echo(text)
 
 
 def answer_json(value: object, *, indent: int | None = 2) -> None:
+    """Print a value as JSON on stdout. `indent=None` prints one line."""
     typer.echo(json.dumps(value, indent=indent, default=_json_of, ensure_ascii=False))
 
 

@@ -70,6 +70,7 @@ class Hooks:
     sync_middleware: list[Middleware] = field(default_factory=list[Middleware])
 
     def add_middleware(self, middleware: Middleware) -> None:
+        """Wrap every handler in this function. Raises InvalidInput unless it takes two arguments."""
         if len(inspect.signature(middleware).parameters) != 2:
             raise InvalidInput(
                 f"{name_of(middleware)} cannot be middleware: it is called with the job and a function that "
@@ -125,6 +126,7 @@ def tell_sync(event: str, hooks: Sequence[Callable[..., object]], job: Job, *mor
 
 
 def name_of(hook: Callable[..., object]) -> str:
+    """The hook's qualified name, for messages."""
     return str(getattr(hook, "__qualname__", None) or repr(hook))
 
 

@@ -59,6 +59,7 @@ class HandlerCall:
 
     @classmethod
     def of(cls, handler: Handler[...], running: Running, owner: str) -> HandlerCall:
+        """The call of a handler for a running job, as values that another process can read."""
         facts = {
             **running._asdict(),
             "expires_at": running.expires_at.isoformat(),
@@ -67,9 +68,11 @@ class HandlerCall:
         return cls(handler.function.__module__, handler.function.__qualname__, owner, facts)
 
     def as_json(self) -> dict[str, Any]:
+        """The fields as JSON types."""
         return asdict(self)
 
     def claimed(self) -> Running:
+        """The running job, with its times as datetimes again."""
         facts: dict[str, Any] = dict(self.running)
         for name in ("expires_at", "submitted_at"):
             facts[name] = datetime.fromisoformat(facts[name])

@@ -63,13 +63,15 @@ class Call(Generic[T]):
 class CallRunner(Protocol):
     """Makes a call: in a transaction of its own, or in the one that it stands for."""
 
-    async def run(self, call: Call[T]) -> T: ...
+    async def run(self, call: Call[T]) -> T:
+        """Send the call and return its result. Raises a `Refusal` if the database refused it."""
 
 
 class SyncCallRunner(Protocol):
     """`CallRunner` without an event loop."""
 
-    def run(self, call: Call[T]) -> T: ...
+    def run(self, call: Call[T]) -> T:
+        """Send the call and return its result. Raises a `Refusal` if the database refused it."""
 
 
 def nothing(rows: Sequence[Row]) -> None:
@@ -109,6 +111,7 @@ def text(field: str, value: str) -> str:
 
 
 def optional_text(field: str, value: str | None) -> str | None:
+    """`text`, for an argument that may be None."""
     return None if value is None else text(field, value)
 
 
@@ -150,10 +153,12 @@ def unstorable(value: object, place: str = "") -> tuple[str, str] | None:
 
 
 def joined(place: str, name: str) -> str:
+    """The name of a nested field: `place.name`, or `place[0]` for an index."""
     return f"{place}{'' if name.startswith('[') or not (place and name) else '.'}{name}"
 
 
 def optional_document(field: str, value: Json | None) -> str | None:
+    """`document`, for an argument that may be None."""
     return None if value is None else document(field, value)
 
 
@@ -163,6 +168,7 @@ def parsed(value: str | None) -> Json:
 
 
 def duration(field: str, seconds: float) -> timedelta:
+    """Seconds as an interval. Raises InvalidInput unless they are finite and fit."""
     if not math.isfinite(seconds):
         raise InvalidInput(f"{field} is {seconds}; it must be a finite number of seconds.", field=field)
     try:
@@ -172,4 +178,5 @@ def duration(field: str, seconds: float) -> timedelta:
 
 
 def optional_duration(field: str, seconds: float | None) -> timedelta | None:
+    """`duration`, for an argument that may be None."""
     return None if seconds is None else duration(field, seconds)

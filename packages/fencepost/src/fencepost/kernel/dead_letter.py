@@ -31,6 +31,7 @@ class Settled:
 
 
 def count(wanted: Filter) -> Call[int]:
+    """How many dead letters the filter finds."""
     return Call(
         "select fencepost.dead_count(%s::text, %s::text, %s::text, %s::timestamptz)",
         _terms(wanted),

@@ -32,7 +32,8 @@ class SyncConnection(Protocol):
     every overload, so that `await run(...)` would be reported as an error.
     """
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Commit the connection's transaction."""
 
 
 class _Committing(Protocol):

@@ -110,6 +110,7 @@ def claim_many(
     digests: Sequence[str] | None = None,
     responses: Sequence[Json] | None = None,
 ) -> Call[list[KeyClaim]]:
+    """Claim many keys of one scope in one statement; answers for each key and raises for none."""
     return Call(
         "select key, outcome, response::text, claimed_at"
         " from fencepost.claim_many(%s::text, %s::text[], %s::text[], %s::text[])",
@@ -133,6 +134,7 @@ def remember(scope: str, key: str, response: Json) -> Call[None]:
 
 
 def remember_ordered(scope: str, key: str, response: Json) -> Call[None]:
+    """Store the response of a claimed key in a scope with time-ordered keys."""
     return Call(
         "select fencepost.remember_ordered(%s::text, %s::text, %s::text)",
         (text("scope", scope), text("key", key), document("response", response)),

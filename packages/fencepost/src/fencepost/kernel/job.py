@@ -613,6 +613,7 @@ def claim_suspects(
 
 
 def renew(job_id: int, attempt: int, owner: str) -> Call[Renewed]:
+    """Extend the lease of one running job. Raises a Refusal if the attempt is not the owner's any longer."""
     return Call(
         "select %s::bigint, expires_at, cancel_requested, null"
         " from fencepost.job_renew(%s::bigint, %s::bigint, %s::text)",
@@ -632,6 +633,7 @@ def renew_many(job_ids: Sequence[int], attempts: Sequence[int], owner: str) -> C
 
 
 def progress(job_id: int, attempt: int, owner: str, value: Json) -> Call[None]:
+    """Store how far a running job is. Fenced by attempt and owner."""
     return Call(
         "select fencepost.job_progress(%s::bigint, %s::bigint, %s::text, %s::jsonb)",
         (job_id, attempt, text("owner", owner), document("progress", value)),
@@ -792,6 +794,7 @@ def cancel(job_id: int, actor: str, *, expected: str | None = None) -> Call[str]
 
 
 def replay(job_id: int, actor: str, *, expected: Literal["dead", "cancelled"] = "dead") -> Call[None]:
+    """Let a dead or cancelled job wait again, with all of its tries."""
     return Call(
         "select fencepost.job_replay(%s::bigint, %s::text, %s::text)",
         (job_id, text("actor", actor), expected),
@@ -812,10 +815,12 @@ def reschedule(
 
 
 def discard(job_id: int, actor: str) -> Call[None]:
+    """Give up a dead job for good: it ends as cancelled."""
     return Call("select fencepost.job_discard(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
 
 
 def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
+    """Delete at most `limit` ended jobs older than this; answers how many. Dead ones stay unless `dead`."""
     return Call(
         "select fencepost.job_prune(%s::interval, %s::integer, %s::boolean)",
         (duration("keep", keep_seconds), limit, dead),

@@ -73,6 +73,7 @@ def acquire(resource: str, owner: str, ttl_seconds: float) -> Call[Lease]:
 
 
 def acquire_many(resources: Sequence[str], owner: str, ttl_seconds: float) -> Call[list[Acquisition]]:
+    """Acquire many leases in one statement; answers for each resource and raises for none."""
     return Call(
         "select resource, owner, token, acquired, acquired_at, renewed_at, expires_at, refusal"
         " from fencepost.lease_acquire_many(%s::text[], %s::text, %s::interval)",
@@ -92,6 +93,7 @@ def renew(lease: Lease, ttl_seconds: float) -> Call[Lease]:
 
 
 def renew_many(leases: Sequence[Lease], owner: str, ttl_seconds: float) -> Call[list[Renewal]]:
+    """Extend many leases in one statement; answers for each and raises for none."""
     return Call(
         "select resource, token, expires_at, refusal"
         " from fencepost.lease_renew_many(%s::text[], %s::text, %s::bigint[], %s::interval)",

@@ -55,6 +55,7 @@ class SchemaStep:
 
     @property
     def digest(self) -> str:
+        """SHA-256 of the step's text, which the database records."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -69,6 +70,7 @@ class Component:
 
     @property
     def version(self) -> int:
+        """The number of the newest step."""
         return self.steps[-1].version
 
     @property
@@ -78,12 +80,14 @@ class Component:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def title(self, step: SchemaStep) -> str:
+        """The name of a step in messages: `0019_name`, after the component unless it is the kernel."""
         # Every database has the kernel, so its name is left out.
         prefix = "" if self.name == KERNEL else f"{self.name}/"
         return f"{prefix}{step.version:04}_{step.name}"
 
     @classmethod
     def read(cls, name: str, folder: Path) -> Component:
+        """Read the steps and functions of a folder. Its step numbers have no gap."""
         files = sorted((folder / "schema").glob("*.sql"))
         steps = tuple(_read_step(file) for file in files)
         versions = [step.version for step in steps]

@@ -129,6 +129,7 @@ def take(
 
 
 def renew(messages: Sequence[Message], owner: str, lease_seconds: float) -> Call[list[MessageRenewal]]:
+    """Extend the takes of messages under delivery; answers for each and raises for none."""
     return Call(
         "select id, taken_until, refusal"
         " from fencepost.outbox_renew(%s::bigint[], %s::bigint[], %s::text, %s::interval)",

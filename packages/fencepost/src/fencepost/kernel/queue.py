@@ -15,6 +15,7 @@ def pause(queue: str, actor: str) -> Call[None]:
 
 
 def resume(queue: str, actor: str) -> Call[None]:
+    """Let a paused queue be claimed from again."""
     return Call(
         "select fencepost.queue_resume(%s::text, %s::text)",
         (text("queue", queue), text("actor", actor)),

@@ -93,6 +93,7 @@ class ScheduleStatus:
 
     @property
     def state(self) -> Literal["active", "paused", "retired"]:
+        """Active, paused, or retired."""
         return "retired" if self.retired_at else "paused" if self.paused_at else "active"
 
 
@@ -296,6 +297,7 @@ def pause(name: str, actor: str) -> Call[None]:
 
 
 def resume(name: str, actor: str) -> Call[None]:
+    """Let a paused schedule submit jobs again."""
     return Call(
         "select fencepost.schedule_resume(%s::text, %s::text)",
         (text("name", name), text("actor", actor)),

@@ -123,6 +123,7 @@ def pin(
 
 
 def unpin(target: str, actor: str, reason: str) -> Call[None]:
+    """Remove the pin of a worker or host."""
     return Call(
         "select fencepost.worker_unpin(%s::text, %s::text, %s::text)",
         _decision(target, actor, reason),

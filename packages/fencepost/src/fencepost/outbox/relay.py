@@ -98,9 +98,11 @@ class Relay(Generic[M, S]):
 
     @property
     def in_flight(self) -> int:
+        """How many messages are being delivered."""
         return len(self._under_way)
 
     def start(self, listener: Listener | None = None) -> None:
+        """Start taking and delivering. With a listener, a put wakes the relay at once."""
         if listener is not None:
             wake = self._fetching.wake
             listener.on(self._box.topic, wake)

@@ -61,6 +61,7 @@ class Signer:
         self.secrets = secrets
 
     def headers(self, body: bytes) -> Mapping[str, str]:
+        """The signature header for this body."""
         return {HEADER: sign(body, self.secrets)}
 
 
@@ -109,6 +110,7 @@ class WebhookRelays:
         return REGISTRY_SECONDS
 
     async def stop(self) -> None:
+        """Stop every relay; what is under way is settled first."""
         await self._end(list(self._running))
 
     def _start(self, name: str, url: str, signer: Signer | None) -> None:

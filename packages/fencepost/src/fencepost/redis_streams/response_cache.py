@@ -37,6 +37,7 @@ class CacheKey:
 
     @property
     def cache_key(self) -> str:
+        """The key in Redis."""
         return keys.response(self.scope, self.key)
 
 
@@ -100,6 +101,7 @@ class ResponseCache:
         )
 
     async def begin(self, name: CacheKey) -> Finding:
+        """Look for a stored response; without one, mark the request as pending for this caller."""
         token = secrets.token_hex(8)
         now_ms = time.time_ns() // 1_000_000
         seen = await self._ask(
@@ -119,6 +121,7 @@ class ResponseCache:
         await self._ask(lambda: self._abandon(keys=[name.cache_key], args=[token]))
 
     async def close(self) -> None:
+        """Close the connections to Redis."""
         await self._redis.aclose()
 
     async def _ask(self, command: Callable[[], Awaitable[Any]]) -> Any:

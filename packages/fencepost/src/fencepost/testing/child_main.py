@@ -39,6 +39,7 @@ class ChildTask(NamedTuple):
 
 
 def main() -> None:
+    """Run the task that the first argument describes, and die with the parent process."""
     task = ChildTask(**json.loads(sys.argv[1]))
     die_with(task.parent)
     if task.function is None:

@@ -80,6 +80,7 @@ def rotate(name: str, overlap_seconds: float, actor: str) -> Call[str]:
 
 
 def pause(name: str, actor: str, *, is_paused: bool = True) -> Call[None]:
+    """Pause deliveries to a webhook, or resume them with `is_paused=False`."""
     return Call(
         "select fencepost.webhook_pause(%s::text, %s::boolean, %s::text)",
         (text("name", name), is_paused, text("actor", actor)),
@@ -104,6 +105,7 @@ def redeliver(message_id: int, actor: str) -> Call[int]:
 
 
 def listing() -> Call[list[WebhookStatus]]:
+    """Every webhook, by name."""
     return Call(
         "select name, host, topics, paused_at, made_at, made_by, secrets, rotation_ends_at, dead"
         " from fencepost.webhooks order by name",

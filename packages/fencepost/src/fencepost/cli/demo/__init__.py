@@ -46,6 +46,7 @@ class DemoContext:
     """`say("text", path="/jobs/7")` prints a line; the path becomes an address."""
 
     async def pause(self, least_seconds: float, most_seconds: float) -> None:
+        """Waits a random time between these bounds."""
         await asyncio.sleep(self.chance.uniform(least_seconds, most_seconds))
 
     async def until(self, look: Callable[[], Awaitable[T | None]], *, within: float) -> T | None:

@@ -24,7 +24,8 @@ class Machine(Protocol):
         """A file's text, or None."""
         ...
 
-    def writable(self, path: str) -> bool: ...
+    def writable(self, path: str) -> bool:
+        """Whether this process may write there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,13 @@ class ThisMachine:
     seconds: float = 10.0
 
     def which(self, program: str) -> Path | None:
+        """The program's path, found beside this Python first, then on PATH."""
         places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         found = shutil.which(program, path=places)
         return Path(found) if found else None
 
     def output(self, *command: str | Path) -> str | None:
+        """What the command printed, or None if it failed or is missing."""
         try:
             done = subprocess.run(
                 command,
@@ -53,10 +56,12 @@ class ThisMachine:
         return done.stdout.decode(errors="replace").strip()
 
     def text(self, path: str) -> str | None:
+        """The file's text, or None if it cannot be read."""
         try:
             return Path(path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
 
     def writable(self, path: str) -> bool:
+        """Whether this process may write there."""
         return os.access(path, os.W_OK)

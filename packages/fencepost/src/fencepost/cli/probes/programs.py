@@ -55,6 +55,7 @@ def probe_programs(machine: Machine, programs: tuple[NeededProgram, ...] = PROGR
 
 
 def probe_program(machine: Machine, program: NeededProgram) -> Finding:
+    """Whether the program is here, and new enough."""
     path = next((found for name in program.names if (found := machine.which(name))), None)
     if path is None:
         return _lacking(program, f"not found; {program.without}")
