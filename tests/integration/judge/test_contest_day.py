@@ -308,8 +308,10 @@ BUGS = {
     "a program sent outside of the contest shows what it withholds": (
         "judge.sql",
         "order by array_position(array['none', 'points', 'full'], c.feedback) limit 1), 'full') end",
-        "and exists (select 1 from fencepost.judge_submission s"
-        " where s.job_id = p_job_id and s.contest = c.slug) limit 1), 'full') end",
+        (
+            "and exists (select 1 from fencepost.judge_submission s"
+            " where s.job_id = p_job_id and s.contest = c.slug) limit 1), 'full') end"
+        ),
         test_feedback_is_withheld_until_the_end_except_for_a_token,
     ),
     "a verdict counts as verified in every generation": (
