@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -310,10 +311,10 @@ class Rehearsal:
                 assert self.api.is_alive, self.api.output
                 self.befell["submission asked for again"] += 1
                 return None
-            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
                 self.befell["submission asked for again"] += 1
                 return None
-            assert answer.status_code == httpx.codes.ACCEPTED, answer.text
+            assert answer.status_code == HTTPStatus.ACCEPTED, answer.text
             return int(answer.json()["job_id"])
 
         job_id = await found("the submission is answered", ask, lambda one: one is not None, within=300)

@@ -147,7 +147,7 @@ async def test_feedback_is_withheld_until_the_end_except_for_a_token(
 ) -> None:
     points = {"subtask 1": 40.0, "subtask 2": 0.0}
     everything = ("PA", ["sample/1", "test 1", "test 2", "test 3"], points)
-    nothing = ("RECEIVED", ["sample/1"], {})
+    nothing = ("RECEIVED", ["sample/1"], dict[str, float]())
 
     async with open_office(database, tmp_path) as office:
         await joined(office, clock, scoring="ioi", freeze_at=None, feedback="none", tokens=1)

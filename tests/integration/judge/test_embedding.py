@@ -119,7 +119,7 @@ async def test_a_person_of_the_provider_has_the_role_of_its_groups(
     database: Database, tmp_path: Path
 ) -> None:
     with openid_provider() as issuer:
-        provider = {
+        provider: dict[str, Any] = {
             "public_url": PUBLIC_URL,
             "oidc_issuer": issuer,
             "oidc_client_id": "fencepost",

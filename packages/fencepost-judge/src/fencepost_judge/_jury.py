@@ -190,7 +190,7 @@ def decisions(contest: str, limit: int) -> Call[list[Decision]]:
         "select at, decision, actor, detail::text"
         " from fencepost.judge_contest_decisions(%s::text, %s::integer)",
         (text("contest", contest), limit),
-        each(lambda at, decision, actor, detail: Decision(at, decision, actor, parsed(detail))),
+        each(_decision),
     )
 
 
@@ -240,6 +240,10 @@ def balloons(
         for known in [brought.get((line.team_id, problem.slug))]
     ]
     return sorted(found, key=lambda balloon: (balloon.minute, not balloon.first, balloon.team, balloon.label))
+
+
+def _decision(at: datetime, decision: str, actor: str | None, detail: str) -> Decision:
+    return Decision(at, decision, actor, parsed(detail))
 
 
 def _archived(*row: Any) -> Archived:
