@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -141,6 +141,8 @@ class Entrant:
     database: Database
     redis_url: str
     folder: Path
+    addresses: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where the server of a library is that brings its own."""
 
     @property
     def results(self) -> ResultsStore:
@@ -232,6 +234,7 @@ class Entrant:
             "admin_url": self.database.admin_url,
             "redis_url": self.redis_url,
             "results": str(self.folder),
+            **self.addresses,
             **order,
         }
         return [Environment(self.peer).python, self.peer.runner, part, json.dumps(told)]

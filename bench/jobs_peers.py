@@ -11,7 +11,7 @@ from typing import Literal
 from bench.environments import CannotInstall, EmptyEnvironment
 from bench.report import DIRECTORY
 
-Truth = Literal["PostgreSQL", "Redis"]
+Truth = Literal["PostgreSQL", "Redis", "its own"]
 PEERS = Path(__file__).with_name("peers")
 # The write of every handler uses the same driver.
 DRIVER = "psycopg[binary,pool]==3.3.8"

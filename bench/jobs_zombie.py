@@ -22,6 +22,7 @@ LEADING_SECONDS = 5
 # A worker that has just started treats what it finds as its own or as lost; this test is not about that.
 BEGINNING_SECONDS = 3
 GOING_ON_SECONDS_MAX = 15
+FINISHED_SECONDS_MAX = 30
 # After the last action: what a library writes when a handler has returned comes after it.
 SETTLE_SECONDS = 2.0
 
@@ -63,6 +64,7 @@ def play(entrant: Entrant, harness: ZombieRun) -> ZombieEnding:
             _run_elsewhere(entrant, order)
             if harness == "after":
                 _go_on(entrant, "B")
+                _until_finished(entrant, order)
             before = entrant.call("outcome", **order)
             _go_on(entrant, "A", first.thaw)
             accepted = entrant.call("outcome", **order) != before
@@ -105,6 +107,14 @@ def _go_on(entrant: Entrant, who: str, thaw: Callable[[], None] | None = None) -
             break
         time.sleep(0.05)
     time.sleep(SETTLE_SECONDS)
+
+
+def _until_finished(entrant: Entrant, order: dict[str, Any]) -> None:
+    """A library may have more to do when the handler has ended, and may ask the worker that stands still
+    first. Where nothing is finished in time, that is what the state is compared with."""
+    deadline = time.monotonic() + FINISHED_SECONDS_MAX
+    while not entrant.call("outcome", **order)["finished"] and time.monotonic() < deadline:
+        time.sleep(0.5)
 
 
 def _wait(met: Callable[[], bool], seconds: float, what: str) -> None:

@@ -273,10 +273,14 @@ def _made(result: Result) -> str:
     )
 
 
-def _cell(value: str | float) -> str:
-    if isinstance(value, str):
-        return value
-    return _number(value) if isinstance(value, float) else f"{value:,}"
+def _cell(value: str | int | float) -> str:
+    match value:
+        case str():
+            return value
+        case int():
+            return f"{value:,}"
+        case _:
+            return _number(value)
 
 
 def _block(text: str, begin: str) -> str:

@@ -1,7 +1,5 @@
 """Workflows of Fencepost and of its peers by the same roles, each with a worker process and a database of its
-own, on one durable PostgreSQL.
-
-Restate and Temporal are not here: their servers are not in Python's registry.
+own, on one durable PostgreSQL. Restate and Temporal have servers of their own, with stores of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,27 +19,50 @@ from bench import jobs_zombie as zombie
 from bench.jobs_env import Entrant, Servers
 from bench.jobs_peers import PEERS, STRANGERS, CannotTakePart, Environment, Peer
 from bench.report import Row
+from bench.workflow_servers import SERVERS, Addresses, ServerProgram
 
 STEPS = 5
 """As in `peers/runner.py`, which only the environments of the peers can import."""
 WARM_UP = 20
 LEASE_SECONDS = zombie.LEASE_SECONDS
+LOAD_SECONDS_MAX = 600
+STOPPED = "stopped inside a step"
+NOWHERE: Addresses = {}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPeer(Peer):
-    """A library whose runner has workflows."""
+    """A library whose runner has workflows, with the server that it brings."""
+
+    server: ServerProgram | None = None
+
+    @property
+    def title(self) -> str:
+        if self.server is None:
+            return super(WorkflowPeer, self).title
+        return f"{self.name} {self.server.version}"
 
     @property
     def runner(self) -> Path:
         return PEERS / f"workflows_{self.name}.py"
 
+    @property
+    def ready(self) -> bool:
+        """Whether everything that it needs is installed."""
+        return Environment(self).ready and (self.server is None or self.server.ready)
+
 
 OURSELVES = WorkflowPeer("fencepost", "PostgreSQL")
-STRANGE_WORKFLOWS = tuple(
-    WorkflowPeer(peer.name, peer.truth, peer.packages)
-    for peer in STRANGERS
-    if peer.name in ("dbos", "absurd")
+STRANGE_WORKFLOWS = (
+    *(
+        WorkflowPeer(peer.name, peer.truth, peer.packages)
+        for peer in STRANGERS
+        if peer.name in ("dbos", "absurd")
+    ),
+    WorkflowPeer(
+        "restate", "its own", ("restate-sdk[serde]==1.2.0", "hypercorn==0.18.0"), server=SERVERS["restate"]
+    ),
+    WorkflowPeer("temporal", "its own", ("temporalio==1.35.0",), server=SERVERS["temporal"]),
 )
 
 
@@ -49,7 +70,7 @@ STRANGE_WORKFLOWS = tuple(
 class PeerFigures:
     """What was measured of one library; `why_not` says why it was not."""
 
-    peer: Peer
+    peer: WorkflowPeer
     rows_per_second: float = 0.0
     trivial_per_second: float = 0.0
     alone_ms: float = 0.0
@@ -60,27 +81,31 @@ class PeerFigures:
     def row(self) -> Row:
         if self.why_not:
             return {"library": self.peer.title, "not measured": self.why_not}
+        unseen = self.peer.server is not None
         return {
             "library": self.peer.title,
             "five steps with a row each, per second": self.rows_per_second,
             "five trivial steps, per second": self.trivial_per_second,
             "five trivial steps alone, p50 ms": self.alone_ms,
-            "commits a step, with a row": self.row_commits,
-            "commits a step, without": self.trivial_commits,
+            # A server with a store of its own commits there.
+            "commits a step, with a row": "not seen" if unseen else self.row_commits,
+            "commits a step, without": "not seen" if unseen else self.trivial_commits,
         }
 
 
 @contextmanager
-def entrant_of(servers: Servers, peer: Peer) -> Generator[Entrant]:
-    """A library with a new database."""
+def entrant_of(servers: Servers, peer: WorkflowPeer) -> Generator[Entrant]:
+    """A library with a new database, and with its own server where it has one."""
     Environment(peer).make()
-    with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as folder:
-        entrant = Entrant(peer, servers.database_for(peer), "", Path(folder))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-bench-")))
+        addresses: Addresses = stack.enter_context(peer.server.running(folder)) if peer.server else NOWHERE
+        entrant = Entrant(peer, servers.database_for(peer), "", folder, addresses)
         entrant.prepare()
         yield entrant
 
 
-def measure(servers: Servers, peer: Peer, count: int, alone: int) -> PeerFigures:
+def measure(servers: Servers, peer: WorkflowPeer, count: int, alone: int) -> PeerFigures:
     """Throughput, time alone and commits of one library."""
     _tell(f"{peer.title}: {count} workflows of each kind")
     try:
@@ -89,10 +114,11 @@ def measure(servers: Servers, peer: Peer, count: int, alone: int) -> PeerFigures
             rates: dict[str, tuple[float, float]] = {}
             for kind in ("rows", "trivial"):
                 before = entrant.commits()
-                seconds = float(entrant.call("load", kind=kind, count=count)["seconds"])
+                done = entrant.call("load", kind=kind, count=count, deadline_seconds=LOAD_SECONDS_MAX)
+                seconds = float(done["seconds"])
                 rates[kind] = count / seconds, (entrant.commits() - before) / (count * STEPS)
             alone_ms = float(entrant.call("alone", kind="trivial", count=alone)["p50_ms"])
-    except CannotTakePart as error:
+    except (CannotTakePart, TimeoutError) as error:
         return PeerFigures(peer, why_not=str(error))
     (rows, row_commits), (trivial, trivial_commits) = rates["rows"], rates["trivial"]
     return PeerFigures(peer, rows, trivial, alone_ms, row_commits, trivial_commits)
@@ -115,21 +141,21 @@ def takeover_seconds(servers: Servers, how: Literal["killed", "frozen"]) -> floa
     return took
 
 
-def zombie_row(servers: Servers, peer: Peer) -> Row:
+def zombie_row(servers: Servers, peer: WorkflowPeer) -> Row:
     """A worker is stopped inside a step until its successor has finished the workflow."""
     _tell(f"{peer.title}: the zombie inside a step")
     try:
         with entrant_of(servers, peer) as entrant:
             ending = zombie.play(entrant, "after")
     except zombie.NeverRanElsewhere:
-        return {"library": peer.title, "zombie in a step": "never ran elsewhere", "effects": "", "end": ""}
+        return {STOPPED: peer.title, "the late step": "never ran elsewhere, so it was not late"}
     except (CannotTakePart, TimeoutError) as error:
-        return {"library": peer.title, "zombie in a step": f"not seen: {error}", "effects": "", "end": ""}
+        return {STOPPED: peer.title, "the late step": f"not seen: {error}"}
     said = "changed the outcome" if ending.accepted else "changed nothing"
     return {
-        "library": peer.title,
-        "zombie in a step": said,
-        "effects": ending.effects,
+        STOPPED: peer.title,
+        "the late step": said,
+        "rows of the step": ending.effects,
         "end": ending.note,
     }
 

@@ -17,7 +17,6 @@ from typing import Any
 from bench import workflow_peers
 from bench.bench_server import migrated_database, server_facts
 from bench.jobs_env import Servers, servers
-from bench.jobs_peers import ready_ones
 from bench.report import Goal, Report, Row, machine
 from fencepost import ChildJob, Fencepost, Job, Workflow, WorkflowHandler
 from fencepost.embedded import Database
@@ -56,7 +55,7 @@ def run(*, quick: bool) -> Report:
 def _beside_peers(pair: Servers, length: WorkflowsLength, *, quick: bool) -> tuple[list[Row], list[Goal]]:
     """All libraries, one after another; a short run installs nothing."""
     peers = workflow_peers.STRANGE_WORKFLOWS
-    taking_part = ready_ones(peers) if quick else list(peers)
+    taking_part = [peer for peer in peers if peer.ready] if quick else list(peers)
     ours, *others = (
         workflow_peers.measure(pair, peer, length.beside, length.alone)
         for peer in (workflow_peers.OURSELVES, *taking_part)

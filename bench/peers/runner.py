@@ -46,6 +46,9 @@ class PeerTask:
     seconds: float = 0
     deadline_seconds: float = 120
     lease_seconds: int = 60
+    server_url: str = ""
+    server_admin_url: str = ""
+    """Of a library with a server of its own."""
 
 
 class Client(Protocol):

@@ -60,6 +60,7 @@ NOT_RUN = {
     "how-to/pgbouncer.md": "it needs a pooler; `make test-matrix` has one",
     "how-to/proxies.md": "it needs a proxy; tests/integration/web/test_nginx.py has one",
     "how-to/recover-from-a-backup.md": "it needs a restored backup",
+    "how-to/several-clusters.md": "it needs two servers; tests/integration/replication has them",
     "how-to/workflows-saga.md": "it explains examples/saga; tests/integration/workflows/test_saga.py runs it",
 }
 BROUGHT = {"how-to/write-a-service.md": "examples/coupons"}
@@ -76,7 +77,7 @@ class Wheels(NamedTuple):
 
     def install(self, environment: EmptyEnvironment, packages: Iterable[str], *, pins: bool = True) -> None:
         """Without pins for a page that installs another library, which decides about versions too."""
-        options = ["--constraint", self.constraints] if pins else []
+        options: list[str | Path] = ["--constraint", self.constraints] if pins else []
         environment.install(packages, "--find-links", self.directory, *options)
 
 

@@ -143,7 +143,7 @@ class PageRun:
     @contextmanager
     def beside(self, command: str, shown: list[str]) -> Generator[None]:
         """A server or a worker until the end of the page, when it drains. Waits for what the page shows."""
-        log = self.directory / f"{'-'.join(command.split()[:2])}.log"
+        log = self.directory / f"{'-'.join(command.split()[:3])}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
                 self._words(command), cwd=self.directory, env=self.environment, stdout=output, stderr=output

@@ -3,6 +3,7 @@
 They have a server of their own: autovacuum must not come and mend what a test has left out.
 """
 
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ BIG_TABLES = frozenset(
     | {"workflow_event", "workflow_result", "workflow_step", "workflow_undo", "workflow_wait"}
     | {f"idempotency_ring_{slot}" for slot in range(8)}
 )
+DISK = "/var/tmp"  # noqa: S108 - Only a name of our own making is used in it.
+"""Where `/tmp` is in memory too, this is not."""
 POPULATION = Path(__file__).with_name("population.sql")
 
 SETTINGS: dict[str, str | int] = {
@@ -104,8 +107,14 @@ def crowded_plan_database(empty_plan_database: PlanDatabase) -> PlanDatabase:
 
 
 @pytest.fixture(scope="session")
-def million_plan_database(empty_plan_database: PlanDatabase) -> PlanDatabase:
-    return _furnish(_copy(empty_plan_database, "million"), MILLION)
+def million_plan_database() -> Iterator[PlanDatabase]:
+    """On a server of its own, on the disk: tens of gigabytes would be most of a machine's memory."""
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-", dir=DISK))
+    with PostgresServer(directory, settings=SETTINGS, ephemeral=True) as server:
+        database = Database(server, "million")
+        database.create()
+        migrate(database.admin_url)
+        yield _furnish(PlanDatabase(database, 0), MILLION)
 
 
 def _leave_missing(database: Database) -> None:
@@ -164,7 +173,8 @@ def scratch_plan_database(small_plan_database: PlanDatabase) -> Iterator[PlanDat
 def _open(small: PlanDatabase, crowded: PlanDatabase, statistics: str) -> Generator[PlanDatabases]:
     street = PlanDatabases(
         *(
-            _copy(plan_database, f"{plan_database.database.name}_{statistics}")
+            # Two fixtures copy the small one, and both may be open.
+            _copy(plan_database, f"{plan_database.database.name}_{statistics}_{crowded.database.name}")
             for plan_database in (small, crowded)
         )
     )

@@ -95,6 +95,26 @@ async def test_a_later_attempt_goes_on_after_the_recorded_steps(harness: JobHarn
     assert harness.job(job_id).attempt == 3
 
 
+async def test_recorded_steps_that_the_code_does_not_request_any_more_are_listed(harness: JobHarness) -> None:
+    listed: list[list[str]] = []
+
+    async def step() -> None: ...
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def changed(wf: Workflow) -> None:
+        await wf.options(name="stays").step(step)
+        if not listed:
+            await wf.options(name="goes").step(step)
+            listed.append(wf.unrequested_steps)
+            raise RuntimeError("a release that drops a step")
+        listed.append(wf.unrequested_steps)
+
+    async with harness.working():
+        await changed.result(await start(harness, changed))
+
+    assert listed == [[], ["goes"]]
+
+
 async def test_a_step_whose_writes_fail_is_not_recorded(harness: JobHarness) -> None:
     tries = 0
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from fencepost.cli._status_snapshot import Reason
 from fencepost.cli._timeline import TimelineEntry, as_json, as_lines, subject_of
 from fencepost.cli.exit_codes import ExitCode, UserError
 
+ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENTS = (
     TimelineEntry(NOW, "submitted", None, None, {"queue": "mail"}),
@@ -33,10 +36,28 @@ REMEDIES = {"stale_attempt": Reason("stale_attempt", "ZF001", 1, "A later attemp
         ("outbox:42", "outbox:42"),
         ("schedule:nightly", "schedule:nightly"),
         ("webhook:audit", "webhook:audit"),
+        ("kernel:recovery", "kernel:recovery"),
     ],
 )
 def test_a_bare_number_is_a_job(text: str, subject: str) -> None:
     assert subject_of(text) == subject
+
+
+def shown() -> set[str]:
+    """What pages and messages tell people to write behind `fencepost explain`."""
+    files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "packages").rglob("*.py")]
+    found = {
+        text
+        for file in files
+        for text in re.findall(r"fencepost explain ([a-z]+:[\w:/@-]+)", file.read_text())
+    }
+    return {re.sub(r"\bID\b", "7", text) for text in found}
+
+
+def test_every_subject_that_is_shown_can_be_explained() -> None:
+    assert "kernel:lineage" in shown()
+    for text in shown():
+        assert subject_of(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "seven", "job:", "job:x", "outbox:x", "planet:mars", ":7", "-7"])

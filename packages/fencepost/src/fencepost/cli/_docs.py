@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -61,7 +61,7 @@ def docs(
 
 
 @contextmanager
-def site(directory: Path | None, built: Path = BUILT, packaged: Path = PACKAGED) -> Iterator[Path]:
+def site(directory: Path | None, built: Path = BUILT, packaged: Path = PACKAGED) -> Generator[Path]:
     """The folder to show. Raises UserError if there is none."""
     if directory is not None or _is_site(built):
         folder = directory or built

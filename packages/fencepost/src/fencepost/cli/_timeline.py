@@ -28,6 +28,7 @@ KINDS = {
     "worker": "worker:HOST, or worker:NAME@HOST",
     "schedule": "schedule:NAME",
     "webhook": "webhook:NAME",
+    "kernel": "kernel:recovery, or kernel:lineage",
 }
 _NUMBERED = {"job", "outbox"}
 

@@ -135,9 +135,11 @@ $$;
 
 -- A declared graph as it stands: its document, the state of its workflow, and for each of its steps how far the
 -- jobs of that step are. No row when there is no such workflow, or when it runs no graph. Served by the primary
--- keys, and by job_batch_member_by_batch for the jobs of a node.
+-- keys, and by job_batch_member_by_batch for the jobs of a node. Each batch is looked up: where there are few, the
+-- planner would read them all. The result of a step that is no spawn is not taken for the number of a batch.
 create or replace function fencepost.workflow_graph(p_id bigint) returns table (document jsonb, state text, steps jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
 as $$
   select j.payload -> 'graph', o.state, coalesce(
     (select jsonb_agg(jsonb_build_object(
@@ -149,7 +151,8 @@ as $$
                 where m.batch_id = b.batch_id and not m.counted) end) order by s.step_id)
      from fencepost.workflow_step s
      left join fencepost.workflow_result l on s.is_large and l.job_id = s.job_id and l.name = s.name
-     left join fencepost.job_batch b on s.what = 'spawn' and b.batch_id = (coalesce(s.result, l.result) ->> 'batch')::bigint
+     left join fencepost.job_batch b
+       on b.batch_id = case when s.what = 'spawn' then (coalesce(s.result, l.result) ->> 'batch')::bigint end
      left join lateral (select sum(p.remaining) as remaining, sum(p.finished) as finished, sum(p.dead) as dead,
                                sum(p.cancelled) as cancelled
                         from fencepost.job_batch_part p where p.batch_id = b.batch_id) c on true
