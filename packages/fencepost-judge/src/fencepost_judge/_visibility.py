@@ -246,7 +246,7 @@ def _told_progress(progress: Any, figures: Figures, feedback: Feedback) -> Any:
         return {"done": 0, "total": progress["total"], "latest": [one for one in latest if _is_sample(one)]}
     told = [one if _is_sample(one) else _secret(one, one.get("number"), figures) for one in latest]
     names = ("name", "verdict", "time_ms", "mem_kb")
-    return {**progress, "latest": [{name: one[name] for name in names} for one in told]}
+    return {**progress, "latest": [{name: one[name] for name in names if name in one} for one in told]}
 
 
 def _measured(told: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
