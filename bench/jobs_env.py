@@ -158,6 +158,7 @@ class Entrant:
         try:
             ended = subprocess.run(
                 self._command(part, order),
+                env=_environment(),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -179,6 +180,7 @@ class Entrant:
         with log.open("a") as output:
             process = subprocess.Popen(
                 self._command("work", {"worker": name, **order}),
+                env=_environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -257,6 +259,11 @@ class StatementLog:
         with self.path.open("rb") as log:
             log.seek(self.position)
             return sum(line.startswith(beginnings) for line in log)
+
+
+def _environment() -> dict[str, str]:
+    """With compiled modules kept, as on a server: compiling them at each start takes memory and time."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _session(leader: int) -> set[int]:

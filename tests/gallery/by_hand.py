@@ -285,6 +285,52 @@ BY_HAND = {
             "test_acknowledging_before_the_commit_is_found_when_the_flow_starts_again",
         ),
     ],
+    "tests/integration/flows/test_regroup.py": [
+        (
+            "a new key group takes what the groups of before had taken",
+            "flows/_taken.py",
+            "effects that are doubled",
+            "test_without_what_the_groups_had_taken_records_are_doubled",
+        ),
+    ],
+    "tests/unit/flows/test_time_teeth.py": [
+        (
+            "a silence is not stored with its effects",
+            "flows/_watermarks.py",
+            "a replay that decides otherwise",
+            "test_a_silence_that_is_not_stored_is_decided_again",
+        ),
+        (
+            "records are merged by their own time, not by when they were known",
+            "flows/_merge.py",
+            "firings that depend on batches",
+            "test_records_merged_by_their_own_time_fire_by_batches",
+        ),
+        (
+            "event time forgets how long a window takes updates",
+            "flows/_windows.py",
+            "late records whose window is open",
+            "test_a_window_that_forgets_its_updates_calls_records_late",
+        ),
+        (
+            "an interval join drops records before their last partner can come",
+            "flows/_window_steps.py",
+            "pairs that are lost",
+            "test_records_that_an_interval_drops_too_early_miss_their_partners",
+        ),
+        (
+            "the branches of a stream are joined batch by batch",
+            "flows/_window_steps.py",
+            "pairs that depend on batches",
+            "test_branches_that_are_not_put_in_order_miss_each_other",
+        ),
+        (
+            "the clock of windows in processing time goes back",
+            "flows/_plan.py",
+            "windows that close twice",
+            "test_a_clock_that_goes_back_opens_windows_again",
+        ),
+    ],
     "tests/integration/job_features/test_batches.py": [
         (
             "a batch is counted without its lock",

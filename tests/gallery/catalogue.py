@@ -60,6 +60,8 @@ BY_FILE = {
     "tests/integration/orders/test_changes.py": "cancels at hostile brokers",
     "tests/integration/orders/test_change_fences.py": "changes of orders at the broker",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
+    "tests/integration/flows/test_regroup.py": "flows in another number of key groups",
+    "tests/unit/flows/test_time_teeth.py": "windows, joins and silences of flows",
     "tests/integration/kernel/test_job_suspect.py": "jobs of a lost worker",
     "tests/integration/kernel/test_job_worker.py": "workers that are out of service",
     "tests/integration/job_features/test_schedules.py": "schedules",

@@ -62,6 +62,16 @@ FLOW = (
         (Edit("flow_restore", "and l.owner is not null and l.expires_at > v_now", "and false"),),
     ),
     PlantedBug(
+        "a regroup does not lock the leases",
+        "flow: a regroup meets a worker",
+        (Edit("flow_regroup", "order by l.resource for update;", "order by l.resource;"),),
+    ),
+    PlantedBug(
+        "a regroup does not ask which worker holds a task",
+        "flow: a regroup meets a worker",
+        (Edit("flow_regroup", "and l.owner is not null and l.expires_at > v_now", "and false"),),
+    ),
+    PlantedBug(
         "two savepoints take one name",
         "flow: two savepoints of one name",
         (

@@ -33,6 +33,8 @@ PUT_THREE = """
 PUT_APART = PUT_THREE.replace("'k', 'k'", "'k', 'l'")
 GATHER_ALL = "select fencepost.flow_gather('f', 's', 'c', 10)"
 
+GROUPS = "select 'groups ' || (shape ->> 'groups') from fencepost.flow"
+
 HELD = Given(
     (
         REGISTER,
@@ -45,6 +47,7 @@ ONE = Given((REGISTER, HOLD, COMMIT_ONE), "newest at 1", NEWEST)
 ONE_SAVED = Given((REGISTER, HOLD, COMMIT_ONE), "", SAVED)
 TWO = Given((REGISTER, HOLD, COMMIT_ONE, COMMIT_TWO), "newest at 2", NEWEST)
 FREE = Given((REGISTER, HOLD, COMMIT_ONE, SAVE_IT, COMMIT_TWO, RELEASE), "newest at 2", NEWEST)
+FREE_GROUPS = Given((REGISTER, HOLD, COMMIT_ONE, SAVE_IT, RELEASE), "groups 3", GROUPS)
 BURIED = Given((HOLD, BURY_TWO), "1 waits; 2 waits", LETTERS)
 BURIED_COUNT = Given((HOLD, BURY_TWO), "2 letters", LETTER_COUNT)
 MESSAGES = Given((GATHER_ALL, PUT_THREE), "", LOG)
@@ -81,6 +84,13 @@ RESHAPE = Call(
 DROP = Call("drop", "select fencepost.flow_drop('f', 's')", "4")
 SAVE = Call("save", SAVE_IT, "4", {"4": "saved 4"})
 RESTORE = Call("restore", "select fencepost.flow_restore('f', 's')", "1", {"1": "newest at 1"})
+REGROUP = Call(
+    "regroup",
+    "select fencepost.flow_regroup('f', 's', 2, array['flow:f/group/0000', 'flow:f/group/0001'], array[1, 1],"
+    " array['{}', '{}']::jsonb[], array[null, null]::bytea[])",
+    "2",
+    {"2": "groups 2"},
+)
 ACQUIRE = Call("acquire by b", "select token from fencepost.lease_acquire('flow:f/all', 'b', '1 hour')", "2")
 ASK = "select fencepost.flow_replay('f', 'x', null, 10, 'me')"
 REPLAY = Call("replay", ASK, "2", {"2": "1 asked as 1; 2 asked as 2"})
@@ -130,6 +140,10 @@ PAIRS = (
     Pair("a commit meets another shape", HELD, COMMIT, RESHAPE, MISMATCH, MISMATCH),
     Pair("a restore meets a drop", FREE, RESTORE, DROP, Second("refused: not_found"), Second("4")),
     Pair("a restore meets a worker", FREE, RESTORE, ACQUIRE, Second("refused: in_flight"), Second("2")),
+    Pair(
+        "a regroup meets a worker", FREE_GROUPS, REGROUP, ACQUIRE, Second("refused: in_flight"), Second("2")
+    ),
+    Pair("a regroup meets a drop", FREE_GROUPS, REGROUP, DROP, Second("refused: not_found"), Second("4")),
     Pair("two restores", FREE, RESTORE, RESTORE, Second("1"), Second("1")),
     Pair("two replays", BURIED, REPLAY, REPLAY, Second("0"), Second("0")),
     Pair("a replay meets a discard", BURIED, REPLAY, DISCARD, Second("0"), Second("0")),

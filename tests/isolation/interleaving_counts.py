@@ -288,6 +288,8 @@ COUNTS = {
     "flow: a commit meets a savepoint": 18,
     "flow: two savepoints of one name": 12,
     "flow: a commit meets another shape": 12,
+    "flow: a regroup meets a drop": 12,
+    "flow: a regroup meets a worker": 12,
     "flow: a restore meets a drop": 12,
     "flow: a restore meets a worker": 12,
     "flow: two restores": 12,

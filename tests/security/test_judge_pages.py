@@ -21,6 +21,7 @@ from fencepost_judge._access import OPEN_PAGES, PAGES, PAGES_ROOT
 from fencepost_judge._discovery import WorkerInfo
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import Judgement
+from fencepost_judge._problem import StatementFile
 from fencepost_judge._rejudging import Filter
 from fencepost_judge._role import JudgeRole
 from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
@@ -211,11 +212,13 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
     statement += f"```{EVIL}\n{EVIL}\n```\n\n[a](javascript:alert(3)) ![b](http://evil.example/x.png)\n\n"
     statement += f'<http://x.example/"onclick=alert(4)>\n\n| {EVIL} |\n|---|\n| `{EVIL}` |\n'
     attached = {"evil.html": office.judging.store.put(EVIL.encode())}
-    changes = {"title": EVIL, "statement": statement, "attachments": attached}
+    written = [StatementFile(language="en", format="html", content=attached["evil.html"])]
+    changes = {"title": EVIL, "statement": statement, "attachments": attached, "statements": written}
     await office.fp.run(judge_calls.put_problem(found.model_copy(update=changes)))
     yield "/judge"
     yield "/judge/problems/evil"
-    cases = [CaseResult(name=EVIL, verdict="WA", message=EVIL)]
+    yield "/judge/problems/evil?statement=en.html"
+    cases = [CaseResult(name=EVIL, verdict="WA", message=EVIL, errors=EVIL)]
     for author in ("con", EVIL[:100]):
         job_id = await office.judging.submit("evil", "python", {"main.py": EVIL}, author=author)
         with database.connect() as connection:
@@ -264,7 +267,10 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
     ):
         yield f"/judge/{path}"
     await office.fp.run(discovery_kernel.enter(WORKER, 3600))
-    for path in ("workers", "import", "account", "users/con", "problems/evil/attachments/evil.html"):
+    evil = "problems/evil"
+    for path in (f"{evil}/attachments/evil.html", f"{evil}/statements/en.html"):
+        yield f"/judge/{path}"
+    for path in ("workers", "import", "account", "users/con"):
         yield f"/judge/{path}"
     yield f"/judge/rejudge?author={'%3Cscript%3Ealert(1)'}&reason=%3Cscript%3Ealert(1)%3C/script%3E"
     yield "/judge/problems/%3Cscript%3Ealert(1)"
@@ -281,7 +287,7 @@ async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_
                 assert page.status_code < 500, path
                 if page.status_code == 200:
                     visited |= {one for one in SHOWN if form_of(one).fullmatch(path.partition("?")[0])}
-                if "/attachments/" in path:
+                if "/attachments/" in path or "/statements/" in path:
                     assert page.headers["content-disposition"].startswith("attachment"), page.headers
                     assert page.headers["content-type"] == "application/octet-stream"
                     continue

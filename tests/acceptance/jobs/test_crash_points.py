@@ -22,6 +22,7 @@ POINTS = sorted(
     if point.hook == "crash_point" and not str(point.name).startswith(ELSEWHERE)
 )
 WITHOUT_REDIS = frozenset({"jobs.claim_next.before_commit", "jobs.claim_next.after_commit"})
+ON_NOTICE = "jobs.notice."
 WHEN_LEAVING = frozenset({"jobs.give_back.before_commit", "jobs.give_back.after_commit"})
 
 # Standing still is slower than dying: these are always tried, and the others with --full.
@@ -29,6 +30,7 @@ ALWAYS_STOPPED = frozenset(
     {
         "jobs.dispatch.after_add",
         "jobs.claim.after_commit",
+        "jobs.notice.after_claim",
         "jobs.finish.before_commit",
         "jobs.finish_sync.before_commit",
         "jobs.group.before_commit",
@@ -65,7 +67,13 @@ def prepare(env: JobsEnv) -> None:
 
 def victim(env: JobsEnv, order: str) -> Child:
     point = order.partition(":")[0]
-    child = env.child(crash=order, redis=point not in WITHOUT_REDIS, stream_consumer="victim")
+    notice_claims = 4 if point.startswith(ON_NOTICE) else 0
+    child = env.child(
+        crash=order,
+        redis=point not in WITHOUT_REDIS,
+        stream_consumer="victim",
+        notice_claims=notice_claims,
+    )
     if point in WHEN_LEAVING:
         child.line("working")
         child.say("stop")

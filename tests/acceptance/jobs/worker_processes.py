@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "drain_seconds": 10,
     "concurrency": 8,
     "batch": 50,
+    "notice_claims": 0,
 }
 
 

@@ -81,12 +81,15 @@ async def test_tasks_wait_for_a_connection_of_the_bound(harness: FlowHarness) ->
     pids: set[int] = set()
     together: list[int] = []
     under_way = 0
+    pair = asyncio.Barrier(2)
 
     async def use() -> None:
         nonlocal under_way
         async with pool.connection() as connection:
             under_way += 1
             together.append(under_way)
+            # The second connection may take long to open.
+            await pair.wait()
             row: Any = await (await connection.execute("select pg_backend_pid()")).fetchone()
             pids.add(row[0])
             under_way -= 1

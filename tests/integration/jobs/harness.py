@@ -32,6 +32,8 @@ def quick(**changes: Any) -> JobSettings:
         "reclaim_grace_seconds": 0,
         "drain_seconds": 5,
         "concurrency": 20,
+        # Jobs come through the streams; test_notice.py has the shorter way.
+        "notice_claims": 0,
     }
     return JobSettings(**(values | changes))
 

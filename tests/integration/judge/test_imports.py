@@ -225,3 +225,33 @@ async def test_languages_code_limit_and_attachments_of_a_problem(database: Datab
     assert 'value="c"' not in page.text
     assert 'value="python"' in page.text
     assert "tool%20kit.py" in page.text
+
+
+async def test_statements_of_every_form_are_shown_or_handed_out(database: Database, tmp_path: Path) -> None:
+    files = {name: text for name, text in LEGACY.items() if not name.startswith("problem_statement")} | {
+        "problem_statement/problem.en.tex": "Add \\textbf{them}.",
+        "problem_statement/problem.sv.html": "<p>Addera <b>dem</b>.</p><script>alert(1)</script>",
+        "problem_statement/problem.en.pdf": "%PDF-1.4 x",
+    }
+    async with open_office(database, tmp_path) as office:
+        await office.add("jo", JudgeRole.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
+        assert (await office.ask("jo", "PUT", "/problems/p", content=zipped(files))).status_code == 200
+        told = (await office.ask("con", "GET", "/problems/p")).json()
+        written = await office.ask("con", "GET", "/problems/p/statements/sv.html")
+        async with office.browser("con") as con:
+            usual = await con.get("/judge/problems/p")
+            swedish = await con.get("/judge/problems/p?statement=sv.html")
+            pdf = await con.get("/judge/problems/p/statements/en.pdf")
+            none = await con.get("/judge/problems/p?statement=fr.tex")
+
+    assert (told["statement"], told["statements"]) == ("Add **them**.\n", ["en.tex", "en.pdf", "sv.html"])
+    # Only a PDF is shown as it is: HTML of a package would be a page of this host.
+    assert written.headers["content-disposition"].startswith("attachment;")
+    assert (pdf.headers["content-type"], pdf.content) == ("application/pdf", b"%PDF-1.4 x")
+    assert pdf.headers["content-disposition"].startswith("inline;")
+    assert "<strong>them</strong>" in usual.text
+    assert "/judge/problems/p/statements/en.pdf" in usual.text
+    assert "Addera <b>dem</b>." in swedish.text
+    assert "alert(1)" not in swedish.text
+    assert none.status_code == 404

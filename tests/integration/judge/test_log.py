@@ -50,10 +50,16 @@ async def test_claim_execution_verdict_and_write_back_are_in_the_log(
         await office.fp.jobs.result(job_id, within=120)
     ours = [line for line in lines() if line.get("job_id") == job_id]
     story = [line for line in ours if line["event"].startswith("judge_")]
-    assert [line["event"] for line in story] == ["judge_claimed", "judge_executed", "judge_written"]
-    for line in story:
+    assert [line["event"] for line in story] == [
+        "judge_claimed",
+        "judge_compiled",
+        "judge_executed",
+        "judge_written",
+    ]
+    for line in story[:1] + story[2:]:
         assert (type(line["job_id"]), line["attempt"], line["try"]) == (int, 1, 1)
-    claimed, executed, written = story
+    claimed, compiled, executed, written = story
+    assert (compiled["language"], compiled["compiled"], compiled["attempt"]) == ("python", True, 1)
     assert (claimed["problem"], claimed["language"]) == ("echo", "python")
     assert (executed["verdict"], executed["tests"]) == ("AC", 1)
     assert executed["seconds"] > 0

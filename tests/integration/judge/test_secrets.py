@@ -67,7 +67,9 @@ async def judged(
     how = f"It ended with {'signal' if signal else 'exit code'} {LETTER}."
     cases = [
         CaseResult(name="sample/1", verdict="AC", time_ms=41, mem_kb=9001, message="well done"),
-        CaseResult(name="secret/1", verdict="RE", time_ms=217, mem_kb=20_107, message=how),
+        CaseResult(
+            name="secret/1", verdict="RE", time_ms=217, mem_kb=20_107, message=how, errors="I read 107"
+        ),
     ]
     judgement = Judgement(verdict="RE", message=how, time_ms=217, mem_kb=20_107, cases=cases)
     with database.connect() as connection:
@@ -122,7 +124,13 @@ async def contest_of(office: JudgeEnv, clock: Clock, figures: str | None) -> Non
 
 @pytest.mark.parametrize(
     ("figures", "time_ms", "mem_kb"),
-    [("shown", 217, 20_107), ("rounded", 300, 32_768), ("withheld", None, None), (None, 300, 32_768)],
+    [
+        ("shown", 217, 20_107),
+        ("open", 217, 20_107),
+        ("rounded", 300, 32_768),
+        ("withheld", None, None),
+        (None, 300, 32_768),
+    ],
 )
 @pytest.mark.parametrize("beside", [False, True], ids=["in the contest", "beside the contest"])
 async def test_a_contest_says_what_is_told_of_the_time_and_memory_of_secret_tests(
@@ -156,6 +164,9 @@ async def test_a_contest_says_what_is_told_of_the_time_and_memory_of_secret_test
     assert [(one["time_ms"], one["mem_kb"]) for one in seen] == [(time_ms, mem_kb)] * 4
     assert (sample["time_ms"], sample["mem_kb"]) == (41, 9001)
     assert (jury["time_ms"], jury["mem_kb"]) == (217, 20_107)
-    assert all(("217 ms" in page) == (figures == "shown") for page in pages)
+    assert all(("217 ms" in page) == (figures in ("shown", "open")) for page in pages)
+    # A program can write a secret input to its stderr: only an open contest shows it.
+    assert secret["errors"] == ("I read 107" if figures == "open" else "")
+    assert ("I read 107" in pages[1]) == (figures == "open")
     # After the contest a submission in it goes on telling as little; practice tells what was measured.
     assert later == (217 if beside else time_ms)

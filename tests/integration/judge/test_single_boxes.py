@@ -154,3 +154,22 @@ async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(env: Ju
 
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize("agents", [True, False], ids=["resident", "single"])
+async def test_a_box_runs_on_the_processor_that_it_is_pinned_to(env: JudgingEnv, agents: bool) -> None:
+    """Asked of the kernel by the program itself: how many processors it may use."""
+    nproc = shutil.which("nproc")
+    usable = sorted(os.sched_getaffinity(0))
+    if nproc is None or len(usable) < 2:
+        pytest.skip("needs nproc and two processors")
+    shutil.copy(nproc, env.workspace / "app/nproc")
+    async with env.boxes(agents=agents, cores=usable[1:2]) as pinned, env.boxes(agents=agents) as free:
+        one = await env.run(pinned, ["/app/nproc"])
+        all_of_them = await env.run(free, ["/app/nproc"])
+        elsewhere = await env.run(free, ["/app/nproc"], core=1000)
+
+    assert (one.stdout, all_of_them.stdout) == (b"1\n", b"%d\n" % len(usable))
+    # A processor that is not there is the judge's fault, never a verdict.
+    assert elsewhere.outcome.verdict == "SE"
+    assert "core" in elsewhere.outcome.sandbox_error

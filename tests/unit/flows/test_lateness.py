@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.flows import Flow, IterableSource, ListSink, Session, Sliding, Tumbling
 from fencepost.flows._graph import KeyedStream, Stream, Windowed
+from fencepost.flows._windows import Window
 from fencepost.testing import run_flow
 from tests.unit.flows import window_reference as reference
 from tests.unit.flows.window_reference import Answer, Event
@@ -24,7 +25,7 @@ def keyed(events: Stream[Any], groups: int | None = None) -> KeyedStream[Any, An
     return events.key_by(lambda event: event[0], groups=groups)
 
 
-def numbered(windowed: Windowed[Any, Any]) -> Stream[Any]:
+def numbered(windowed: Windowed[Any, Any, Any]) -> Stream[Any]:
     """Which records a window has."""
     return windowed.fold(list[int], lambda found, event: [*found, event[2]])
 
@@ -47,7 +48,7 @@ def way(chance: random.Random) -> dict[str, Any]:
     }
 
 
-WINDOWS: dict[str, tuple[Any, Callable[[list[Event], float], Answer]]] = {
+WINDOWS: dict[str, tuple[Window, Callable[[list[Event], float], Answer]]] = {
     "tumbling": (Tumbling(10), lambda events, lateness: reference.of_fixed(events, lateness, 10, 10)),
     "sliding": (Sliding(12, 4), lambda events, lateness: reference.of_fixed(events, lateness, 12, 4)),
     "session": (Session(5), lambda events, lateness: reference.of_sessions(events, lateness, 5)),
@@ -105,7 +106,7 @@ def test_joins_have_every_pair_of_a_window_and_late_has_the_rest() -> None:
 
 
 @pytest.mark.parametrize("other", [Sliding(40, 20), Session(5)], ids=repr)
-def test_a_record_that_another_window_still_takes_is_not_late(other: Any) -> None:
+def test_a_record_that_another_window_still_takes_is_not_late(other: Window) -> None:
     """Two windows over one stream: late is what neither of them takes, and it comes once."""
     for seed in range(CASES // 3):
         chance = random.Random(f"two-{other}-{seed}")  # noqa: S311

@@ -45,10 +45,20 @@ def test_a_function_of_the_reference_keeps_the_id_of_what_it_gets() -> None:
     assert names["doubled"](IdempotentRecord("m-1", {"amount": 21})) == IdempotentRecord("m-1", 42)
 
 
-def test_the_sink_of_the_page_is_one() -> None:
-    names: dict[str, type] = {}
-    exec(blocks("how-to/flows-own-sink.md")[0], names)  # noqa: S102
-    assert not getattr(names["LedgerSink"], "__abstractmethods__", None)
+@pytest.mark.parametrize("number", range(len(blocks("reference/flows-time.md"))))
+def test_the_page_about_time_answers_what_it_says(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A class is found again by its module.
+    module = ModuleType("shown")
+    monkeypatch.setitem(sys.modules, "shown", module)
+    exec(blocks("reference/flows-time.md")[number], module.__dict__)  # noqa: S102
+
+
+def test_the_sink_of_the_page_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, sink = ModuleType("ledger"), ModuleType("ledger_sink")
+    exec(blocks("how-to/flows-own-sink.md")[0], ledger.__dict__)  # noqa: S102
+    monkeypatch.setitem(sys.modules, "ledger", ledger)
+    exec(blocks("how-to/flows-own-sink.md")[1], sink.__dict__)  # noqa: S102
+    assert not getattr(sink.__dict__["LedgerSink"], "__abstractmethods__", None)
 
 
 def test_the_kit_does_what_its_reference_shows() -> None:

@@ -80,6 +80,24 @@ async def test_a_caller_that_waits_long_for_an_answer_draws_behind_it_for_as_lon
     assert not drawing.draws()
 
 
+async def test_a_claim_on_a_notification_scans_everything() -> None:
+    """What was committed just now may have been submitted before what was claimed last."""
+    answers = [claims(2), []]
+    database = FakeDatabase(lambda call: answers.pop(0))
+    noticing = fetcher_on(database)
+    await noticing.claim_next(2)
+    assert await noticing.claim_on_notice("mail") == (0, JobSettings().notice_claims)
+    assert [call.arguments[-2] for call in database.calls] == [None, None]
+
+
+async def test_a_worker_that_draws_claims_nothing_on_a_notification() -> None:
+    database = FakeDatabase(lambda call: claims(2))
+    drawing = fetcher_on(database)
+    drawing.draw_on()
+    assert await drawing.claim_on_notice("mail") == (0, 0)
+    assert database.calls == []
+
+
 async def test_a_caller_that_does_not_draw_does_not_begin_to_by_waiting(watch: Watch) -> None:
     def answer(_call: Call[Any]) -> list[kernel_job.ClaimAnswer]:
         watch.now += 10

@@ -36,6 +36,14 @@ from fencepost_judge._comparison import Comparison, ExpectedAnswer, compare
         (b"+-1", b"1", "float_tolerance 1e-3", "WA"),
         (b"nan", b"nan", "float_tolerance 1e-3", "AC"),
         (b"\xff\xfe", b"1", "", "WA"),
+        (b"1\n2 3", b"1 2\n3\n", "by_lines", "WA"),
+        (b"1  2\n\n3", b"1 2\n3\n", "by_lines", "AC"),
+        (b"b a\n", b"a\nb\n", "any_order_of_tokens", "AC"),
+        (b"b\na\n", b"a\nb\n", "any_order_of_lines", "AC"),
+        (b"b a\n", b"a\nb\n", "any_order_of_lines", "WA"),
+        (b"A\n", b"a\n", "case_sensitive any_order_of_lines", "WA"),
+        (b"cab", b"a B c", "any_order_of_letters", "AC"),
+        (b"caab", b"a B c", "any_order_of_letters", "WA"),
     ],
 )
 def test_an_output_is_compared_by_its_flags(output: bytes, answer: bytes, flags: str, expected: str) -> None:

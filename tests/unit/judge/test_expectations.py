@@ -7,7 +7,14 @@ import pytest
 from fencepost.errors import InvalidInput
 from fencepost_judge._grading import CaseResult
 from fencepost_judge._time_limit import limit_ms
-from fencepost_judge.packages._expectations import Requirement, Rule, check_document, expectations_of, matches
+from fencepost_judge.packages._expectations import (
+    Requirement,
+    Rule,
+    check_document,
+    expectations_of,
+    matches,
+    tagged,
+)
 from fencepost_judge.packages._icpc import Multipliers
 
 
@@ -99,3 +106,31 @@ def test_the_limit_is_the_least_multiple_that_leaves_the_slowest_its_factor(
     slowest_ms: int, factor: float, resolution: float, limit: int
 ) -> None:
     assert limit_ms(slowest_ms, Multipliers(factor, 1.5, resolution, strict=True)) == limit
+
+
+@pytest.mark.parametrize(
+    ("source", "verdicts", "broken"),
+    [
+        ("// @EXPECTED_RESULTS@: WRONG-ANSWER, TIMELIMIT", {"WA", "PE", "TLE"}, ""),
+        ("/* @EXPECTED_RESULTS@: run_error */ int x;", {"RE", "MLE"}, ""),
+        ("# @EXPECTED_SCORE@: 40", {"AC"}, ""),
+        ("# @EXPECTED_SCORE@: 30 50", {"AC"}, ""),
+        ("# @EXPECTED_SCORE@: 41", {"AC"}, "the score is 40.0, not within 41 to 41"),
+        ("int main(){}", {"AC"}, ""),
+    ],
+)
+def test_a_program_says_itself_what_is_expected_of_it(source: str, verdicts: set[str], broken: str) -> None:
+    usual = expectations_of("accepted/x.c", {}, is_new=False)
+    found = tagged(usual, "accepted/x.c", {"x.c": source.encode()})
+
+    assert found.verdicts == verdicts
+    assert [why for rule in found.rules if (why := rule.broken_by([], 40.0))] == ([broken] if broken else [])
+
+
+def test_a_tag_that_is_misspelt_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="WRONG-ANSWR"):
+        tagged(
+            expectations_of("accepted/x.c", {}, is_new=False),
+            "x.c",
+            {"x.c": b"@EXPECTED_RESULTS@: WRONG-ANSWR"},
+        )

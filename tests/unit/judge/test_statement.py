@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost_judge.pages._html_statement import render_html
 from fencepost_judge.pages._statement import FORMULA_MAX, render
 from fencepost_judge.pages._verdicts import verdict_of, worth
 
@@ -88,3 +89,33 @@ def test_verdicts_have_words_and_points_no_needless_fraction() -> None:
         "new",
     )
     assert [worth(value) for value in (None, 30.0, 33.5, 0.0, 100.0)] == ["", "30", "33.5", "0", "100"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("<p onclick=x>a <b>b</b></p>", "<p>a <b>b</b></p>"),
+        ("<script>alert(1)</script>x<style>p{}</style>", "x"),
+        ("<div class='header'><div>Title</div></div><p>x</p>", "<p>x</p>"),
+        ("<div class='sample-tests'><pre>1</pre></div>y", "y"),
+        ("<svg><script>1</script></svg>z", "z"),
+        ("<a href='javascript:alert(1)'>here</a>", "here"),
+        ("<img src=x onerror=alert(1) alt='A &lt;b&gt;'>", '<span class="picture">A &lt;b&gt;</span>'),
+        ("<td colspan=2 rowspan='9999' style=x>c", '<td colspan="2">c</td>'),
+        ("<ul><li>a<li>b</ul>c", "<ul><li>a<li>b</li></li></ul>c"),
+        ("&lt;script&gt;", "&lt;script&gt;"),
+        ("<iframe src=//x></iframe><object data=x></object>", ""),
+        ("</p></div>x", "x"),
+        ("<h1>Big</h1>", "<h2>Big</h2>"),
+        ("<code>$x$</code>", "<code>$x$</code>"),
+    ],
+)
+def test_html_keeps_what_a_statement_needs_and_nothing_that_runs(given: str, shown: str) -> None:
+    assert render_html(given) == shown
+
+
+def test_formulas_in_html_become_mathml() -> None:
+    shown = render_html("<p>Given $$$n \\le 5$$$ and $m$.</p>")
+
+    assert shown.count("<math") == 2
+    assert "$" not in shown

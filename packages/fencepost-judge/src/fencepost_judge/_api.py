@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import AsyncIterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -190,6 +191,7 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
             "timing": found.problem.timing.model_dump() if who.may(JudgeRole.JURY) else None,
             "languages": found.problem.languages,
             "attachments": sorted(found.problem.attachments),
+            "statements": [one.name for one in found.problem.statements],
             "memory_kb": found.problem.bounds.memory_kb,
             "scoring": found.problem.scoring,
             "interactive": found.problem.interactive,
@@ -201,12 +203,17 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
         """A file that the package makes available to contestants."""
         return await visibility.attachment(judging, who, slug, name)
 
+    @router.get("/problems/{slug}/statements/{name}")
+    async def statement(slug: str, name: str, who: Who) -> Response:
+        """A statement as its author wrote it, by its language and form, such as `en.pdf`."""
+        return await visibility.statement(judging, who, slug, name)
+
     @router.put("/problems/{slug}")
     async def put_problem(
         slug: Slug, request: Request, time_limit: TimeLimit | None = None
     ) -> dict[str, Any]:
         """Import a package: the body is its zip. `time_limit`, in seconds, overrides the package's."""
-        return asdict(await import_zip(judging, await request.body(), slug, time_limit))
+        return asdict(await import_zip(judging, request.stream(), slug, time_limit))
 
 
 async def submit_as(who: JudgeVisitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
@@ -225,10 +232,14 @@ async def submit_as(who: JudgeVisitor, judging: Judging, request: SubmitRequest,
 
 
 async def import_zip(
-    judging: Judging, body: bytes, slug: str | None, time_limit_seconds: float | None = None
+    judging: Judging,
+    parts: AsyncIterable[bytes],
+    slug: str | None,
+    time_limit_seconds: float | None = None,
 ) -> ProblemTitle:
-    """Import a package from the bytes of its zip."""
+    """Import a package from the parts of its zip: it is never whole in memory."""
     with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
-        await asyncio.to_thread(file.write, body)
+        async for part in parts:
+            await asyncio.to_thread(file.write, part)
         file.flush()
         return await judging.import_problem(Path(file.name), slug=slug, time_limit_seconds=time_limit_seconds)

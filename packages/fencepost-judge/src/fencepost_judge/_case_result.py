@@ -23,3 +23,5 @@ class CaseResult:
     """The fraction of the test's score that its validator awarded."""
     points: float | None = None
     """The points that the validator awarded, in place of a fraction."""
+    errors: str = ""
+    """The beginning of what the program wrote to its stderr."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from fencepost.errors import InvalidInput
 
@@ -45,6 +45,10 @@ class Comparison:
     relative: float | None = None
     presentation_errors: bool = False
     exact: bool = False
+    by_lines: bool = False
+    """Whether tokens must be on the same lines; empty lines do not count."""
+    order: Literal["kept", "lines", "tokens", "letters"] = "kept"
+    """What may stand in any order."""
 
     @classmethod
     def from_flags(cls, flags: Sequence[str]) -> Self:
@@ -63,6 +67,14 @@ class Comparison:
                     made = replace(made, presentation_errors=True)
                 case "exact":
                     made = replace(made, exact=True)
+                case "by_lines":
+                    made = replace(made, by_lines=True)
+                case "any_order_of_lines":
+                    made = replace(made, order="lines")
+                case "any_order_of_tokens":
+                    made = replace(made, order="tokens")
+                case "any_order_of_letters":
+                    made = replace(made, order="letters")
                 case _:
                     raise InvalidInput(
                         f"The default validator has no flag {word!r}.", field="validator_flags"
@@ -86,6 +98,13 @@ def compare(output: bytes, answer: bytes, how: Comparison) -> Checked:
     """Compare a team's output with the judge's answer."""
     if how.exact:
         return Checked(ExpectedAnswer.AC) if output == answer else _differs(output, answer)
+    if how.order != "kept":
+        same = _sorted(output, how) == _sorted(answer, how)
+        return Checked(ExpectedAnswer.AC) if same else Checked(ExpectedAnswer.WA, _OTHERWISE[how.order])
+    return _compare_tokens(output, answer, how)
+
+
+def _compare_tokens(output: bytes, answer: bytes, how: Comparison) -> Checked:
     given, wanted = output.split(), answer.split()
     for place, (ours, theirs) in enumerate(zip(given, wanted, strict=False), 1):
         if not _same_token(ours, theirs, how):
@@ -96,7 +115,32 @@ def compare(output: bytes, answer: bytes, how: Comparison) -> Checked:
     if (how.space_sensitive or how.presentation_errors) and _spaces(output) != _spaces(answer):
         wrong = ExpectedAnswer.PE if how.presentation_errors else ExpectedAnswer.WA
         return Checked(wrong, "The tokens are correct, but the spacing is not.")
+    if how.by_lines and _widths(output) != _widths(answer):
+        return Checked(ExpectedAnswer.WA, "The tokens are correct, but not on the right lines.")
     return Checked(ExpectedAnswer.AC)
+
+
+_OTHERWISE = {
+    "lines": "The lines differ, in whatever order they stand.",
+    "tokens": "The tokens differ, in whatever order they stand.",
+    "letters": "The letters differ, in whatever order they stand.",
+}
+
+
+def _sorted(text: bytes, how: Comparison) -> list[bytes] | bytes:
+    text = text if how.case_sensitive else text.lower()
+    match how.order:
+        case "letters":
+            return bytes(sorted(b"".join(text.split())))
+        case "tokens":
+            return sorted(text.split())
+        case _:
+            return sorted(b" ".join(line.split()) for line in text.splitlines() if line.strip())
+
+
+def _widths(text: bytes) -> list[int]:
+    """How many tokens each line has that has any."""
+    return [count for line in re.split(rb"[\r\n]", text) if (count := len(line.split()))]
 
 
 def _same_token(ours: bytes, theirs: bytes, how: Comparison) -> bool:

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from fencepost_judge._host_cache import HostCache
 from fencepost_judge._store import Store
 
 Stamp = tuple[int, int, int, int]
@@ -18,11 +19,16 @@ class Cache:
     to one process, and no other writes there.
 
     A content is checked against its digest when it is fetched. At each use the file must be the one that was
-    checked, unmodified since then: a file that was written to, replaced or removed is fetched again.
+    checked, unmodified since then: a file that was written to, replaced or removed is fetched again,
+    from the host's shared data if there is any.
     """
 
-    def __init__(self, store: Store, workspace: Path, *, bytes_max: int = 1 << 30) -> None:
+    def __init__(
+        self, store: Store, workspace: Path, *, bytes_max: int = 1 << 30, host: HostCache | None = None
+    ) -> None:
+        """With `host` the contents come from there: from the store once for all judges of the host."""
         self._store = store
+        self._host = host
         self._folder = workspace / "data"
         self._bytes_max = bytes_max
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -54,18 +60,28 @@ class Cache:
             return True
 
     def _fetch(self, digest: str, place: Path) -> None:
+        if self._host is not None:
+            self._host.link(digest, place)
+            with self._lock:
+                # A link that another judge makes or removes changes the stamp: then it is checked again.
+                self._keep(digest, place)
+                self._make_room(0)
+            return
         content = self._store.get(digest)
         with self._lock:
             self._make_room(len(content))
             _write_whole(place, content)
-            stamp = _stamp(place)
-            if stamp is not None:
-                self._kept[digest] = stamp
+            self._keep(digest, place)
+
+    def _keep(self, digest: str, place: Path) -> None:
+        stamp = _stamp(place)
+        if stamp is not None:
+            self._kept[digest] = stamp
 
     def _make_room(self, wanted: int) -> None:
         used = sum(size for _, size, _, _ in self._kept.values())
         for digest, (_, size, _, _) in list(self._kept.items()):
-            if used + wanted <= self._bytes_max:
+            if used + wanted <= self._bytes_max or (len(self._kept) == 1 and not wanted):
                 return
             # A box that has the file open or mounted keeps it: only the name is removed.
             (self._folder / digest).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ class Figures(StrEnum):
     SHOWN = "shown"
     ROUNDED = "rounded"  # Up, to steps of 100 ms and 16 MiB.
     WITHHELD = "withheld"
+    OPEN = "open"  # As measured, and what the program wrote to its stderr.
 
     def time_ms(self, measured: int | None) -> int | None:
         return self._told(measured, TIME_STEP_MS)
@@ -24,4 +25,4 @@ class Figures(StrEnum):
     def _told(self, measured: int | None, step: int) -> int | None:
         if self is Figures.WITHHELD or measured is None:
             return None
-        return measured if self is Figures.SHOWN else -(-measured // step) * step
+        return measured if self in (Figures.SHOWN, Figures.OPEN) else -(-measured // step) * step

@@ -6,6 +6,8 @@ import asyncio
 import math
 import os
 import re
+import shutil
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from fencepost.errors import InvalidInput
+from fencepost.logs import get_logger
 from fencepost_judge._comparison import Checked, Comparison, compare
 from fencepost_judge._compiling import Program, clean, compile_sources, driver_of
 from fencepost_judge._conversation import LEFT, converse, decides
@@ -26,16 +29,28 @@ from fencepost_judge._problem import SCRIPT, Problem, ProgramSpec, Protocol, Tes
 from fencepost_judge._protocol import RunOutcome, Verdict
 from fencepost_judge._store import CorruptData, StoreUnavailable, remove_folder
 from fencepost_judge._test_order import in_test_order
-from fencepost_judge._validating import ACCEPTED, VALIDATOR_LIMITS, Opinion, Validator, limits_of
+from fencepost_judge._validating import (
+    ACCEPTED,
+    VALIDATOR_LIMITS,
+    WRITTEN,
+    Opinion,
+    Validator,
+    limits_of,
+    read_bounded,
+)
 from fencepost_judge._workspace import Workspace
 from fencepost_judge.packages._source_files import is_data
 from fencepost_judge.sandbox._box_files import BoxFiles
 from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
+_log = get_logger(__name__)
 LITTLE_BYTES = 16_384
 OUTPUT_BYTES_MAX = 4096
 """Of an output that is not right, the beginning that is kept."""
+ERRORS_BYTES_MAX = 2048
+"""Of the stderr of one test; and of all tests:"""
+ALL_ERRORS_BYTES_MAX = 65_536
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 
@@ -54,6 +69,15 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Executed:
+    """What a program of a package did."""
+
+    outcome: RunOutcome
+    output: bytes
+    errors: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     """One submission in progress."""
 
@@ -67,6 +91,8 @@ class _Run:
     job_id: str
     attempt_id: int
     everything: bool = False
+    errors_left: list[int] = field(default_factory=lambda: [ALL_ERRORS_BYTES_MAX])
+    """How many bytes of stderr the result still has room for."""
 
     def flags(self, case: TestCase) -> Sequence[str]:
         return case.flags if case.flags is not None else self.problem.flags
@@ -184,6 +210,7 @@ class Judge:
             raise DataAway(f"data: {error}") from error
         except (CorruptData, FileNotFoundError) as error:
             raise DataFault(f"data: {error}") from error
+        began = time.monotonic()
         compiled = await compile_sources(
             self._workspace,
             self._boxes,
@@ -194,6 +221,8 @@ class Judge:
             entry=asked.entry or driver_of(language.spec, included),
             at_least=problem.bounds,
         )
+        seconds, ended = round(time.monotonic() - began, 3), compiled.program is not None
+        _log.info("judge_compiled", language=language.name, seconds=seconds, compiled=ended)
         if compiled.program is None:
             assert compiled.outcome is not None
             if compiled.outcome.verdict is Verdict.SE:
@@ -241,7 +270,8 @@ class Judge:
             told = clean(os.pread(said, LITTLE_BYTES, 0)).strip()
         if outcome.verdict is Verdict.SE:
             raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
-        return outcome.exit_code == ACCEPTED and not outcome.exit_signal, told
+        accepted = spec.protocol.accepted if isinstance(spec, ValidatorSpec) else ACCEPTED
+        return outcome.exit_code == accepted and not outcome.exit_signal, told
 
     async def check_output(self, problem: Problem, case: TestCase, output: bytes) -> Opinion:
         """The opinion of the problem's validators, or of the comparison, about an output."""
@@ -384,13 +414,72 @@ class Judge:
         self, run: _Run, case: TestCase, given: Path, room: _Room
     ) -> tuple[CaseResult, Path | None]:
         with self._workspace.scratch_file() as output, self._workspace.scratch_file() as errors:
-            with self._workspace.reading(given) as stdin:
-                outcome = await self._boxes.run(await self._order(run, case), BoxFiles(stdin, output, errors))
+            order = await self._order(run, case)
+            names = (run.problem.input_file, run.problem.output_file)
+            outcome = await self._run_on(order, given, names, output, errors)
+            written = self._written_errors(run, errors)
             failed = _failure(case, outcome, run.program.language)
             if failed is not None:
-                return failed, None
+                return replace(failed, errors=written), None
             opinion = await self._opinion(run, case, given, output, room)
-        return _judged(case, outcome, opinion), opinion.next_input
+        return replace(_judged(case, outcome, opinion), errors=written), opinion.next_input
+
+    def _written_errors(self, run: _Run, errors: int) -> str:
+        """What the program wrote to its stderr, as far as the result has room for it."""
+        text = clean(os.pread(errors, min(ERRORS_BYTES_MAX, run.errors_left[0]), 0))
+        run.errors_left[0] = max(0, run.errors_left[0] - len(text.encode()))
+        return text
+
+    async def _run_on(
+        self, order: RunSpec, given: Path | None, names: tuple[str, str], output: int, errors: int
+    ) -> RunOutcome:
+        """Run on an input. `names` are the files that the program reads and writes instead of its standard
+        input and output: then it begins in /out, which has its input and is copied afterwards. A file that
+        it did not write is an empty output."""
+        input_file, output_file = names
+        with self._workspace.scratch_file() as nothing:
+            if not input_file and not output_file:
+                with self._reading(given, nothing) as stdin:
+                    return await self._boxes.run(order, BoxFiles(stdin, output, errors))
+            place = self._workspace.new_app()
+            try:
+                order = _in_folder(order, place, input_file, given)
+                order = replace(order, out_from=self._workspace.place(place / "before"))
+                with self._reading(None if input_file else given, nothing) as stdin:
+                    files = BoxFiles(stdin, nothing if output_file else output, errors)
+                    outcome = await self._boxes.run(order, files)
+                if outcome.verdict is Verdict.RE and outcome.error == "output_too_large":
+                    return replace(outcome, verdict=Verdict.OLE)
+                if output_file:
+                    os.write(output, read_bounded(place / "after" / output_file, order.out_kb * 1024))
+                return outcome
+            finally:
+                remove_folder(place)
+
+    @contextmanager
+    def _reading(self, given: Path | None, nothing: int) -> Generator[int]:
+        if given is None:
+            yield nothing
+            return
+        with self._workspace.reading(given) as stdin:
+            yield stdin
+
+    async def execute(
+        self,
+        spec: ProgramSpec,
+        args: Sequence[str],
+        digest: str | None,
+        *,
+        limits: Limits,
+        names: tuple[str, str] = ("", ""),
+    ) -> Executed:
+        """Run a program of a package, on a stored input if there is one."""
+        program = await self._program(spec)
+        order = program.language.run_order(program.folder, program.entry, limits, args)
+        given = None if digest is None else await self._cache.path(digest)
+        with self._workspace.scratch_file() as output, self._workspace.scratch_file() as errors:
+            outcome = await self._run_on(order, given, names, output, errors)
+            return Executed(outcome, _content(output), _content(errors))
 
     async def _opinion(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
         """What is thought of an output; one that is not right is kept, as far as a page shows it."""
@@ -424,15 +513,16 @@ class Judge:
     ) -> Opinion:
         assert room.feedback is not None
         copied: Path | None = None
-        if validator.protocol is Protocol.TESTLIB:
+        if validator.protocol is not Protocol.ICPC:
             copied = self._workspace.new_app() / "output"
             copied.write_bytes(_content(output))
         try:
             order = await self._validation(run, validator, case, given, room, copied)
             os.lseek(output, 0, os.SEEK_SET)
-            with self._workspace.scratch_file() as said:
-                outcome = await self._boxes.run(order, BoxFiles(output, said, said))
-                return _believed(validator.opinion(outcome, room.feedback, os.pread(said, 4096, 0)))
+            with self._workspace.scratch_file() as told, self._workspace.scratch_file() as said:
+                outcome = await self._boxes.run(order, BoxFiles(output, told, said))
+                spoken = os.pread(said, 4096, 0), os.pread(told, 4096, 0)
+                return _believed(validator.opinion(outcome, room.feedback, *spoken))
         finally:
             if copied is not None:
                 remove_folder(copied.parent)
@@ -473,15 +563,29 @@ class Judge:
         order = await self._validation(run, run.validator, case, given, room)
         with self._workspace.scratch_file() as errors, self._workspace.scratch_file() as said:
             talk = await converse(self._boxes, await self._order(run, case), order, errors, said)
+            written = self._written_errors(run, errors)
             opinion = run.validator.opinion(talk.validator, room.feedback, os.pread(said, 4096, 0))
         failed = _failure(case, talk.program, run.program.language)
         if talk.validator.verdict is Verdict.SE:
             raise JudgeFault(f"sandbox: {talk.validator.sandbox_error}")
         if failed is not None and not decides(opinion, told=talk.told):
-            return failed, None
+            return replace(failed, errors=written), None
         if talk.told and opinion.verdict == "JE":
             opinion = Opinion("WA", LEFT)
-        return _judged(case, talk.program, _believed(opinion)), opinion.next_input
+        opinion = _believed(opinion)
+        if opinion.verdict == "AC" and run.more:
+            opinion = await self._check_written(run, case, given, room)
+        return replace(_judged(case, talk.program, opinion), errors=written), opinion.next_input
+
+    async def _check_written(self, run: _Run, case: TestCase, given: Path, room: _Room) -> Opinion:
+        """The checker's opinion of what the interactor wrote."""
+        assert room.feedback is not None
+        written = read_bounded(room.feedback / WRITTEN, VALIDATOR_LIMITS.output_kb * 1024)
+        with self._workspace.scratch_file(written) as output:
+            beside = _Room(room.feedback.with_name(f"{room.feedback.name}-checked"), None)
+            assert beside.feedback is not None
+            beside.feedback.mkdir(mode=0o755)
+            return await self._check(run, run.more[0], case, given, output, beside)
 
     async def _order(self, run: _Run, case: TestCase) -> RunSpec:
         bounds = run.problem.bounds
@@ -496,6 +600,20 @@ class Judge:
         for name, digest in case.files.items():
             beside[self._workspace.place(await self._cache.path(digest))] = f"/w/box/{name}"
         return replace(order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id)
+
+
+def _in_folder(order: RunSpec, place: Path, input_file: str, given: Path | None) -> RunSpec:
+    """The run in a folder of its own, which begins with the input."""
+    before, after = place / "before", place / "after"
+    before.mkdir(mode=0o755)
+    after.mkdir(mode=0o755)
+    kept_kb = order.limits.output_kb
+    if input_file and given is not None:
+        # Copied: a link would change the file that the cache has checked.
+        shutil.copyfile(given, before / input_file)
+        kept_kb += given.stat().st_size // 1024 + 64
+    limits = order.limits.with_(disk_kb=max(order.limits.disk_kb, kept_kb * 2))
+    return replace(order, in_out=True, out=after, out_kb=kept_kb, limits=limits)
 
 
 def _failure(case: TestCase, outcome: RunOutcome, language: Language) -> CaseResult | None:

@@ -35,6 +35,14 @@ class Protocol(StrEnum):
 
     ICPC = "icpc"  # input answer feedback/ < output; 42 right, 43 wrong
     TESTLIB = "testlib"  # input output answer; 0 right, 1 wrong, 2 presentation, 7 points
+    TESTLIB_POINTS = "testlib-points"  # the same; what follows `points` is never a fraction
+    DMOJ = "dmoj"  # input output answer, of an interactor input answer; 0 right, 1 wrong
+    CMS = "cms"  # input answer output; a fraction on its output, a message on its stderr
+
+    @property
+    def accepted(self) -> int:
+        """The exit code of a validator that accepts."""
+        return 42 if self is Protocol.ICPC else 0
 
 
 SCRIPT = "script"
@@ -189,6 +197,22 @@ class Timing(Frozen):
     runs: Sequence[JuryRun] = ()
 
 
+class StatementFile(Frozen):
+    """A statement in one language, as its author wrote it."""
+
+    language: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")] = "en"
+    format: Literal["markdown", "html", "tex", "pdf"]
+    content: Digest
+
+    @property
+    def name(self) -> str:
+        """The language and the form, such as `en.pdf`."""
+        return f"{self.language}.{'md' if self.format == 'markdown' else self.format}"
+
+
+FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,99})?$")]
+
+
 class Problem(Frozen):
     """The stored form of a problem."""
 
@@ -202,6 +226,9 @@ class Problem(Frozen):
             "languages",
             "attachments",
             "timing",
+            "input_file",
+            "output_file",
+            "statements",
         }
     )
 
@@ -213,7 +240,8 @@ class Problem(Frozen):
     flags: Sequence[str] = ()
     validator: ValidatorSpec | None = None
     more_validators: Sequence[ValidatorSpec] = ()
-    """Further validators. All of them must accept an output."""
+    """Further validators. All of them must accept an output; of a conversation they check what its interactor
+    wrote."""
     grader: ProgramSpec | None = None
     validator_scores: bool = False
     """Whether the validator awards points; then the best score is unknown, unless the package states it."""
@@ -224,7 +252,14 @@ class Problem(Frozen):
     """The allowed languages; None for all."""
     attachments: Mapping[str, Digest] = {}
     data: Group
+    input_file: FileName = ""
+    """The file that a program reads, if it is not its standard input."""
+    output_file: FileName = ""
+    """The file that a program writes, if it is not its standard output."""
     statement: str = ""
+    """The statement in Markdown, in English where there is one."""
+    statements: Sequence[StatementFile] = ()
+    """The statements in other forms and languages."""
     timing: Timing = Timing()
 
     @property

@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from fencepost.cli.probes.machine import ThisMachine
 from fencepost.client import Fencepost
 from fencepost.logs import get_logger
 from fencepost_judge._data_cache import Cache
 from fencepost_judge._discovery import Directory
 from fencepost_judge._discovery_etcd import EtcdAddress, EtcdDirectory
 from fencepost_judge._discovery_kernel import KernelDirectory
+from fencepost_judge._host_cache import NAME, HostCache
 from fencepost_judge._judging import Judge
 from fencepost_judge._language import Language, find_languages, read_specs, site_roots
 from fencepost_judge._metrics import JudgeMetrics
@@ -22,6 +24,7 @@ from fencepost_judge._workspace import Workspace
 from fencepost_judge.sandbox import _box_binary as box_binary
 from fencepost_judge.sandbox._bubblewrap import reaches
 from fencepost_judge.sandbox._command import Bounds
+from fencepost_judge.sandbox._cores import chosen_cores
 from fencepost_judge.sandbox._run_spec import Limits, Site
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
@@ -63,9 +66,17 @@ async def open_judge(
             agents=settings.agent,
             bounds=Bounds(settings.stdout_limit_bytes, settings.stderr_limit_bytes),
             bubblewrap=bubblewrap,
+            cores=chosen_cores(settings.cores, ThisMachine()),
         )
         async with boxes:
-            cache = Cache(store, workspace.folder, bytes_max=settings.cache_max_bytes)
+            # A folder as the store is on this host already, or is what the hosts share.
+            bytes_max = settings.cache_max_bytes
+            host = (
+                HostCache(store, settings.workspace_root / NAME, bytes_max=bytes_max)
+                if store.is_bucket
+                else None
+            )
+            cache = Cache(store, workspace.folder, bytes_max=bytes_max, host=host)
             yield Judge(
                 boxes,
                 workspace,

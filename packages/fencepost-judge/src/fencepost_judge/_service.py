@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import as_file, files
@@ -53,6 +54,7 @@ from fencepost_judge._requeue import (
 from fencepost_judge._runtime import open_directory, open_judge, open_store
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._submission_watch import Streams, SubmissionWatch, no_submission
+from fencepost_judge._test_making import make_tests
 from fencepost_judge.packages._reading import ReadProblem, read_problem
 from fencepost_judge.sandbox._probing import Report, probe_machine
 
@@ -245,43 +247,43 @@ class Judging:
         """
         read = await self._read(place, slug)
         crash_point("judge.import.after_data")
-        problem = await self._timed(read, time_limit_seconds)
+        problem = await self._finished(read, time_limit_seconds)
         self._check_code_limit(problem)
         version = await self.fp.run(judge_calls.put_problem(problem))
         return judge_calls.ProblemTitle(problem.slug, version, problem.title)
 
-    async def _timed(self, read: ReadProblem, seconds: float | None) -> Problem:
+    async def _finished(self, read: ReadProblem, seconds: float | None) -> Problem:
+        """With the tests and the time limit that the package leaves to be made and measured."""
         if seconds is not None:
-            return time_limit.given(read.problem, seconds)
-        if read.timing is None:
+            read = replace(read, problem=time_limit.given(read.problem, seconds), timing=None)
+        if read.timing is None and read.making is None:
             return read.problem
         try:
-            async with asyncio.timeout(INFER_SECONDS), self._some_judge() as judge:
-                return await time_limit.infer(judge, read, python=self.settings.python)
+            async with asyncio.timeout(INFER_SECONDS), self._some_judge(_undone(read)) as judge:
+                made = await make_tests(judge, read, self.store)
+                return await time_limit.infer(judge, made, python=self.settings.python)
         except TimeoutError:
             raise InvalidInput(
-                f"Running the jury's solutions took more than {INFER_SECONDS} s. {time_limit.ASK}",
+                f"Running the jury's programs took more than {INFER_SECONDS} s. {time_limit.ASK}",
                 field="time_limit",
             ) from None
 
     @asynccontextmanager
-    async def _some_judge(self) -> AsyncGenerator[Judge]:
-        """The judge that is open here, or one opened for the duration of the block."""
+    async def _some_judge(self, why: str) -> AsyncGenerator[Judge]:
+        """The judge that is open here, or one opened for the duration of the block. `why` begins refusals."""
         if self._judge is not None:
             yield self._judge
             return
         if self._is_serving:
             raise InvalidInput(
-                "The package gives no time limit, and this process does not run the jury's solutions: it has"
-                " no role `judge`. Import it with `fencepost judge import` on a judge's host."
-                f" {time_limit.ASK}",
+                f"{why}, and this process does not run the jury's programs: it has no role `judge`. Import it"
+                f" with `fencepost judge import` on a judge's host. {time_limit.ASK}",
                 field="time_limit",
             )
         report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
         if not report.ready:
             raise InvalidInput(
-                "The package gives no time limit, and the jury's solutions cannot be run here:"
-                f" {report.error} {time_limit.ASK}",
+                f"{why}, and the jury's programs cannot be run here: {report.error} {time_limit.ASK}",
                 field="time_limit",
             )
         async with open_judge(
@@ -517,6 +519,10 @@ class Judging:
                 field="code",
             )
         entry_of(next(spec for spec in read_specs() if spec.name == language), sources)
+
+
+def _undone(read: ReadProblem) -> str:
+    return "The package gives no time limit" if read.making is None else "The package does not hold all tests"
 
 
 def _reporting(job: Job, problem: Problem) -> Any:

@@ -82,6 +82,12 @@ class JudgeSettings(LayeredSettings):
     languages_dir: Annotated[Path | None, From("JUDGE_LANGUAGES_DIR", "judge.languages_dir")] = None
     """Definitions of languages of one's own."""
     outer_uid: Annotated[int, Field(ge=1, le=0x7FFFFFFF), From("JUDGE_OUTER_UID", "judge.outer_uid")] = 65_533
+    cores: Annotated[
+        str,
+        Field(pattern=r"^(any|auto|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$"),
+        From("JUDGE_CORES", "judge.cores"),
+    ] = "any"
+    """The processors that boxes are pinned to, in turn."""
     session_hours: Annotated[
         float, Field(ge=0.1, le=720), From("JUDGE_SESSION_HOURS", "judge.session_hours")
     ] = 12.0

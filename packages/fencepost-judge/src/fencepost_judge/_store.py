@@ -61,6 +61,10 @@ class Store:
                 field="store",
             )
 
+    @property
+    def is_bucket(self) -> bool:
+        return self.place.startswith(S3)
+
     @cached_property
     def _objects(self) -> _Folder | Bucket:
         """Opened at first use: a command that only asks for a status needs neither the folder nor the

@@ -20,6 +20,8 @@ VALIDATOR_LIMITS = Limits(
 MESSAGE_BYTES = 2000
 ACCEPTED = 42
 """The exit code of a validator that accepts the output."""
+WRITTEN = "output"
+"""What an interactor leaves for the checker."""
 
 
 def limits_of(bounds: Bounds) -> Limits:
@@ -73,21 +75,28 @@ class Validator:
             # input's path.
             names = {data[0]: "/w/box/input"}
         answer = names.get(data[1], "/w/box/input").removeprefix("/w")
-        if self.protocol is not Protocol.TESTLIB:
+        if self.protocol is Protocol.ICPC:
             args = ["/box/input", answer, "/out/", *flags]
+        elif output is None and self.protocol is Protocol.DMOJ:
+            args = ["/box/input", answer]
         elif output is None:
-            # An interactor writes there what a checker would read; here the interactor is also the judge.
-            args = ["/box/input", "/out/output", answer]
+            # An interactor writes there what a checker reads, if the problem has one; or it is the judge.
+            args = ["/box/input", f"/out/{WRITTEN}", answer]
         else:
             names[output] = "/w/box/output"
             args = ["/box/input", "/box/output", answer]
+            if self.protocol is Protocol.CMS:
+                args = ["/box/input", answer, "/box/output"]
         order = self.program.language.run_order(self.program.folder, self.program.entry, self.limits, args)
         return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 
-    def opinion(self, outcome: RunOutcome, feedback: Path, said: bytes) -> Opinion:
-        """Pure, except for reading the validator's feedback files."""
-        if self.protocol is Protocol.TESTLIB:
-            return _of_testlib(outcome, said)
+    def opinion(self, outcome: RunOutcome, feedback: Path, said: bytes, output: bytes = b"") -> Opinion:
+        """Pure, except for reading the validator's feedback files. `said` is what it wrote to stderr,
+        `output` to stdout."""
+        if self.protocol is Protocol.CMS:
+            return _of_cms(outcome, said, output)
+        if self.protocol is not Protocol.ICPC:
+            return _of_testlib(outcome, said + output, fractions=self.protocol is Protocol.TESTLIB)
         if outcome.verdict not in (Verdict.OK, Verdict.RE) or outcome.exit_signal:
             return Opinion("JE", f"The validator ended with {outcome.verdict}.")
         message = clean(read_bounded(feedback / "judgemessage.txt", MESSAGE_BYTES))
@@ -118,23 +127,38 @@ def _figure(path: Path) -> float | None:
         return math.nan
 
 
-def _of_testlib(outcome: RunOutcome, said: bytes) -> Opinion:
+def _of_cms(outcome: RunOutcome, said: bytes, output: bytes) -> Opinion:
+    """The first line of its output is a fraction of the test's worth; its stderr is a message."""
+    message = clean(said[:MESSAGE_BYTES]).strip()
+    if outcome.verdict is not Verdict.OK:
+        return Opinion("JE", f"The checker ended with {outcome.verdict}. {message}")
+    try:
+        share = float(output.split(maxsplit=1)[0])
+    except (ValueError, IndexError):
+        share = math.nan
+    if not 0 <= share <= 1:
+        return Opinion("JE", f"The checker said {output[:40]!r}, not a fraction. {message}")
+    return Opinion("AC" if share == 1 else "PA" if share else "WA", message, share)
+
+
+def _of_testlib(outcome: RunOutcome, said: bytes, *, fractions: bool) -> Opinion:
     message = clean(said[:MESSAGE_BYTES])
     if outcome.verdict not in (Verdict.OK, Verdict.RE) or outcome.exit_signal:
         return Opinion("JE", f"The checker ended with {outcome.verdict}.")
     verdicts = {0: "AC", 1: "WA", 2: "PE", 4: "WA", 8: "PE"}
     if outcome.exit_code == 7:
-        return _pointed(message)
+        return _pointed(message, fractions=fractions)
     return Opinion(verdicts.get(outcome.exit_code, "JE"), message)
 
 
-def _pointed(message: str) -> Opinion:
-    """Up to 1 it is a fraction of the test's score; a larger value is points, whose maximum is unknown."""
+def _pointed(message: str, *, fractions: bool) -> Opinion:
+    """With `fractions`, up to 1 it is a fraction of the test's score. Any other value is points, whose
+    maximum is unknown."""
     said = re.match(r"points ([0-9]+(?:\.[0-9]+)?)(?:\s|$)", message)
     if said is None:
         return Opinion("JE", f"The checker gave points, and did not say how many. {message}")
     value = float(said[1])
-    if value > 1:
+    if value > 1 or not fractions:
         return Opinion("PA", message, points=value)
     return Opinion("AC" if value == 1 else "PA", message, value)
 

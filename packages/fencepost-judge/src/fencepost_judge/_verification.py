@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from fencepost_judge._problem import SCRIPT, ProgramSpec
 from fencepost_judge.packages._reading import JurySubmission, ReadProblem
 from fencepost_judge.packages._validation_data import InputCheck
 
+TOGETHER = 4
+"""Inputs checked at once, as far as there are boxes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:
@@ -19,6 +23,7 @@ class Verified:
     submission: JurySubmission
     got: Judgement | None
     fault: str = ""
+    language: str = ""
 
     @property
     def broken(self) -> str:
@@ -39,10 +44,11 @@ class Verified:
 async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> AsyncGenerator[Verified]:
     """Run every submission, one after the other. `python` is the language of `.py` files."""
     for submission in read.submissions:
+        language = ""
         try:
             language = submission.language(python=python)
             if language not in judge.languages:
-                yield Verified(submission, None)
+                yield Verified(submission, None, language=language)
                 continue
             got = await judge.judge(
                 read.problem,
@@ -52,9 +58,9 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
                 # Expectations on single tests also apply to tests that would otherwise be skipped.
                 everything=bool(submission.expectations.rules),
             )
-            yield Verified(submission, got)
+            yield Verified(submission, got, language=language)
         except (JudgeFault, InvalidInput) as error:
-            yield Verified(submission, None, str(error))
+            yield Verified(submission, None, str(error), language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +82,11 @@ async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataChec
         if one not in usable:
             yield DataCheck(one.name, None, "its language is not installed")
     try:
-        for given in read.validation.inputs if usable else ():
-            yield await _check_input(judge, usable, given)
+        inputs = read.validation.inputs if usable else ()
+        for begin in range(0, len(inputs), TOGETHER):
+            some = inputs[begin : begin + TOGETHER]
+            for check in await asyncio.gather(*(_check_input(judge, usable, one) for one in some)):
+                yield check
         for output in read.validation.outputs:
             opinion = await judge.check_output(read.problem, output.case, output.output)
             right = (opinion.verdict in ("AC", "PA")) is (output.expected == "AC")

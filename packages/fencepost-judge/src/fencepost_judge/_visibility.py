@@ -24,7 +24,7 @@ from fencepost_judge._custom_runs import CustomRun, no_custom_run
 from fencepost_judge._figures import Figures
 from fencepost_judge._grading import SKIPPED
 from fencepost_judge._judge_calls import PastSubmission, ProblemTitle, StoredProblem, SubmissionStanding
-from fencepost_judge._problem import TestCase
+from fencepost_judge._problem import StatementFile, TestCase
 from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._scoreboard import Contest, Feedback, ScoreboardRow, scoreboard
 from fencepost_judge._service import Judging, final_status
@@ -97,6 +97,31 @@ async def attachment(judging: Judging, who: JudgeVisitor, slug: str, name: str) 
         "Cache-Control": "private, no-store",
     }
     return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def statement_file(found: StoredProblem, name: str) -> StatementFile:
+    """A statement of the problem by its name, such as `en.pdf`."""
+    wanted = next((one for one in found.problem.statements if one.name == name), None)
+    if wanted is None:
+        raise NotFound(f"{found.slug} has no such statement.", noun="statement", subject=found.slug)
+    return wanted
+
+
+async def statement(judging: Judging, who: JudgeVisitor, slug: str, name: str) -> Response:
+    """A statement as it was written. Only a PDF is shown by a browser; every other form is a download."""
+    wanted = statement_file(await problem(judging, who, slug), name)
+    content = await asyncio.to_thread(judging.store.get, wanted.content)
+    is_pdf = wanted.format == "pdf"
+    how = "inline" if is_pdf else "attachment"
+    headers = {
+        "Content-Disposition": f"{how}; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return Response(
+        content, media_type="application/pdf" if is_pdf else "application/octet-stream", headers=headers
+    )
 
 
 async def standing(judging: Judging, who: JudgeVisitor, job_id: int) -> SubmissionStanding:
@@ -234,7 +259,9 @@ def _fed_back(result: Mapping[str, Any], feedback: Feedback) -> dict[str, Any]:
 def _secret(case: Mapping[str, Any], number: int | None, figures: Figures) -> dict[str, Any]:
     """A test under a neutral name: its own tells the trap."""
     told = {name: value for name, value in _measured(case, figures).items() if name != "output"}
-    return {**told, "name": f"test {number}" if number else "test", "message": ""}
+    # The program knows the input: what it writes to its stderr is as secret, unless the contest is open.
+    errors = case.get("errors", "") if figures is Figures.OPEN else ""
+    return {**told, "name": f"test {number}" if number else "test", "message": "", "errors": errors}
 
 
 def _told_progress(progress: Any, figures: Figures, feedback: Feedback) -> Any:

@@ -8,7 +8,9 @@ from collections.abc import Generator, Mapping
 from typing import Any, Self, TypeVar, cast
 
 import psycopg
+from psycopg import generators
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import ExecStatus, PipelineStatus
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -96,6 +98,14 @@ class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
         if not self.is_committing:
             super().cancel_safe(timeout=timeout)
 
+    def send_text(self, query: bytes) -> None:
+        """Run statements without parameters whose answers nobody reads, in one round trip."""
+        if self.pgconn.pipeline_status != PipelineStatus.OFF:
+            self.execute(query, prepare=False)
+            return
+        with self.lock:
+            self.wait(_send_text(self.pgconn, query, self.info.encoding))
+
 
 class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
     """A connection of a client with an event loop, which it asks to wait only when it has to.
@@ -113,9 +123,26 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
         if not self.is_committing:
             await super().cancel_safe(timeout=timeout)
 
+    async def send_text(self, query: bytes) -> None:
+        """Run statements without parameters whose answers nobody reads, in one round trip."""
+        if self.pgconn.pipeline_status != PipelineStatus.OFF:
+            await self.execute(query, prepare=False)
+            return
+        async with self.lock:
+            await self.wait(_send_text(self.pgconn, query, self.info.encoding))
+
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait for the server; an answer that is there already needs no turn of the event loop."""
         return await super().wait(_without_waiting(gen, self.pgconn.socket), *args, **kwargs)
+
+
+def _send_text(pgconn: psycopg.pq.abc.PGconn, query: bytes, encoding: str) -> Generator[Any, Any, None]:
+    """Without a cursor, which costs more than the statements that begin and end a transaction: not for one
+    whose answer changes what the driver has prepared, as that of a rollback does."""
+    pgconn.send_query(query)
+    for result in (yield from generators.execute(pgconn)):
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result, encoding=encoding)
 
 
 def _without_waiting(gen: Generator[Any, Any, T], fileno: int) -> Generator[Any, Any, T]:

@@ -221,8 +221,9 @@ async def open_transaction(
     COMMIT after a refused call.
     """
     verdict = Verdict(observer)
+    guarded = cast("Any", connection)
     if first is None:
-        await _execute(connection, BEGIN)
+        await settled(guarded.send_text(BEGIN.encode()))
     try:
         if first is not None:
             await _together(connection, verdict, first, before=BEGIN)
@@ -238,11 +239,10 @@ async def open_transaction(
         await _roll_back(connection)
         verdict.raise_if_swallowed()
         return
-    guarded = cast("Any", connection)
     guarded.is_committing, guarded.unconfirmed = True, None
     try:
         if last is None:
-            await _execute(connection, "commit")
+            await settled(guarded.send_text(b"commit"))
         else:
             await _together(connection, verdict, last(), after="commit")
         verdict.raise_if_unconfirmed(guarded.unconfirmed)
@@ -257,24 +257,20 @@ async def open_transaction(
         guarded.is_committing, guarded.unconfirmed = False, None
 
 
-async def _execute(connection: Any, statement: LiteralString) -> None:
-    await settled(connection.execute(statement))
-
-
 async def _together(
     connection: Any, verdict: Verdict, call: Call[Any], *, before: str = "", after: str = ""
 ) -> None:
-    """Send the call and another statement as one query. Not prepared: its text is new each time."""
+    """Send the call and another statement as one query."""
     said = with_literals(call, connection)
     query = b";".join(part for part in (before.encode(), said, after.encode()) if part)
     with verdict.watch(call), as_ours():
-        await settled(connection.execute(query, prepare=False))
+        await settled(connection.send_text(query))
 
 
 async def _roll_back(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
     # A closed connection has rolled back already; its error must not hide the original one.
     with suppress(psycopg.OperationalError):
-        await _execute(connection, "rollback")
+        await settled(cast("Any", connection).execute("rollback"))
 
 
 @overload

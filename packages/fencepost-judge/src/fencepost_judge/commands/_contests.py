@@ -48,7 +48,7 @@ def put(
       starts_at: 2026-10-03T09:00:00Z
       freeze_at: 2026-10-03T13:00:00Z
       ends_at: 2026-10-03T14:00:00Z
-      secret_figures: rounded    # or shown, withheld: time and memory of secret tests
+      secret_figures: rounded    # or shown, withheld, open: time and memory of secret tests
       problems: {A: fence-posts, B: painted-fence}
       colors: {A: "red #ff0000"}
       public: true               # the scoreboard needs no login

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 from fencepost_judge.commands import _accounts as accounts
+from fencepost_judge.commands import _calibrate as calibrate
 from fencepost_judge.commands import _clarifications as clarifications
 from fencepost_judge.commands import _contests as contests
 from fencepost_judge.commands import _custom_run as custom_run
@@ -19,6 +20,7 @@ from fencepost_judge.commands import _rejudge as rejudge
 
 if TYPE_CHECKING:
     from fencepost_judge._judge_calls import ProblemTitle
+    from fencepost_judge._judging import Judgement
     from fencepost_judge._language import Language, LanguageSpec
     from fencepost_judge._verification import DataCheck, Verified
     from fencepost_judge.packages._reading import ReadProblem
@@ -32,6 +34,7 @@ app.add_typer(rejudge.app, name="rejudge")
 app.add_typer(contests.app, name="contest")
 app.add_typer(clarifications.app, name="clarify")
 app.command("workers")(judge_workers.workers)
+app.command("calibrate")(calibrate.calibrate)
 app.command("try")(custom_run.try_out)
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
@@ -42,27 +45,49 @@ TimeLimit = Annotated[
 
 
 @app.command("verify")
-def verify_package(package: Package, time_limit: TimeLimit = None, json_output: JsonOption = False) -> None:
+def verify_package(
+    package: Package,
+    time_limit: TimeLimit = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report in Markdown, for the setters.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
     """Run all submissions of a problem package, and compare each verdict with the expected one.
 
-    A package is in the ICPC format (legacy, 2023-07 or 2025-09), or a simple folder of .in and .ans files,
-    or a zip of either. Needs no server. Exits with 1 when a submission got an unexpected verdict, or
-    when the package's own validators reject its data.
+    \b
+    A package is in the ICPC format (legacy, 2023-07 or 2025-09), of Polygon, CMS or DMOJ, or a simple folder
+    of .in and .ans files, or a zip of any. What is expected is said by the folder, by submissions.yaml, or by
+    a tag in the program (@EXPECTED_RESULTS@, @EXPECTED_SCORE@); NAME.disabled is skipped.
+
+    Needs no server. Exits with 1 when a submission got an unexpected verdict, or when the package's own
+    validators reject its data.
     """
     import asyncio  # noqa: PLC0415 - Not needed by --help.
 
-    problem, results, data = asyncio.run(_verify(package, time_limit))
+    from fencepost_judge._verify_report import report as written  # noqa: PLC0415
+
+    def tell(line: str) -> None:
+        if json_output:
+            typer.echo(line, err=True)
+        else:
+            answer(line)
+
+    read, results, data = asyncio.run(_verify(package, time_limit, tell))
+    if report is not None:
+        report.write_text(written(read, results, data), encoding="utf-8")
     if json_output:
         answer_json(
             {
-                "problem": problem,
+                "problem": _headline(read),
                 "submissions": [_row(one) for one in results],
+                "disabled": list(read.disabled),
                 "data": [{"name": one.name, "kept": one.kept, "why": one.why} for one in data],
             }
         )
-    else:
-        answer("\n".join([problem, *_data_lines(data), *map(_line, results)]))
     kept = [one.kept for one in results] + [one.kept for one in data]
+    if not json_output:
+        answer(f"{kept.count(True)} as expected, {kept.count(False)} not, {kept.count(None)} not checked")
     if False in kept:
         raise typer.Exit(ExitCode.PROBLEM)
 
@@ -218,7 +243,10 @@ def probe(json_output: JsonOption = False) -> None:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
-async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verified], list[DataCheck]]:
+async def _verify(
+    package: Path, seconds: float | None, tell: Callable[[str], None]
+) -> tuple[ReadProblem, list[Verified], list[DataCheck]]:
+    """Tells each line when it is known."""
     import tempfile  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
 
@@ -228,6 +256,7 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
     from fencepost_judge._runtime import open_judge  # noqa: PLC0415
     from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
     from fencepost_judge._store import Store  # noqa: PLC0415
+    from fencepost_judge._test_making import make_tests  # noqa: PLC0415
     from fencepost_judge._time_limit import given, infer  # noqa: PLC0415
     from fencepost_judge._verification import check_data, verify  # noqa: PLC0415
     from fencepost_judge.packages._reading import read_problem  # noqa: PLC0415
@@ -242,11 +271,22 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
         async with open_judge(settings, metrics, store, bubblewrap=report.bubblewrap) as judge:
             if seconds is not None:
                 read = replace(read, problem=given(read.problem, seconds), timing=None)
+            if read.making is not None:
+                tell(f"Making {len(read.making.recipes)} tests.")
+            read = await make_tests(judge, read, store)
             problem = await infer(judge, read, python=settings.python)
             read = replace(read, problem=problem, timing=None)
+            tell(_headline(read))
             data = [one async for one in check_data(judge, read)]
-            verified = [one async for one in verify(judge, read, python=settings.python)]
-            return _headline(read), verified, data
+            for line in _data_lines(data):
+                tell(line)
+            for name in read.disabled:
+                tell(f"  skip {name}: disabled")
+            verified: list[Verified] = []
+            async for one in verify(judge, read, python=settings.python):
+                verified.append(one)
+                tell(f"{_line(one)}  [{len(verified)}/{len(read.submissions)}]")
+            return read, verified, data
 
 
 async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
@@ -261,15 +301,9 @@ async def _import(package: Path, slug: str | None, seconds: float | None) -> Pro
 
 
 def _headline(read: ReadProblem) -> str:
-    count = sum(1 for _ in read.problem.data.all_cases())
-    kind = "scoring" if read.problem.scoring else "pass-fail"
-    how = ", interactive" if read.problem.interactive else ""
-    name = f"{read.problem.title} ({read.problem.slug})"
-    timing = read.problem.timing
-    time = f", {read.problem.bounds.time_ms / 1000:g} s"
-    if timing.origin == "inferred":
-        time += f" (inferred: {timing.slowest} took {timing.slowest_ms} ms, times {timing.factor:g})"
-    return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions{time}"
+    from fencepost_judge._verify_report import headline  # noqa: PLC0415
+
+    return headline(read)
 
 
 def _data_lines(data: Sequence[DataCheck]) -> list[str]:
@@ -302,4 +336,11 @@ def _line(one: Verified) -> str:
         return f"  {sign} {one.submission.name}: {one.fault or 'its language is not installed'}"
     score = "" if one.got.score is None else f"  {one.got.score:g} points"
     wanted = f", {one.broken}" if one.broken else ""
-    return f"  {sign} {one.submission.name}: {one.got.verdict}{wanted}{score}  {one.got.time_ms} ms"
+    told = f"{one.got.verdict}{wanted}{score}  {one.got.time_ms} ms{_where(one.got)}"
+    return f"  {sign} {one.submission.name}: {told}"
+
+
+def _where(got: Judgement) -> str:
+    """The first test that was not right."""
+    failed = next((case for case in got.cases if case.verdict not in ("AC", "SK")), None)
+    return "" if failed is None else f"  at {failed.name}"

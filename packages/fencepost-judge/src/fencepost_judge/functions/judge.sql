@@ -251,7 +251,7 @@ as $$
     where c.slug = p_contest
        or (fencepost._judge_contest_over_at(c) > p_now
            and c.slug in (select p.contest from fencepost.judge_contest_problem p where p.slug = p_slug))
-    order by array_position(array['withheld', 'rounded', 'shown'], c.secret_figures) limit 1), 'shown')
+    order by array_position(array['withheld', 'rounded', 'shown', 'open'], c.secret_figures) limit 1), 'shown')
 $$;
 
 -- What its author is told of a submission's verdict: all of it, its points, or nothing. The strictest setting of the contests that

@@ -21,7 +21,7 @@ begin
   perform fencepost._check_text('contest', p_slug, 64);
   perform fencepost._check_text('title', p_title, 800);
   perform fencepost._check_word('scoring', p_scoring, array['icpc', 'ioi']);
-  perform fencepost._check_word('secret_figures', p_secret_figures, array['shown', 'rounded', 'withheld']);
+  perform fencepost._check_word('secret_figures', p_secret_figures, array['shown', 'rounded', 'withheld', 'open']);
   perform fencepost._check_moment('starts_at', p_starts_at);
   perform fencepost._check_moment('freeze_at', p_freeze_at);
   perform fencepost._check_moment('ends_at', p_ends_at);

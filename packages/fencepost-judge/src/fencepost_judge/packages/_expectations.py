@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator
@@ -147,6 +147,58 @@ def expectations_of(name: str, document: Mapping[str, Any], *, is_new: bool) -> 
         language=language,
         entry=entry,
     )
+
+
+TAG = re.compile(rb"@EXPECTED_(RESULTS|SCORE)@:?[ \t]*([^\n\r]*)")
+TAGS = {
+    "CORRECT": frozenset({"AC"}),
+    "ACCEPTED": frozenset({"AC"}),
+    "WRONG-ANSWER": frozenset({"WA", "PE"}),
+    "PRESENTATION-ERROR": frozenset({"WA", "PE"}),
+    "NO-OUTPUT": frozenset({"WA", "PE"}),
+    "TIMELIMIT": frozenset({"TLE"}),
+    "TIME-LIMIT": frozenset({"TLE"}),
+    "RUN-ERROR": frozenset({"RE", "MLE"}),
+    "MEMORY-LIMIT": frozenset({"MLE", "RE"}),
+    "OUTPUT-LIMIT": frozenset({"OLE"}),
+    "COMPILER-ERROR": frozenset({"CE"}),
+    "PARTIAL": frozenset({"PA"}),
+    "CHECK-MANUALLY": ANYTHING,
+}
+"""The words of a tag in a program, as DOMjudge reads them, and our verdicts."""
+
+
+def tagged(expected: Expectations, name: str, sources: Mapping[str, bytes]) -> Expectations:
+    """With the tags of a program: `@EXPECTED_RESULTS@: WRONG-ANSWER, TIMELIMIT`, `@EXPECTED_SCORE@: 40`.
+    A tag says more than the folder; only an entry of `submissions.yaml` has its rules beside it."""
+    verdicts, rules, bounds = expected.verdicts, list(expected.rules), expected.bounds
+    for kind, value in (found.groups() for text in sources.values() for found in TAG.finditer(text)):
+        # To the end of the comment: */, -->, *) or a quote may follow.
+        said = re.split(r"\*/|-->|\*\)|[\"'#]", value.decode("utf-8", "replace"))[0].strip()
+        if kind == b"RESULTS":
+            verdicts = frozenset[str]().union(*(_tag(name, word) for word in said.split(",")))
+            bounds = bounds if verdicts <= {"AC"} or verdicts == frozenset({"TLE"}) else ()
+        else:
+            rules.append(
+                Rule(None, checked(Requirement, f"{name}: @EXPECTED_SCORE@", {"score": _score(said)}))
+            )
+    return replace(expected, verdicts=verdicts, rules=rules, bounds=bounds)
+
+
+def _tag(name: str, word: str) -> frozenset[str]:
+    found = TAGS.get(word.strip().upper().replace("_", "-"))
+    if found is None:
+        raise InvalidInput(
+            f"submissions/{name}: @EXPECTED_RESULTS@ names {word.strip()[:40]!r}. Known: {', '.join(TAGS)}.",
+            field="submissions",
+        )
+    return found
+
+
+def _score(said: str) -> object:
+    """A number; or two, with a dash or blanks between them."""
+    parts = re.split(r"\s*(?:\.\.|\s)\s*", said)
+    return parts[:2] if len(parts) > 1 else said
 
 
 def check_document(document: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from fencepost_judge.packages._domjudge_ini import DomjudgeIni, read_ini
 from fencepost_judge.packages._expectations import FILE as SUBMISSIONS
 from fencepost_judge.packages._metadata import PROBLEM, Metadata, Version, read_metadata
 from fencepost_judge.packages._source_files import is_data, read_program, read_programs
+from fencepost_judge.packages._statements import found_in, read_statements
 from fencepost_judge.packages._test_data import asked_graders, asked_validators, read_tests
 from fencepost_judge.packages._unsupported import unsupported
 from fencepost_judge.packages._validation_data import ValidationData, read_validation_data
@@ -90,6 +91,7 @@ def read_package(
     validators = _validators(folder, metadata, constants, store)
     _check_data(folder, data, metadata, validators)
     seconds = metadata.limits.time_limit or _time_limit_file(folder) or ini.seconds
+    statements = read_statements(_statement_files(folder, metadata.version), store, constants.fill)
     problem = Problem(
         slug=slug or slug_of(folder.name),
         title=_title(metadata, ini, folder),
@@ -106,7 +108,8 @@ def read_package(
         languages=_languages(metadata),
         attachments=_attachments(folder, store),
         data=data,
-        statement=constants.fill(_statement(folder, metadata.version)),
+        statement=statements.markdown,
+        statements=statements.files,
     )
     timing = _multipliers(metadata) if seconds is None else None
     validation = read_validation_data(folder, store, documents, constants, problem)
@@ -317,12 +320,11 @@ def _attachments(folder: Path, store: Store) -> dict[str, str]:
     return {path.name: store.put(path.read_bytes()) for path in files}
 
 
-def _statement(folder: Path, version: Version) -> str:
-    """The statement in English, or else in the first language available."""
+def _statement_files(folder: Path, version: Version) -> list[tuple[str, Path]]:
+    """In the folder of the version, or in that of the other one; `problem.pdf` and the like beside
+    problem.yaml are DOMjudge's."""
     new, old = "statement", "problem_statement"
     for place in (new, old) if version.is_new else (old, new):
-        others = sorted((folder / place).glob("problem.*.md"))
-        for path in (folder / place / "problem.en.md", folder / place / "problem.md", *others):
-            if path.is_file():
-                return path.read_text(encoding="utf-8")[:500_000]
-    return ""
+        if found := found_in(folder / place):
+            return found
+    return found_in(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import Request, Response
@@ -18,6 +19,8 @@ from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import filled
 from fencepost_server.web.settings import WebSettings
 
+PART_BYTES = 1 << 20
+
 
 class ImportForm(BaseModel):
     slug: Annotated[Slug | None, BeforeValidator(lambda value: None if value == "" else value)] = None
@@ -26,6 +29,11 @@ class ImportForm(BaseModel):
         float | None, Field(ge=0.01, le=600), BeforeValidator(lambda value: None if value == "" else value)
     ] = None
     """In seconds; overrides the package's."""
+
+
+async def _parts(package: UploadFile) -> AsyncGenerator[bytes]:
+    while part := await package.read(PART_BYTES):
+        yield part
 
 
 def add(router: PageRouter) -> None:
@@ -42,6 +50,6 @@ def add(router: PageRouter) -> None:
         if not isinstance(package, UploadFile) or not package.filename:
             raise InvalidInput("Choose a zip.", field="package")
         slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
-        made = await import_zip(router.judging, await package.read(), slug, wanted.time_limit)
+        made = await import_zip(router.judging, _parts(package), slug, wanted.time_limit)
         told = f"{made.title} ({made.slug}) is imported, version {made.version}."
         return router.done(request, f"{PAGES_ROOT}/problems/{made.slug}", told)

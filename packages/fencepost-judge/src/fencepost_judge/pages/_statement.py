@@ -155,6 +155,11 @@ def _formula(source: str, options: Mapping[str, Any]) -> str:
         return _as_written(source)
 
 
+def formula(source: str, *, display: bool) -> str:
+    """A formula alone, as MathML."""
+    return _formula(source, {"display_mode": display})
+
+
 def _as_written(source: str) -> str:
     return f'<code class="tex">{html.escape(source)}</code>'
 

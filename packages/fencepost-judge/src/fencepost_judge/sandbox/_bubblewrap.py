@@ -206,7 +206,17 @@ def _words(site: Site, order: RunSpec, out: Path | None, *, status: int, rules: 
     words += ["--bind", str(out), "/out"] if out else ["--dir", "/w/out", "--symlink", "/w/out", "/out"]
     words += ["--proc", "/proc"] if order.proc else []
     words += [word for name, value in order.env.items() for word in ("--setenv", name, value)]
-    words += ["--remount-ro", "/", "--chdir", "/w/box", "--", "/shell", "-c", _limiting(order), "shell"]
+    words += [
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/out" if order.in_out else "/w/box",
+        "--",
+        "/shell",
+        "-c",
+        _limiting(order),
+        "shell",
+    ]
     return [*words, *order.args]
 
 

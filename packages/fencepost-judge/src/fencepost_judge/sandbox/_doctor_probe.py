@@ -10,6 +10,7 @@ from fencepost.cli.probes.machine import Machine
 from fencepost.cli.probes.programs import NeededProgram, probe_programs
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge.sandbox import _box_binary as box_binary
+from fencepost_judge.sandbox._cores import AUTO, processor
 
 AREA = "sandbox"
 PROGRAMS = (
@@ -52,7 +53,39 @@ def probe_sandbox(machine: Machine) -> list[Finding]:
         probe_bubblewrap(machine),
         probe_user_namespaces(machine),
         probe_cgroups(machine),
+        probe_turbo(machine),
+        probe_threads(machine),
     ]
+
+
+def probe_turbo(machine: Machine) -> Finding:
+    """A processor that is faster while others are idle gives a program another time in a contest."""
+    found = processor(machine)
+    if found.turbo:
+        remedy = "For equal times turn it off: intel_pstate/no_turbo to 1, or cpufreq/boost to 0."
+        return Finding(AREA, "turbo", FindingState.DEGRADED, "on: times depend on what else runs", remedy)
+    if found.governor not in (None, "performance"):
+        remedy = "For equal times set it to performance: cpupower frequency-set -g performance."
+        return Finding(
+            AREA, "turbo", FindingState.DEGRADED, f"off, but the governor is {found.governor}", remedy
+        )
+    return Finding(
+        AREA, "turbo", FindingState.OK, "the kernel does not say" if found.turbo is None else "off"
+    )
+
+
+def probe_threads(machine: Machine) -> Finding:
+    """Two threads of a core slow each other down."""
+    threads = processor(machine).threads
+    if not threads:
+        return Finding(
+            AREA, "hyperthreads", FindingState.OK, "the kernel does not say" if threads is None else "off"
+        )
+    cores = JudgeSettings.load().cores
+    if cores == AUTO:
+        return Finding(AREA, "hyperthreads", FindingState.OK, "on; boxes have one thread of each core")
+    remedy = "Set JUDGE_CORES=auto, which uses one thread of each core, or turn them off in the firmware."
+    return Finding(AREA, "hyperthreads", FindingState.DEGRADED, "on: boxes may share a core", remedy)
 
 
 def probe_box(machine: Machine) -> Finding:

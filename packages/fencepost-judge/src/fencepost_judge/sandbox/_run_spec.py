@@ -47,7 +47,8 @@ class RunSpec:
 
     `binds` maps a path below the workspace to its place in the box, read-only. `out` is a host folder, new
     and empty, that receives what the program left in /out; `out_from`, below the workspace, is the initial
-    content of /out.
+    content of /out. With `in_out` the program starts in /out, not in /box. `core` is
+    the processor that it runs on.
     """
 
     args: Sequence[str]
@@ -59,6 +60,8 @@ class RunSpec:
     out: Path | None = None
     out_kb: int = 65_536
     out_from: str | None = None
+    in_out: bool = False
+    core: int | None = None
     job_id: str = ""
     attempt_id: int = 0
 
@@ -74,6 +77,10 @@ class RunSpec:
             words += [f"out_dir={self.out}", f"out_kb={self.out_kb}"]
         if self.out_from is not None:
             words.append(f"out_from={self.out_from}")
+        if self.in_out:
+            words.append("in_out=1")
+        if self.core is not None:
+            words.append(f"core={self.core}")
         return words
 
     def packet(self) -> bytes:

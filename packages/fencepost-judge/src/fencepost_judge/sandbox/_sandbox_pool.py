@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fencepost.errors import InvalidInput
@@ -43,8 +44,11 @@ class SandboxPool:
         bounds: Bounds | None = None,
         box_program: Path | None = None,
         bubblewrap: Path | None = None,
+        cores: Sequence[int] = (),
     ) -> None:
-        """With `bubblewrap` every run uses it: it is for machines without fencepost-box."""
+        """With `bubblewrap` every run uses it: it is for machines without fencepost-box. Boxes run on `cores`
+        in turn; without any wherever the kernel puts them."""
+        self._cores = cores
         self.site = site
         self._metrics = metrics
         self._slots = slots
@@ -64,6 +68,8 @@ class SandboxPool:
     async def __aenter__(self) -> SandboxPool:
         await self._sweep()
         self._agents = [Agent(self._program, self.site) for _ in range(self._slots)]
+        if 0 < len(self._cores) < self._slots:
+            _log.warning("judge_boxes_share_cores", boxes=self._slots, cores=len(self._cores))
         for agent in self._agents:
             self._idle.put_nowait(agent)
         return self
@@ -106,6 +112,8 @@ class SandboxPool:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_in(self, agent: Agent, order: RunSpec, files: BoxFiles) -> RunOutcome:
+        if self._cores:
+            order = replace(order, core=self._cores[self._agents.index(agent) % len(self._cores)])
         try:
             outcome = sandbox_failure("never_run")
             for left in reversed(range(TRIES)):

@@ -202,3 +202,8 @@ drop function if exists fencepost.judge_status(bigint);
 drop function if exists fencepost.judge_history(text, bigint, integer);
 drop function if exists fencepost.judge_clarifications(text, text, bigint, integer);
 drop function if exists fencepost.judge_clarification_ask(text, text, text, text);
+
+-- open: as measured, and what a program writes to its stderr too.
+alter table fencepost.judge_contest
+  drop constraint judge_contest_secret_figures_is_known,
+  add constraint judge_contest_secret_figures_is_known check (secret_figures in ('shown', 'rounded', 'withheld', 'open'));

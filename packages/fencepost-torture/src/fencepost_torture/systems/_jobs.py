@@ -172,6 +172,8 @@ def settings_of(task: ProcessTask) -> JobSettings:
         # A worker that is delivered half a batch claims straight from PostgreSQL: with a small batch some
         # workers do, beside others that only read Redis.
         batch=10 if task.place % 2 else 50,
+        # And some claim when they are notified, beside others that leave it to the streams.
+        notice_claims=4 if task.place % 2 else 0,
     )
 
 

@@ -162,7 +162,7 @@ async def _work(task: ProcessTask) -> None:
 
 def _settings(task: ProcessTask) -> JobSettings:
     """A batch is smaller than the free slots: the next entries are on their way while jobs begin."""
-    own = {"stream_key": ScheduledJobs.stream_key, "concurrency": 12, "batch": 4}
+    own = {"stream_key": ScheduledJobs.stream_key, "concurrency": 12, "batch": 4, "notice_claims": 0}
     return settings_of(task).model_copy(update=own)
 
 

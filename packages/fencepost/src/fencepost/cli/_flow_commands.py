@@ -14,6 +14,7 @@ from fencepost.cli.terminal import answer, answer_json, answer_rich
 from fencepost.flows import _dead_letters as dead_letters
 from fencepost.flows import _flow_store as flow_store
 from fencepost.flows import _savepoint_request as savepoint_request
+from fencepost.flows._errors import StartRefused
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 
@@ -89,6 +90,19 @@ def restore(name: str, savepoint: str) -> None:
     answer(f"{name} is back at {savepoint}. `fencepost flows drain {name} --undo` resumes it.")
 
 
+def regroup(name: str, savepoint: str, groups: int) -> None:
+    with acting() as connection:
+        sender = _OnConnection(connection)
+        try:
+            asyncio.run(savepoint_request.regroup(sender, name, savepoint, groups))
+        except StartRefused as refused:
+            raise UserError(str(refused)) from None
+    answer(
+        f"{name} has {groups} key groups now, as of {savepoint}. Deploy key_by(groups={groups}), and resume "
+        f"it: `fencepost flows drain {name} --undo`."
+    )
+
+
 def drain(name: str, *, undo: bool, within: float) -> None:
     with acting() as connection:
         run(connection, flow_store.drain(name, draining=not undo))
@@ -162,7 +176,9 @@ def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     holders = {h.resource: h for h in run(connection, flow_store.holders(name)) if "/slot/" not in h.resource}
     late = {each.resource: each.records for each in run(connection, flow_store.lates(name))}
     tasks: list[dict[str, Any]] = []
-    for resource in sorted({*frontiers, *holders}):
+    # A task without a commit that nobody holds is one of a larger number of key groups before.
+    held = {resource for resource, holder in holders.items() if holder.held}
+    for resource in sorted({*frontiers, *held}):
         holder, frontier = holders.get(resource), frontiers.get(resource)
         tasks.append(
             {

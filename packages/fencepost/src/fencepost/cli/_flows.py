@@ -28,6 +28,7 @@ app = typer.Typer(
       fencepost flows savepoint totals before-v2    keep what is committed now, under a name
       fencepost flows drain totals                  workers commit and release their tasks; --undo resumes
       fencepost flows restore totals before-v2      put every task back; no worker may hold one
+      fencepost flows regroup totals before-v2 8    the same, in another number of key groups
       fencepost flows dead totals                   records that a step rejected, and why
       fencepost flows replay totals unreadable --all    feed them to the step again
     """,
@@ -135,6 +136,33 @@ def restore(name: Name, savepoint: Savepoint) -> None:
     from fencepost.cli import _flow_commands as flow_commands  # noqa: PLC0415 - As above.
 
     flow_commands.restore(name, savepoint)
+
+
+@app.command()
+def regroup(
+    name: Name,
+    savepoint: Savepoint,
+    groups: Annotated[
+        int, typer.Argument(metavar="GROUPS", min=1, max=4096, help="How many key groups it is to have.")
+    ],
+) -> None:
+    """Begin again from a savepoint in another number of key groups. Refused while a worker holds a task.
+
+    \b
+    State and frontiers are divided anew, exactly. As with restore, writes to sinks after the savepoint are
+    not undone: keep the savepoint when the flow is drained, and there are none. Workers with the number of
+    before can commit nothing any more, and end.
+
+    \b
+    Examples:
+      fencepost flows drain totals
+      fencepost flows savepoint totals before-8 --within 0
+      fencepost flows regroup totals before-8 8
+      fencepost flows drain totals --undo
+    """
+    from fencepost.cli import _flow_commands as flow_commands  # noqa: PLC0415 - As above.
+
+    flow_commands.regroup(name, savepoint, groups)
 
 
 @app.command()

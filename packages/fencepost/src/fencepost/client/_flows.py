@@ -62,6 +62,12 @@ class Flows:
 
         return await self._fp.run(flow_store.restore(flow, name))
 
+    async def regroup(self, flow: str, name: str, groups: int) -> int:
+        """Begin a flow that no worker holds again from a savepoint, in another number of key groups."""
+        from fencepost.flows import _savepoint_request as savepoint_request  # noqa: PLC0415
+
+        return await savepoint_request.regroup(self._fp, flow, name, groups)
+
     async def drain(self, flow: str) -> None:
         """Let the workers commit and give up the flow's tasks."""
         from fencepost.flows import _flow_store as flow_store  # noqa: PLC0415

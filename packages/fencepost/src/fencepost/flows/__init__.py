@@ -8,12 +8,13 @@ from fencepost.flows._errors import (
     SourceTrimmed,
     StartRefused,
     StateMismatch,
+    StateTooLarge,
 )
 from fencepost.flows._graph import Flow, KeyedStream, Stream, Windowed
 from fencepost.flows._guarantee import Guarantee, Promise
 from fencepost.flows._keyed_steps import Context, Process
-from fencepost.flows._record import Failure, IdempotentRecord, WindowResult
-from fencepost.flows._windows import Session, Sliding, Tumbling
+from fencepost.flows._record import Failure, IdempotentRecord, WindowResult, WindowUpdate
+from fencepost.flows._windows import Calendar, Interval, Session, Sliding, Tumbling
 from fencepost.flows.sinks._rejecting import STOP, DeadLetters, Rejected, Rejection
 from fencepost.flows.sinks._sink import CheckpointId, FlowContext, Sink
 from fencepost.flows.sinks._sink_types import (
@@ -29,6 +30,7 @@ from fencepost.flows.sources._iterable import IterableSource
 
 __all__ = [
     "STOP",
+    "Calendar",
     "CallSink",
     "CheckpointAwareSink",
     "CheckpointId",
@@ -42,6 +44,7 @@ __all__ = [
     "Guarantee",
     "GuaranteeNotMet",
     "IdempotentRecord",
+    "Interval",
     "IterableSource",
     "KeyedStream",
     "ListSink",
@@ -57,11 +60,13 @@ __all__ = [
     "StagedSink",
     "StartRefused",
     "StateMismatch",
+    "StateTooLarge",
     "Stream",
     "TableSink",
     "TransactionalSink",
     "Tumbling",
     "TwoPhaseCommitSink",
     "WindowResult",
+    "WindowUpdate",
     "Windowed",
 ]

@@ -23,7 +23,7 @@ from fencepost.errors import NotFound, Refusal
 from fencepost.flows import _flow_store as flow_store
 from fencepost.flows._bounded_client import BoundedClient
 from fencepost.flows._dead_letters import bury_rejected, preview
-from fencepost.flows._errors import SinkRejected, StartRefused
+from fencepost.flows._errors import SinkRejected, StartRefused, StateTooLarge
 from fencepost.flows._failing import blame, within
 from fencepost.flows._frontier import Frontier
 from fencepost.flows._late_records import late_samples
@@ -39,6 +39,8 @@ from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
 Rejected = list[tuple[Sink, Sequence[Rejection]]]
+STATE_BYTES_MAX = 256 * 1024 * 1024
+"""What `checkpoint_store` takes."""
 WHOLE_BYTES_MIN = 1_000_000
 CHANGE_BYTES = 10_000
 """What a restore pays for a change besides its bytes: a small state is written whole after 100 changes."""
@@ -281,7 +283,15 @@ class Committer:
             return (None if more is None else encode(None, **more)), True
         whole = self._durable is None or self._sizes.wants_whole
         document = body.whole() if whole else body.changed()
-        return encode(document, **(more or {})), whole
+        state = encode(document, **(more or {}))
+        if len(state) > STATE_BYTES_MAX:
+            raise StateTooLarge(
+                f"{'The state' if whole else 'What has changed in the state'} of {self._resource} takes "
+                f"{len(state) / 1e6:.0f} MB, and a commit stores at most {STATE_BYTES_MAX / 1e6:.0f} MB. The "
+                "task stops before it, and loses nothing. Spread the keys over more groups (fencepost flows "
+                "regroup), forget keys (ttl=, shorter windows), or commit more often."
+            )
+        return state, whole
 
     def _settled(self, body: KeyedStage, number: int, frontier: Any, size: int, *, whole: bool) -> None:
         body.clean()

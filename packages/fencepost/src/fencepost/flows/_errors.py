@@ -3,6 +3,7 @@
 FlowError
 ├── GuaranteeNotMet     the graph cannot keep the requested guarantee; says why, and what could
 ├── GraphRefused        the graph cannot be run as it is defined
+├── StateTooLarge       the state of a task is larger than what a commit stores; says what helps
 ├── SinkRejected        a sink will never take a value, and the user chose to stop; says which
 └── StartRefused        a setting, a server or the stored state does not fit; says the remedy
     ├── SourceTrimmed   the source no longer has records that were not processed yet
@@ -33,6 +34,11 @@ class SinkRejected(FlowError):
     """A sink rejects a value permanently, and its `on_reject` is "stop": the task stops before that value."""
 
 
+class StateTooLarge(FlowError):
+    """The state of a task is larger than what one commit can store. The task stops before it, and loses
+    nothing."""
+
+
 class StartRefused(FlowError):
     """The flow does not start: to continue would break its guarantee. The message names the remedy."""
 
@@ -53,7 +59,8 @@ def unfit(flow: str, seen: Mapping[str, Any]) -> str:
         case "units":
             words = (
                 f"The flow {flow} was divided into {_divided(stored)}, and this graph divides it into "
-                f"{_divided(given)}: records would be lost and doubled. Keep {_kept(stored)}, {anew}"
+                f"{_divided(given)}: records would be lost and doubled. Keep {_kept(stored)}, "
+                f"{_regrouped(flow, stored, given)}{anew}"
             )
         case "sender":
             words = (
@@ -122,6 +129,15 @@ def _lost_step(each: Mapping[str, Any]) -> str:
 
 def _either(names: Sequence[str]) -> str:
     return " or ".join(repr(name) for name in names)
+
+
+def _regrouped(flow: str, stored: Any, given: Any) -> str:
+    if not stored.get("groups") or not given.get("groups"):
+        return ""
+    return (
+        "divide the state anew (fencepost flows drain, savepoint, and then "
+        f"fencepost flows regroup {flow} SAVEPOINT {given['groups']}), "
+    )
 
 
 def _divided(shape: Any) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.flows._layout import Layout, LayoutChange
+from fencepost.flows._regroup import SavedRow
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -262,6 +263,33 @@ def restore(name: str, savepoint: str) -> Call[int]:
     )
 
 
+def saved_rows(name: str, savepoint: str) -> Call[list[SavedRow]]:
+    return Call(
+        "select resource, number, whole, frontier::text, state, layout"
+        " from fencepost.flow_savepoint_rows(%s::text, %s::text)",
+        (text("name", name), text("savepoint", savepoint)),
+        each(_saved_row),
+    )
+
+
+def regroup(name: str, savepoint: str, groups: int, rows: Sequence[SavedRow]) -> Call[int]:
+    """Begin a flow anew in another number of key groups: `rows` are the savepoint's, divided anew."""
+    return Call(
+        "select fencepost.flow_regroup"
+        "(%s::text, %s::text, %s::int, %s::text[], %s::bigint[], %s::jsonb[], %s::bytea[])",
+        (
+            text("name", name),
+            text("savepoint", savepoint),
+            groups,
+            [text("resource", row.resource) for row in rows],
+            [row.number for row in rows],
+            [document("frontier", row.frontier) for row in rows],
+            [row.state for row in rows],
+        ),
+        scalar,
+    )
+
+
 def stand(resource: str, position: int) -> Call[int]:
     """The checkpoint of a task that corresponds to `position`, the last one that a sink took."""
     return Call(
@@ -306,6 +334,13 @@ def _layout(rows: Sequence[Sequence[Any]]) -> Layout:
     return Layout(
         max((change.layout for change in changes), default=0), {change.layout: change for change in changes}
     )
+
+
+def _saved_row(
+    resource: str, number: int, whole: bool, frontier: str, state: bytes | None, layout: int | None
+) -> SavedRow:
+    data = None if state is None else bytes(state)
+    return SavedRow(resource, number, whole, parsed(frontier), data, layout)
 
 
 def _late(resource: str, records: int, last_at: datetime, samples: str) -> Late:

@@ -19,6 +19,10 @@ class Mark:
     ended: bool = False
     count: int = 0
     """How many records of the sender lie at or before `at`, as far as its source can count."""
+    floor: float | None = None
+    """The watermark to which the others have taken it while it was silent, in this task."""
+    taken: Any = None
+    """What the key groups of before had taken, after a change of their number, as plain data."""
 
 
 BEGINNING = Mark()
@@ -34,6 +38,8 @@ class Frontier(dict[str, Mark]):
                 "watermark": _finite(mark.watermark),
                 "ended": mark.ended,
                 "count": mark.count,
+                **({} if mark.floor is None else {"floor": mark.floor}),
+                **({} if mark.taken is None else {"taken": mark.taken}),
             }
             for sender, mark in self.items()
         }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from operator import add
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
 
@@ -27,8 +27,8 @@ from fencepost.flows._dead_letters import DeadLetterSink
 from fencepost.flows._errors import GraphRefused
 from fencepost.flows._guarantee import EXACTLY_ONCE, Guarantee, require
 from fencepost.flows._node import GraphNode
-from fencepost.flows._record import Failure, WindowResult
-from fencepost.flows._windows import Session, Tumbling, Window
+from fencepost.flows._record import Failure, WindowResult, WindowUpdate
+from fencepost.flows._windows import Firing, Fixed, Interval, Joined, Session, Window
 from fencepost.flows.sinks._rejecting import DeadLetters
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import Source
@@ -37,6 +37,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
 K = TypeVar("K")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +182,22 @@ class Stream(Generic[T]):
         return Stream(self._flow, GraphNode("union", nodes))
 
     def event_time(
-        self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
+        self,
+        moment: Callable[[T], float | datetime],
+        *,
+        allowed_lateness: float = 0,
+        idle_after: Duration | None = None,
     ) -> Stream[T]:
         """Set when each record happened. A record that arrives after all its windows are closed goes to
         `.late`.
 
         Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen.
         Without a window or a join after it, a record that lies behind that time is late.
+
+        A partition in which nothing came for `idle_after` no longer holds back the windows of the others:
+        its watermark follows theirs until a record comes, which may then be late.
         """
+        idle_seconds = optional_seconds_of("idle_after", idle_after)
         if self._node.is_behind("key_by"):
             raise GraphRefused(
                 "Event time stands before key_by: lateness is decided for each source partition, so that a "
@@ -196,7 +205,12 @@ class Stream(Generic[T]):
             )
         return Stream(
             self._flow,
-            self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness), functions=(moment,)),
+            self._next(
+                "event_time",
+                lambda: steps.EventTime(moment, allowed_lateness),
+                functions=(moment,),
+                idle_seconds=idle_seconds,
+            ),
         )
 
     def key_by(
@@ -367,7 +381,12 @@ class KeyedStream(Stream[T], Generic[K, T]):
         )
 
     def process(
-        self, process: Callable[[], keyed_steps.Process], *, state: type[Any] | None = None, name: str = ""
+        self,
+        process: Callable[[], keyed_steps.Process],
+        *,
+        state: type[Any] | None = None,
+        name: str = "",
+        version: int = 1,
     ) -> KeyedStream[K, Any]:
         """A user-defined step with state and timers; `process` makes one for each task."""
         return KeyedStream(
@@ -378,6 +397,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
                 timers=True,
                 needs_time=True,
                 name=name,
+                version=version,
                 functions=(process,),
             ),
         )
@@ -410,35 +430,155 @@ class KeyedStream(Stream[T], Generic[K, T]):
         node = self._keyed("lookup", lambda: keyed_steps.Lookup(join, state), name=name, functions=(join,))
         return KeyedStream(self._flow, replace(node, parents=(self._node, table._node)))
 
+    @overload
     def join(
-        self, other: KeyedStream[K, U], join: Callable[[T, U], V], *, window: Tumbling, name: str = ""
+        self, other: KeyedStream[K, U], join: Callable[[T, U], V], *, window: Joined, name: str = ""
+    ) -> KeyedStream[K, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, U],
+        join: Callable[[T, U], V],
+        *,
+        window: Joined,
+        how: Literal["inner"],
+        name: str = "",
+    ) -> KeyedStream[K, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, U],
+        join: Callable[[T, U | None], V],
+        *,
+        window: Joined,
+        how: Literal["left"],
+        name: str = "",
+    ) -> KeyedStream[K, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, U],
+        join: Callable[[T | None, U], V],
+        *,
+        window: Joined,
+        how: Literal["right"],
+        name: str = "",
+    ) -> KeyedStream[K, V]: ...
+    @overload
+    def join(
+        self,
+        other: KeyedStream[K, U],
+        join: Callable[[T | None, U | None], V],
+        *,
+        window: Joined,
+        how: window_steps.How,
+        name: str = "",
+    ) -> KeyedStream[K, V]: ...
+    def join(
+        self,
+        other: KeyedStream[K, U],
+        join: Callable[..., V],
+        *,
+        window: Joined,
+        how: window_steps.How = "inner",
+        name: str = "",
     ) -> KeyedStream[K, V]:
-        """Emit pairs of records of one key within a window of event time."""
+        """Emit pairs of records of one key that lie in one window, or within an interval of each other.
+
+        `how` is inner, left, right or outer: whether a record without a partner comes too, once none can
+        come for it. The function gets None for what is missing.
+        """
+        if how not in window_steps.HOW:
+            raise GraphRefused(f"how is {how!r}; allowed: {', '.join(window_steps.HOW)}.")
+
+        def make() -> steps.Step:
+            if isinstance(window, Interval):
+                return window_steps.IntervalJoin(window, join, how)
+            return window_steps.WindowJoin(window, join, how)
+
         node = self._keyed(
             "join",
-            lambda: window_steps.WindowJoin(window, join),
+            make,
             needs_time=True,
+            timers=isinstance(window, Interval),
             ordered=False,
             window=window,
+            variant="" if how == "inner" else how,
             name=name,
             functions=(join,),
         )
         return KeyedStream(self._flow, replace(node, parents=(self._node, other._node)))
 
-    def window(self, window: Window) -> Windowed[K, T]:
-        """Group each key's values by windows of their time."""
-        return Windowed(self, window)
+    @overload
+    def window(self, window: Window) -> Windowed[K, T, WindowResult]: ...
+    @overload
+    def window(self, window: Window, *, by: Literal["arrival"]) -> Windowed[K, T, WindowResult]: ...
+    @overload
+    def window(
+        self, window: Fixed, *, early_every: Duration, late_for: Duration | None = None
+    ) -> Windowed[K, T, WindowUpdate]: ...
+    @overload
+    def window(
+        self, window: Fixed, *, early_every: Duration | None = None, late_for: Duration
+    ) -> Windowed[K, T, WindowUpdate]: ...
+    def window(
+        self,
+        window: Window,
+        *,
+        by: Literal["event", "arrival"] = "event",
+        early_every: Duration | None = None,
+        late_for: Duration | None = None,
+    ) -> Windowed[K, T, Any]:
+        """Group each key's values by windows of their time.
+
+        With `early_every`, a window that is open emits what it holds, as often in event time, if a record
+        has come since. With `late_for`, it takes records for that long after its end, and emits for each.
+        Both emit a `WindowUpdate`, of which the newest is valid: a sink that replaces by key keeps that.
+
+        `by="arrival"` gathers records by when they are processed. Each is in one window, once, but in
+        which depends on the run; in event time it depends on the records alone.
+        """
+        if by not in ("event", "arrival"):
+            raise GraphRefused(f"by is {by!r}; allowed: 'event' or 'arrival'.")
+        if by == "arrival":
+            if early_every is not None or late_for is not None:
+                raise GraphRefused(
+                    "A window by arrival has no late records, and early_every needs event time."
+                )
+            return Windowed(self, window, by_arrival=True)
+        if early_every is None and late_for is None:
+            return Windowed(self, window)
+        if isinstance(window, Session):
+            raise GraphRefused(
+                "early_every and late_for are for windows that lie fast: a session may still grow, and "
+                "join another that was emitted. Use Tumbling, Sliding or Calendar, or process(...)."
+            )
+        early, late = (
+            optional_seconds_of("early_every", early_every),
+            optional_seconds_of("late_for", late_for),
+        )
+        return Windowed(self, window, Firing(window, early, late or 0.0))
 
     def _keyed(self, kind: str, make: Callable[[], steps.Step], **more: Any) -> GraphNode:
         return self._next(kind, make, **{"ordered": True, "needs_key": True, **more})
 
 
-class Windowed(Generic[K, T]):
-    """Keyed records by window; an aggregate turns them into a stream again, one result per window and key."""
+class Windowed(Generic[K, T, R]):
+    """Keyed records by window; an aggregate turns them into a stream again, one result per window and key, or
+    with early and late firings several updates."""
 
-    def __init__(self, keyed: KeyedStream[K, T], window: Window) -> None:
+    def __init__(
+        self,
+        keyed: KeyedStream[K, T],
+        window: Window,
+        firing: Firing | None = None,
+        *,
+        by_arrival: bool = False,
+    ) -> None:
         self._stream = keyed
         self._window = window
+        self._firing = firing
+        self._by_arrival = by_arrival
 
     def fold(
         self,
@@ -450,67 +590,77 @@ class Windowed(Generic[K, T]):
         name: str = "",
         version: int = 1,
         ordered: bool = True,
-    ) -> Stream[WindowResult]:
+    ) -> Stream[R]:
         """`initial()` begins each window; `ordered=False` declares that the order of the records does not
         matter.
 
         `merge` combines the values of two sessions that a record joins, and declares the same: a session is
         then one value. Without it, a session keeps its records until it ends.
         """
-        window = self._window
+        window, firing, by_arrival = self._window, self._firing, self._by_arrival
 
         def make() -> steps.Step:
+            return window_steps.ByArrival(made()) if by_arrival else made()
+
+        def made() -> steps.Step:
             if isinstance(window, Session):
                 return window_steps.SessionFold(window, initial, function, merge, state)
+            if firing is not None:
+                return window_steps.FiringWindow(firing, initial, function, state)
             return window_steps.WindowFold(window, initial, function, state)
 
         node = self._stream._keyed(  # pyright: ignore[reportPrivateUsage]
             "window",
             make,
-            needs_time=True,
+            needs_time=not by_arrival,
+            by_arrival=by_arrival,
+            variant="by arrival" if by_arrival else "",
             name=name,
             version=version,
             ordered=ordered and merge is None,
-            window=window,
+            timers=firing is not None,
+            window=firing or window,
             functions=(function,),
         )
         return Stream(self._stream._flow, node)  # pyright: ignore[reportPrivateUsage]
 
-    def count(self, *, name: str = "") -> Stream[WindowResult]:
+    def count(self, *, name: str = "") -> Stream[R]:
         """Count the values of each window."""
         counts = self.fold(lambda: 0, lambda total, _: total + 1, merge=add, name=name)
-        return _known_by(counts, Windowed[Any, Any].count)
+        return _known_by(counts, Windowed[Any, Any, Any].count)
 
-    def sum(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+    def sum(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[R]:
         """Add up an amount of each window's values."""
         sums = self.fold(lambda: 0, lambda total, value: total + amount(value), merge=add, name=name)
-        return _known_by(sums, Windowed[Any, Any].sum, amount)
+        return _known_by(sums, Windowed[Any, Any, Any].sum, amount)
 
-    def max(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+    def max(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[R]:
         """The value of each window that has the largest amount."""
-        return _known_by(self._best(amount, lambda new, old: new > old, name), Windowed[Any, Any].max, amount)
+        return _known_by(
+            self._best(amount, lambda new, old: new > old, name), Windowed[Any, Any, Any].max, amount
+        )
 
-    def min(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+    def min(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[R]:
         """The value of each window that has the smallest amount."""
-        return _known_by(self._best(amount, lambda new, old: new < old, name), Windowed[Any, Any].min, amount)
+        return _known_by(
+            self._best(amount, lambda new, old: new < old, name), Windowed[Any, Any, Any].min, amount
+        )
 
-    def reduce(self, function: Callable[[T, T], T], *, name: str = "") -> Stream[WindowResult]:
+    def reduce(self, function: Callable[[T, T], T], *, name: str = "") -> Stream[R]:
         """Combine the values of each window by two."""
         reduced = self.fold(
             _nothing, lambda left, right: right if left is None else function(left, right), name=name
         )
-        return _known_by(reduced, Windowed[Any, Any].reduce, function)
+        return _known_by(reduced, Windowed[Any, Any, Any].reduce, function)
 
-    def collect(self, *, name: str = "") -> Stream[WindowResult]:
+    def collect(self, *, name: str = "") -> Stream[R]:
         """All values of each window, as a list."""
         return _known_by(
             self.fold(_no_values, lambda values, value: [*values, value], name=name),
-            Windowed[Any, Any].collect,
+            Windowed[Any, Any, Any].collect,
         )
 
-    def _best(
-        self, amount: Callable[[T], Any], beats: Callable[[Any, Any], bool], name: str
-    ) -> Stream[WindowResult]:
+    def _best(self, amount: Callable[[T], Any], beats: Callable[[Any, Any], bool], name: str) -> Stream[R]:
         def better(best: Any, value: T) -> Any:
             new = amount(value)
             return new if best is None or beats(new, best) else best

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, Protocol
 
-from fencepost.flows._record import Record, closed_until
+from fencepost.flows._record import Record, closed_until, known_at
 from fencepost.flows._state import KeyedState, keep, state_of
 from fencepost.flows._steps import Batch, Step
 from fencepost.flows._time_index import Expiry
@@ -256,7 +256,7 @@ class Process(Protocol):
 
 
 class ProcessStep(Step):
-    """Calls a `Process`. Timers of a key fire before a record of that key with a later time."""
+    """Calls a `Process`. Timers of a key fire before a record of that key that was known later."""
 
     def __init__(self, process: Process, kind: type[Any] | None) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ class ProcessStep(Step):
         value, key, time, at = record
         made: Batch = []
         for due in sorted(self._timers.values.get(key, ())):
-            if time is not None and due <= time:
+            if due <= known_at(record):
                 made.extend(self._fire(key, due))
         context = Context(key, self._state.values.get(key), time)
         self._process.on_record(context, value)

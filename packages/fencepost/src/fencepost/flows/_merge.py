@@ -1,4 +1,5 @@
-"""The merge of several source partitions in a defined order: by event time, then partition, then place in it.
+"""The merge of source partitions in a defined order: by the time at which records were known, then partition,
+then place in it. A record that came behind the watermark of its partition was known at that watermark.
 
 Records wait until the watermark of every partition has passed them; then their order is the same in every
 run, whichever partition was faster. Waiting records are part of the task's state.
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fencepost.flows._record import known_at
 from fencepost.flows._state import as_key
 from fencepost.flows._steps import Batch
 from fencepost.flows._value_codec import stored
 
 Waiting = tuple[float, str, int, int, Any]
-"""Time, sender, place among the sender's records, input, and the record."""
+"""Time at which it was known, sender, place among the sender's records, input, and the record."""
 
 
 class TimeMerge:
@@ -33,9 +35,7 @@ class TimeMerge:
     def add(self, sender: str, input_number: int, records: Batch) -> None:
         place = self._places.get(sender, 0)
         for number, record in enumerate(records, place):
-            # A record without its own time (from a side stream) does not wait.
-            time = float(record[2]) if record[2] is not None else float("-inf")
-            self._fresh.append((time, sender, number, input_number, record))
+            self._fresh.append((known_at(record), sender, number, input_number, record))
         self._places[sender] = place + len(records)
 
     def release(self, watermark: float) -> list[tuple[int, Batch]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.flows import _steps as steps
-from fencepost.flows._windows import Window
+from fencepost.flows._windows import Gathering
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import Source
 
@@ -31,14 +31,27 @@ class GraphNode:
     needs_key: bool = False
     at_commit: bool = False
     """Whether it emits at commits only, so that how often it emits depends on when commits happen."""
+    idle_seconds: float | None = None
+    """Of an event_time: after how long a silent partition no longer holds the others back."""
     version: int = 1
     functions: tuple[Callable[..., Any], ...] = ()
     """The functions that the user gave: part of the step's identity from one release to the next."""
-    window: Window | None = None
+    window: Gathering | None = None
     """The window in which it gathers records."""
+    by_arrival: bool = False
+    """Whether its window gathers records by when they are processed, whatever their time is."""
+    variant: str = ""
+    """Part of its identity beside the window: how it joins."""
     groups: int | None = None
     value: type[Any] | None = None
     """The type that records of a key_by are converted to after an exchange, which carries plain data."""
+
+    @property
+    def gathers(self) -> str | None:
+        """The window and variant, as the identity of the step has them."""
+        if self.window is None:
+            return None
+        return f"{self.window!r} {self.variant}".rstrip()
 
     def ancestors(self) -> Iterator[GraphNode]:
         """The node and everything before it, each once, parents first."""

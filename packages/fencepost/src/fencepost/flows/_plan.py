@@ -19,11 +19,11 @@ from fencepost.flows._graph import Flow
 from fencepost.flows._layout import Layout
 from fencepost.flows._merge import TimeMerge
 from fencepost.flows._node import GraphNode
-from fencepost.flows._record import END, Behind, Record
+from fencepost.flows._record import END, Behind, Record, settle, under
 from fencepost.flows._state import Document, pieces, reviver
 from fencepost.flows._step_identity import PYTHON, derived_name, fingerprint
 from fencepost.flows._steps import AdaptiveBatch, Batch, Chain, Collect, EventTime, Pass, Step, push
-from fencepost.flows._windows import Session, Window
+from fencepost.flows._windows import Gathering, Interval, Session
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import is_timeless
 
@@ -82,15 +82,44 @@ class FlowPlan:
         """The input through which late records are counted: the number after the borders."""
         return len(self.borders)
 
-    def windows_behind(self, clock: GraphNode) -> list[Window]:
+    def windows_behind(self, clock: GraphNode) -> list[Gathering]:
         """The windows that records of an event_time reach."""
-        return [node.window for node in self.nodes if node.window is not None and clock in node.ancestors()]
+        return [
+            node.window
+            for node in self.nodes
+            if node.window is not None and not node.by_arrival and clock in node.ancestors()
+        ]
 
     def windows_decide(self, clock: GraphNode) -> bool:
-        """Whether only the windows can decide what is late: sessions are open by key, and several windows
-        must agree."""
+        """Whether only the windows can decide what is late: sessions are open by key, an interval by side,
+        and several windows must agree."""
         windows = self.windows_behind(clock)
-        return len(windows) > 1 or any(isinstance(window, Session) for window in windows)
+        decided = len(windows) > 1 or any(isinstance(window, Session | Interval) for window in windows)
+        return decided or self.may_idle(clock)
+
+    def may_idle(self, clock: GraphNode) -> bool:
+        """Whether a silent partition of it lets others pass: then only the task that receives from all of
+        them knows what a record came behind."""
+        return clock.idle_seconds is not None and any(
+            node.kind == "key_by" and clock in node.ancestors() for node in self.nodes
+        )
+
+    def idle_seconds(self, source: GraphNode) -> float | None:
+        """After how long a partition of this source is silent: the longest time, or None if one of the clocks
+        behind it has none."""
+        clocks = [n for n in self.nodes if n.kind == "event_time" and source in n.ancestors()]
+        times = [clock.idle_seconds if self.may_idle(clock) else None for clock in clocks]
+        known = [seconds for seconds in times if seconds is not None]
+        return max(known) if known and len(known) == len(times) else None
+
+    def clock_name(self, input_number: int) -> str | None:
+        """The name of the event_time of an input; None without one."""
+        clock = self.clock_of(self.borders[input_number]) if input_number < len(self.borders) else None
+        return None if clock is None else self.names[clock]
+
+    def clock_of(self, border: GraphNode) -> GraphNode | None:
+        """The event_time that set the times of an input's records."""
+        return next((n for n in reversed(list(border.ancestors())) if n.kind == "event_time"), None)
 
     def is_late(self, clock: GraphNode) -> Callable[[float, float], bool]:
         """Whether a time is late for a watermark, as far as the two alone decide it. Without windows it
@@ -98,8 +127,13 @@ class FlowPlan:
         windows = self.windows_behind(clock)
         if self.windows_decide(clock):
             return lambda time, watermark: False
-        fixed = [window for window in windows if not isinstance(window, Session)]
+        fixed = [window for window in windows if not isinstance(window, Session | Interval)]
         return lambda time, watermark: all(window.last_end(time) <= watermark for window in fixed)
+
+    @cached_property
+    def has_arrival(self) -> bool:
+        """Whether a window gathers records by when they are processed."""
+        return any(node.by_arrival for node in self.nodes)
 
     def must_merge(self, senders: int) -> bool:
         """Whether records must be ordered before the keyed stage: its result depends on their order, and no
@@ -176,7 +210,7 @@ class FlowPlan:
             self.names[node]: {
                 "kind": node.kind,
                 "version": node.version,
-                "window": None if node.window is None else repr(node.window),
+                "window": node.gathers,
                 "given": bool(node.name),
                 "place": self.places[node],
                 "print": fingerprint(node),
@@ -330,6 +364,7 @@ class KeyedStage:
         self._sinks = [self.steps[node] for node in program.flow.sinks]
         self._merge = TimeMerge() if program.must_merge(senders) else None
         self._watermark = float("-inf")
+        self._clock = 0.0
         self._pace = AdaptiveBatch.of(self._steps) if paced else None
         self._sides = {
             program.names[clock]: [
@@ -339,6 +374,13 @@ class KeyedStage:
             ]
             for clock in program.nodes
             if clock.kind == "event_time"
+        }
+        self._clocks = [program.clock_of(border) for border in program.borders]
+        # Without windows a record behind the watermark is late, and with idle partitions only the task knows.
+        self._judged = {
+            clock
+            for clock in self._clocks
+            if clock and program.may_idle(clock) and not program.windows_behind(clock)
         }
         self.late: Batch = []
         """Records that no window took, since the last commit."""
@@ -354,16 +396,32 @@ class KeyedStage:
                     entry.outs.append((step, port))
         return entry
 
-    async def push(self, sender: str, input_number: int, records: Batch) -> None:
+    async def push(
+        self, sender: str, input_number: int, records: Batch, floor: float = float("-inf")
+    ) -> None:
+        """Take records of a sender; below the floor they came behind the watermark."""
         if input_number == self._program.late_input:
             self.late += records
-        elif self._merge is not None:
+            return
+        clock = self._clocks[input_number]
+        if floor > float("-inf") and clock is not None:
+            name = self._program.names[clock]
+            records = [under(record, floor, name) for record in records]
+        if self._merge is not None:
             self._merge.add(sender, input_number, records)
         elif records:
             await self._enter(input_number, records)
 
     async def _enter(self, input_number: int, records: Batch) -> None:
-        await push(self._inputs[input_number], records, self._pace)
+        clock = self._clocks[input_number]
+        if clock is not None and clock in self._judged:
+            for _, _, time, _ in records:
+                if time is not None:
+                    settle(time, taken=False)
+            in_time = [record for record in records if type(record[2]) is not Behind]
+        else:
+            in_time = records
+        await push(self._inputs[input_number], in_time, self._pace)
         if not self._sides:
             return
         late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
@@ -383,6 +441,13 @@ class KeyedStage:
                 await self._enter(input_number, records)
         for step in self._steps:
             await step.advance(watermark)
+
+    async def tick(self, now: float) -> None:
+        """Show the steps the clock, which never goes back; END when nothing will come any more."""
+        if now != END:
+            self._clock = now = max(now, self._clock)
+        for step in self._steps:
+            await step.tick(now)
 
     async def flush(self) -> None:
         for step in self._steps:
@@ -448,6 +513,7 @@ class KeyedStage:
             moved = document.watermark > self._watermark
             released = document.watermark if moved else float("-inf")
             self._watermark = document.watermark
+            self._clock = document.clock
             if self._merge is not None and document.merge is not None:
                 numbers = self._numbers(document.entrances)
                 self._merge.load(document.merge, self._program.revivers(), numbers, released)
@@ -468,8 +534,10 @@ class KeyedStage:
             if step not in today or stored == today[step]:
                 yield name, pieces(pairs)
             elif step in migrations:
-                plain = chain.from_iterable(pieces(pairs, plain=True))
-                yield name, [migrations[step](stored, list(plain))]
+                plain = list(chain.from_iterable(pieces(pairs, plain=True)))
+                # A key that was removed since the whole state was stored has no value to migrate.
+                yield name, [migrations[step](stored, [pair for pair in plain if len(pair) > 1])]
+                yield name, [[pair for pair in plain if len(pair) == 1]]
             else:
                 raise StateMismatch(
                     f"The state of {step} was stored by version {stored} and the graph has version "
@@ -499,6 +567,7 @@ class KeyedStage:
             "entrances": self._program.inputs() if self._merge is not None else [],
             "steps": {name: pairs for name, pairs in states.items() if pairs},
             "watermark": self._watermark,
+            "clock": self._clock,
             "merge": None if self._merge is None else self._merge.dump(self._program.declared(), whole=whole),
             "declared": {name for name, state in self._states().items() if state.declared},
         }

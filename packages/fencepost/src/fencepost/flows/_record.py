@@ -65,11 +65,28 @@ def closed_until(time: float) -> float:
     return time.watermark if type(time) is Behind else float("-inf")
 
 
+def known_at(record: Record) -> float:
+    """When a record was known, in event time: its own time, or the watermark of its partition when it came
+    behind it. No later record of the partition was known before. A record without a time does not wait."""
+    time = record[2]
+    return float("-inf") if time is None else max(float(time), closed_until(time))
+
+
 def settle(time: float, *, taken: bool) -> None:
     """Report that a window has taken a record, or that all its windows were closed."""
     if type(time) is Behind:
         time.taken = time.taken or taken
         time.refused = time.refused or not taken
+
+
+def under(record: Record, floor: float, clock: str) -> Record:
+    """The record, marked as one that came behind the watermark if it lies below the floor of its sender."""
+    value, key, time, at = record
+    if time is None or not time < floor or closed_until(time) >= floor:
+        return record
+    known = time if type(time) is Behind else Behind.of(time, floor, clock, value)
+    known.watermark = floor
+    return value, key, known, at
 
 
 class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fencepost", tag="record"):
@@ -101,6 +118,19 @@ class WindowResult(NamedTuple):
     start: float
     end: float
     value: Any
+
+
+class WindowUpdate(NamedTuple):
+    """What a window holds by now, where a window emits more than once: the newest one is valid."""
+
+    key: Any
+    start: float
+    end: float
+    value: Any
+    timing: str
+    """`early` before the window closes, `on_time` when it does, `late` after it."""
+    number: int
+    """1 for the first of the window, and one more each time."""
 
 
 class Failure(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from fencepost.errors import InFlight
+from fencepost.errors import InFlight, NotFound
 from fencepost.flows import _flow_store as flow_store
+from fencepost.flows._regroup import regrouped
 from fencepost.kernel.call import CallRunner
 
 LOOK_SECONDS = 0.2
@@ -21,6 +22,19 @@ async def save(database: CallRunner, name: str, savepoint: str, *, within_second
     if within_seconds > 0:
         await _committed(database, name, within_seconds)
     return await database.run(flow_store.save(name, savepoint))
+
+
+async def regroup(database: CallRunner, name: str, savepoint: str, groups: int) -> int:
+    """Begin a flow that no worker holds again from a savepoint, in another number of key groups; returns the
+    number of checkpoints written.
+
+    Raises InFlight while a task is held or has an unfinished commit, NotFound for an unknown savepoint, and
+    StartRefused for one that cannot be divided.
+    """
+    rows = await database.run(flow_store.saved_rows(name, savepoint))
+    if not rows:
+        raise NotFound(f"{name} has no savepoint {savepoint}.", noun="flow", subject=name)
+    return await database.run(flow_store.regroup(name, savepoint, groups, regrouped(name, rows, groups)))
 
 
 async def _committed(database: CallRunner, name: str, within_seconds: float) -> None:

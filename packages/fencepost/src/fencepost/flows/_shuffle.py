@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from fencepost.flows._record import END, Offset, Record, is_after, order
 from fencepost.flows._shared_reads import SharedReads
 from fencepost.flows._state import as_key, reviver
 from fencepost.flows._steps import Batch
+from fencepost.flows._taken import group_of
 from fencepost.flows._task import Arrival
 from fencepost.flows._units import RecordSender
 from fencepost.flows._value_codec import UnknownClass, decoder, flat, marked, marked_wide
@@ -66,11 +66,6 @@ class NoEntry(Exception):
 class ChannelLost(Exception):
     """Sent entries are gone, or the receiver lacks some: the sender begins again at the receiver's
     frontier."""
-
-
-def group_of(key: Any, groups: int) -> int:
-    """The key group of a key. Stable across processes and releases, which Python's own hash is not."""
-    return zlib.crc32(key.encode() if isinstance(key, str) else flat(key)) % groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +324,7 @@ class ChannelReceiver:
                     raise
                 if arrival is not None:
                     arrivals.append(arrival)
-                repeated = repeated or arrival is None
+                repeated = repeated or arrival is None or arrival.silent
         if repeated:
             # Entries that are already durable lead to no commit, and a channel full of them would block its
             # sender.
@@ -385,6 +380,9 @@ class ChannelReceiver:
             await self._redis.set(self._keys[name].rewind, "1")
             return None
         self._unacknowledged[name].append((entry_id, to))
+        if not ended and after == to == mark.at:
+            # Nothing came for the sender's `idle_after`, and nothing of it is under way.
+            return Arrival(name, (), mark, watermark, 0, silent=True)
         if not ended and (to is None or not is_after(to, mark.at)):
             return None
         runs: list[tuple[int, Batch]] = []

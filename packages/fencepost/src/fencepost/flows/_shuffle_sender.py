@@ -21,6 +21,7 @@ from fencepost.flows._settings import FlowSettings
 from fencepost.flows._shuffle import ChannelLost, ChannelSender, entries_for
 from fencepost.flows._task import opened
 from fencepost.flows._units import RecordSender
+from fencepost.flows._watermarks import Silence
 from fencepost.flows.sinks._sink import FlowContext
 from fencepost.flows.sources._source import Chunk, Reader
 from fencepost.kernel import lease as kernel_lease
@@ -63,6 +64,7 @@ class ShuffleSender:
         self.head: SourceStage | None = None
         self.clock = UnitClock()
         self._count = 0
+        self._silence = Silence(program.idle_seconds(sender.node))
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run until stopped, or until every receiver has committed the end of the partition."""
@@ -126,9 +128,13 @@ class ShuffleSender:
                 with self.clock.idle():
                     chunk = await reader.read(self._settings.batch, CHECK_SECONDS / 4)
                 if chunk.values or chunk.ended:
+                    self._silence.heard()
                     await self._send(head, channel, chunk, sent, stopping)
                     self.progressed = True
                     sent = chunk.offsets[-1] if chunk.values else sent
+                elif self._silence.lasts():
+                    self._silence.begins_again()
+                    await self._tell_silence(head, channel, sent)
             else:
                 await asyncio.sleep(FULL_SECONDS)
             if time.monotonic() - checked_at > CHECK_SECONDS or chunk.ended:
@@ -169,6 +175,13 @@ class ShuffleSender:
                 with self.clock.blocked():
                     await asyncio.sleep(FULL_SECONDS)
         crash_point("flows.forward.after_send")
+
+    async def _tell_silence(self, head: SourceStage, channel: ChannelSender, sent: Offset | None) -> None:
+        """Tell the groups that nothing came: an entry that ends where it begins. A group whose channel is
+        full is told the next time."""
+        mark = Mark(sent, head.watermark, ended=False, count=self._count)
+        await channel.send(entries_for((), (), self._groups, sent, mark, head.watermark))
+        announce("flows.silent")
 
     async def _taken(self) -> list[Mark]:
         """The mark of this sender that each group has committed. Raises mismatch when another edition of the

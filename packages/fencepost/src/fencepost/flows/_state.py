@@ -102,6 +102,8 @@ class Document(msgspec.Struct, frozen=True):
     steps: dict[str, msgspec.Raw]
     watermark: float
     merge: Any = None
+    clock: float = 0.0
+    """What the task's clock showed, for windows in processing time."""
     layout: int = 0
     """The layout of the flow's stateful steps under whose names it was stored."""
     entrances: list[str] = []

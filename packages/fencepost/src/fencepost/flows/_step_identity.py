@@ -40,7 +40,7 @@ def _place(node: GraphNode) -> list[Any]:
     parents = [_place(parent) for parent in node.parents if not _is_replay(parent)]
     if node.kind == "union" and len(parents) == 1:
         return list[Any](parents[0])
-    about = node.name if node.source is not None else "" if node.window is None else repr(node.window)
+    about = node.name if node.source is not None else node.gathers or ""
     return [node.kind, node.side, about, [_stable(function) for function in node.functions], parents]
 
 

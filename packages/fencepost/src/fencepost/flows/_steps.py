@@ -49,6 +49,9 @@ class Step:
     async def advance(self, watermark: float) -> None:
         """No record before the watermark will arrive any more."""
 
+    async def tick(self, now: float) -> None:
+        """The task's clock shows this much: records that follow arrive then."""
+
     async def flush(self) -> None:
         """A commit follows: emit what was held back for it."""
 

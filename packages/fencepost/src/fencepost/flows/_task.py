@@ -24,10 +24,17 @@ from fencepost.flows._plan import FlowPlan, KeyedStage, SourceStage, least
 from fencepost.flows._record import END, Offset
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._steps import Batch
+from fencepost.flows._taken import Taken
 from fencepost.flows._units import RecordSender
+from fencepost.flows._watermarks import Silence, Watermarks
 from fencepost.flows.sinks._sink import FlowContext
-from fencepost.flows.sources._source import Reader
+from fencepost.flows.sources._source import Chunk, Reader
 from fencepost.signals import announce
+
+TICK_SECONDS = 0.5
+"""How long after its end a window in processing time may close, while nothing comes."""
+wall_clock = time.time
+"""For windows in processing time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,12 @@ class Arrival:
     traces: Traces = ()
     offsets: Sequence[Offset] = ()
     """The offsets of the records; each record has its index in them."""
+    silent: bool = False
+    """Whether the sender has had nothing for as long as its `idle_after`."""
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.count or self.mark.ended or self.silent)
 
 
 class RecordInput(Protocol):
@@ -79,6 +92,7 @@ class SourceInput:
         self._heads: dict[str, SourceStage] = {}
         self._readers: dict[str, Reader] = {}
         self._timeless = {sender.name for sender in senders if sender.timeless}
+        self._silences = {s.name: Silence(program.idle_seconds(s.node)) for s in senders}
         self._marks: Frontier = Frontier()
 
     async def open(self, frontier: Frontier) -> None:
@@ -106,13 +120,13 @@ class SourceInput:
         """Read what every partition has; if none has anything, wait for the first one that does."""
         names = [name for name in self._readers if only is None or name in only]
         arrivals = [await self._take(name, limit, 0.0) for name in names]
-        if names and not any(arrival.count or arrival.mark.ended for arrival in arrivals):
+        if names and not any(arrival.has_news for arrival in arrivals):
             wait_each = wait_seconds / len(names)
             arrivals = [await self._take(name, limit, wait_each) for name in names]
         for arrival in arrivals:
             if arrival.mark.ended:
                 await self._readers.pop(arrival.sender).close()
-        return [arrival for arrival in arrivals if arrival.count or arrival.mark.ended]
+        return [arrival for arrival in arrivals if arrival.has_news]
 
     async def acknowledge(self, frontier: Frontier) -> None:
         for name, reader in list(self._readers.items()):
@@ -149,9 +163,21 @@ class SourceInput:
         count = before.count + chunk.skipped + len(chunk.values)
         self._marks[name] = Mark(at, head.watermark, chunk.ended, count)
         watermark = self._watermark(name)
+        silent = self._is_silent(name, chunk)
         return Arrival(
-            name, runs, self._marks[name], watermark, len(chunk.values), chunk.traces, chunk.offsets
+            name, runs, self._marks[name], watermark, len(chunk.values), chunk.traces, chunk.offsets, silent
         )
+
+    def _is_silent(self, name: str, chunk: Chunk) -> bool:
+        """Whether to tell that a partition is silent; a silence that lasts is told again."""
+        silence = self._silences[name]
+        if chunk.values or chunk.skipped or chunk.ended:
+            silence.heard()
+            return False
+        if not silence.lasts():
+            return False
+        silence.begins_again()
+        return True
 
     def _watermark(self, name: str) -> float | None:
         watermark = None if name in self._timeless else self._heads[name].watermark
@@ -182,8 +208,12 @@ class Task:
         self._body = body
         self._committer = committer
         self._input = flow_input
-        self._watermarks = watermarks
+        self._watermarks = Watermarks(watermarks, frontier)
+        self._senders = frozenset(watermarks)
         self._frontier = frontier
+        self._taken = {
+            sender: Taken(**mark.taken) for sender, mark in frontier.items() if mark.taken is not None
+        }
         self._reached = frontier.reached
         self.progressed = False
         """Whether it has committed more than it started with."""
@@ -223,7 +253,7 @@ class Task:
 
     @property
     def ended(self) -> bool:
-        return all(self._frontier.of(sender).ended for sender in self._watermarks)
+        return all(self._frontier.of(sender).ended for sender in self._senders)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run until stopped, or until every sender has ended. What was read is committed before it
@@ -242,6 +272,7 @@ class Task:
                         timeout=self._patience(),
                         return_when=asyncio.FIRST_COMPLETED,
                     )
+                await self._tick()
                 if reading.done():
                     arrivals, reading = reading.result(), None
                     if not stopping.is_set():
@@ -260,6 +291,14 @@ class Task:
                 with suppress(asyncio.CancelledError, Exception):
                     await reading
 
+    async def _tick(self) -> None:
+        """Let windows in processing time close. When every sender has ended they close all."""
+        if not self._program.has_arrival:
+            return
+        await self._body.tick(END if self.ended else wall_clock())
+        if self._body.pending:
+            self._moved_at = self._moved_at or time.monotonic()
+
     def _read(self) -> asyncio.Task[list[Arrival]]:
         settings = self._settings
         return asyncio.create_task(self._input.read(settings.batch, settings.interval_seconds, self._only()))
@@ -269,30 +308,52 @@ class Task:
         memory."""
         if self._body.waiting < self._settings.records_max:
             return None
-        lowest = least(list(self._watermarks.values()))
-        return frozenset(sender for sender, mark in self._watermarks.items() if mark == lowest)
+        return self._watermarks.slowest()
 
     def _patience(self) -> float:
         """How long to wait for records before a commit is due."""
         if self._moved_at is None:
-            return self._settings.interval_seconds
+            most = TICK_SECONDS if self._program.has_arrival else END
+            return min(most, self._settings.interval_seconds)
         return max(0.0, self._last_commit + self._pace.wait_seconds - time.monotonic())
 
     async def _work(self, arrivals: list[Arrival]) -> None:
+        watermarks, moves = self._watermarks, False
         for arrival in arrivals:
-            for input_number, records in arrival.runs:
-                with reading(arrival.sender, arrival.offsets, exactly=not self._body.merges):
-                    await self._body.push(arrival.sender, input_number, records)
-            self._frontier[arrival.sender] = arrival.mark
-            self._watermarks[arrival.sender] = arrival.watermark
+            sender, floor = arrival.sender, watermarks.floor(arrival.sender)
+            taken = self._taken.get(sender)
+            for input_number, given in arrival.runs:
+                records = given
+                if taken is not None:
+                    clock = self._program.clock_name(input_number)
+                    records = taken.left(given, arrival.offsets, clock)
+                with reading(sender, arrival.offsets, exactly=not self._body.merges):
+                    await self._body.push(sender, input_number, records, floor)
+            watermarks.arrived(sender, arrival.watermark, arrival.mark.watermark, silent=arrival.silent)
+            if taken is not None and taken.is_passed(arrival.mark.at, arrival.mark.watermark):
+                taken = None
+                del self._taken[sender]
+            self._frontier[sender] = replace(arrival.mark, taken=None if taken is None else taken.as_json())
             self._uncommitted += arrival.count
             self._commit_trace.saw(arrival.traces)
-            self._moved_at = self._moved_at or time.monotonic()
+            # A position without a record is committed too: its sender waits for it.
+            moves = moves or not arrival.silent
         if arrivals:
+            moves = watermarks.settle() or moves
+            # The decision that a sender is silent is stored with its effects: a replay does not take it
+            # again.
+            for sender in self._senders:
+                mark, stored = self._frontier.of(sender), watermarks.stored_floor(sender)
+                if mark.floor != stored:
+                    self._frontier[sender] = replace(mark, floor=stored)
+            if moves:
+                self._moved_at = self._moved_at or time.monotonic()
             self._pace.read(max(arrival.count for arrival in arrivals))
-            watermark = least(list(self._watermarks.values()))
+            watermark = watermarks.lowest()
             await self._body.advance(watermark)
             self._metrics.saw(self._flow, sum(arrival.count for arrival in arrivals), watermark)
+        if self.ended:
+            await self._tick()
 
     def _is_due(self) -> bool:
         if self._asked.is_set() or self._moved_at is None:

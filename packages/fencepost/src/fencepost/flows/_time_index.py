@@ -89,6 +89,14 @@ class Deadlines:
             self._next[key] = time
             heapq.heappush(self._heap, (time, next(self._number), key))
 
+    def first(self, until: float) -> tuple[float, list[Any]] | None:
+        """Forget and return the keys with the earliest deadline; None if it has not come."""
+        while self._heap and self._heap[0][0] <= until:
+            at = self._heap[0][0]
+            if keys := self.due(at):
+                return at, keys
+        return None
+
     def due(self, watermark: float) -> list[Any]:
         """Forget and return the keys whose deadline has come."""
         keys: list[Any] = []

@@ -34,6 +34,10 @@ async def _claims_nothing(queue: str) -> bool:
     return False
 
 
+async def _asks_for_nothing(queue: str) -> tuple[int, int]:
+    return 0, 0
+
+
 class Dispatcher:
     """Dispatches one queue. Several may run: rows are locked, and the claim refuses a second entry.
 
@@ -53,6 +57,7 @@ class Dispatcher:
         draws: Callable[[], bool] = lambda: False,
         on_backlog: Callable[[], None] = lambda: None,
         on_set_aside: Callable[[str], Awaitable[bool]] = _claims_nothing,
+        on_notice: Callable[[str], Awaitable[tuple[int, int]]] = _asks_for_nothing,
     ) -> None:
         """`serves` is what this process's worker serves; everything, without it. `draws` tells whether this
         process's worker claims pending jobs directly; `on_backlog` is called when the backlog is large enough
@@ -68,6 +73,7 @@ class Dispatcher:
         self._on_backlog = on_backlog
         self._serves = serves
         self._on_set_aside = on_set_aside
+        self._on_notice = on_notice
         self._looked_aside_at = -CROWDED_SECONDS
         self._asleep_until = 0.0
         self._invited_at = 0.0
@@ -87,7 +93,7 @@ class Dispatcher:
             self._invited_at = time.monotonic()
             if not await self._has_fellows(streams):
                 return INVITATION_SECONDS
-        if await self._dispatch_some(streams) >= self._settings.batch // 2:
+        if not await self._is_taken() and await self._dispatch_some(streams) >= self._settings.batch // 2:
             self._on_backlog()
             await self._stay_awake()
             if time.monotonic() - self._looked_aside_at >= CROWDED_SECONDS:
@@ -99,6 +105,19 @@ class Dispatcher:
             await self._fall_asleep()
             return 0
         return await self._seconds_until_due()
+
+    async def _is_taken(self) -> bool:
+        """Whether this process's worker has claimed what is due, or nothing is due.
+
+        One commit starts a job that way; a stream would add another one and two replies.
+        """
+        claimed, asked = await self._on_notice(self._queue)
+        if claimed == asked:
+            return False
+        if claimed:
+            return True
+        pending = (await self._next_due()).pending
+        return pending is None or pending > 0
 
     async def _has_fellows(self, streams: Streams) -> bool:
         """Whether any other worker reads the streams."""

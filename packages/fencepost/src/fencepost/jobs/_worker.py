@@ -124,6 +124,7 @@ class Worker:
                 draws=self._fetcher.draws,
                 on_backlog=self._fetcher.draw_with_room,
                 on_set_aside=self._fetcher.claim_set_aside,
+                on_notice=self._fetcher.claim_on_notice,
             )
             for queue in handlers.queues
         }

@@ -42,6 +42,7 @@ class JobSettings(LayeredSettings):
     ] = 15
     concurrency: Annotated[int, Field(ge=1, le=10_000), From("JOBS_CONCURRENCY", "jobs.concurrency")] = 100
     batch: Annotated[int, Field(ge=1, le=10_000), From("JOBS_BATCH", "jobs.batch")] = 500
+    notice_claims: Annotated[int, Field(ge=0, le=1000), From("JOBS_NOTICE_CLAIMS", "jobs.notice_claims")] = 16
     poll_seconds: Annotated[Positive, From("JOBS_POLL_SEC", "jobs.poll_sec")] = 1
     sweep_interval_seconds: Annotated[
         Positive, From("JOBS_SWEEP_INTERVAL_SEC", "jobs.sweep_interval_sec")

@@ -6,7 +6,8 @@
 
 No server, no clock, no threads: time comes from the records. `restart_every` ends and restores all tasks
 after that many batches, through the same bytes that a checkpoint stores, so it finds a step whose state does
-not survive a restart. `crash_at` ends the tasks within a commit, at one of its windows: what was not durable
+not survive a restart. `silences` names the records before which a partition is silent, until no other has any
+left. `crash_at` ends the tasks within a commit, at one of its windows: what was not durable
 there is dropped, and its records are read again. `check_flow` does that at every window, and compares.
 """
 
@@ -14,16 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.flows._frontier import Frontier, Mark
 from fencepost.flows._graph import Flow
-from fencepost.flows._plan import FlowPlan, KeyedStage, SourceStage, least
+from fencepost.flows._plan import FlowPlan, KeyedStage, SourceStage
 from fencepost.flows._record import END
 from fencepost.flows._shuffle import exchanged
 from fencepost.flows._state import decode, encode
 from fencepost.flows._steps import Batch
+from fencepost.flows._watermarks import Watermarks
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import is_timeless
 from fencepost.testing._errors import KitError, PointMissed
@@ -31,6 +34,7 @@ from fencepost.testing._flow_windows import DURABLE, windows_of
 
 Partitions = Mapping[str, Sequence[Any]]
 Inputs = Mapping[str, Sequence[Any] | Partitions]
+Silences = Mapping[str, Collection[int]]
 
 
 class FlowBroken(KitError):
@@ -60,12 +64,29 @@ class FlowOutcome:
 
 
 class _Sender:
-    def __init__(self, name: str, source: Any, values: Sequence[Any], head: SourceStage) -> None:
+    def __init__(
+        self, name: str, source: Any, values: Sequence[Any], head: SourceStage, silences: Collection[int]
+    ) -> None:
         self.name = name
         self.source = source
         self.values = values
         self.head = head
         self.at = 0
+        self.silences = silences
+        self.passed = -1
+        """The place of its last silence that is over."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it waits until the others have nothing left."""
+        return self.at in self.silences and self.at != self.passed and self.at < len(self.values)
+
+    def next_values(self, limit: int) -> Sequence[Any]:
+        """Up to that many, and none beyond its next silence."""
+        stops = [at for at in self.silences if at > self.at]
+        return (
+            self.values[self.at : min(self.at + limit, *stops)] if stops else self.values[self.at :][:limit]
+        )
 
     @property
     def watermark(self) -> float | None:
@@ -79,14 +100,16 @@ class _Checkpoint:
     sender."""
 
     states: Sequence[bytes]
-    marks: Sequence[tuple[int, float | None]]
+    marks: Sequence[tuple[int, int, float | None, float | None]]
+    """Of each sender: its place, that of its last silence, its watermark and its floor."""
 
 
 class _Run:
     """One run: senders take turns in a random order that a seed fixes; each turn is a commit."""
 
-    def __init__(self, flow: Flow, inputs: Inputs) -> None:
+    def __init__(self, flow: Flow, inputs: Inputs, silences: Silences, clock: Callable[[], float]) -> None:
         self.program = FlowPlan(flow)
+        self._clock = clock
         self.senders: list[_Sender] = []
         for node in self.program.sources:
             name = self.program.names[node]
@@ -96,22 +119,49 @@ class _Run:
             partitions: Partitions = given if isinstance(given, Mapping) else {"0": given}
             for partition, values in sorted(partitions.items()):
                 name = f"{self.program.names[node]}/{partition}"
-                self.senders.append(_Sender(name, node, values, SourceStage(self.program, node)))
+                head = SourceStage(self.program, node)
+                self.senders.append(_Sender(name, node, values, head, silences.get(name, ())))
+        unknown = silences.keys() - {sender.name for sender in self.senders}
+        if unknown:
+            raise PointMissed(f"{sorted(unknown)} are no partitions of {flow.name}, so none was silent.")
         self.body = KeyedStage(self.program, senders=len(self.senders))
+        self.watermarks = self._watermarks(Frontier())
         self.outcome = FlowOutcome(self.program.sinks)
         self._states: Sequence[bytes] = ()
 
     @property
     def waiting(self) -> list[_Sender]:
-        return [sender for sender in self.senders if sender.at < len(sender.values)]
+        """The senders that have something. When all others are silent, silence is over."""
+        left = [sender for sender in self.senders if sender.at < len(sender.values)]
+        if left and all(sender.is_silent for sender in left):
+            for sender in left:
+                sender.passed = sender.at
+                self._tell(self.watermarks, sender)
+        return [sender for sender in left if not sender.is_silent]
+
+    def _watermarks(self, frontier: Frontier) -> Watermarks:
+        watermarks = Watermarks({sender.name: sender.watermark for sender in self.senders}, frontier)
+        for sender in self.senders:
+            self._tell(watermarks, sender)
+        return watermarks
+
+    def _tell(self, watermarks: Watermarks, sender: _Sender) -> None:
+        silent = sender.is_silent and self.program.idle_seconds(sender.source) is not None
+        watermarks.arrived(sender.name, sender.watermark, sender.head.watermark, silent=silent)
 
     async def turn(self, sender: _Sender, limit: int) -> list[list[Any]]:
         """Process up to `limit` records; returns the outputs for the sinks."""
-        values = sender.values[sender.at : sender.at + limit]
+        values = sender.next_values(limit)
         sender.at += len(values)
+        floor = self.watermarks.floor(sender.name)
+        await self.body.tick(self._clock())
         for input_number, records in await sender.head.feed(values):
-            await self.body.push(sender.name, input_number, self._exchanged(input_number, records))
-        await self.body.advance(least([each.watermark for each in self.senders]))
+            await self.body.push(sender.name, input_number, self._exchanged(input_number, records), floor)
+        self._tell(self.watermarks, sender)
+        self.watermarks.settle()
+        await self.body.advance(self.watermarks.lowest())
+        if all(each.at >= len(each.values) for each in self.senders):
+            await self.body.tick(END)
         await self.body.flush()
         return self.body.take()
 
@@ -131,7 +181,10 @@ class _Run:
 
     def checkpoint(self) -> _Checkpoint:
         """As a task stores it: the whole state first, and then what has changed."""
-        marks = [(sender.at, sender.head.watermark) for sender in self.senders]
+        marks = [
+            (sender.at, sender.passed, sender.head.watermark, self.watermarks.stored_floor(sender.name))
+            for sender in self.senders
+        ]
         document = self.body.changed() if self._states else self.body.whole()
         self._states = (*self._states, encode(document))
         self.body.clean()
@@ -144,10 +197,13 @@ class _Run:
         stored = [decode(state).body for state in checkpoint.states]
         await self.body.load([document for document in stored if document is not None])
         self.body.clean()
-        for sender, (at, watermark) in zip(self.senders, checkpoint.marks, strict=True):
-            sender.at = at
+        frontier = Frontier()
+        for sender, (at, passed, watermark, floor) in zip(self.senders, checkpoint.marks, strict=True):
+            sender.at, sender.passed = at, passed
             sender.head = SourceStage(self.program, sender.source)
             sender.head.restore(watermark)
+            frontier[sender.name] = Mark(at, watermark, floor=floor)
+        self.watermarks = self._watermarks(frontier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +232,17 @@ def run_flow(
     restart_every: int | None = None,
     crash_at: str | None = None,
     nth: int | None = 1,
+    silences: Silences | None = None,
+    clock: Callable[[], float] = float,
 ) -> FlowOutcome:
     """Run to the end. `inputs` are values by the name of the source, or by partition below it.
 
+    `silences` are by "source/partition": before which records it is silent, as `idle_after` means it.
+    `clock` is asked once for each batch, for windows in processing time.
+
     `crash_at` is a crash point of a commit, reached in the nth one, or in every one with `nth=None`.
     """
-    run = _Run(flow, inputs)
+    run = _Run(flow, inputs, silences or {}, clock)
     crash = None
     if crash_at is not None:
         windows = windows_of(*run.program.sinks)
@@ -229,6 +290,7 @@ def check_flow(
     batch: int = 10,
     seed: int = 0,
     key: Callable[[Any], Any] | None = None,
+    silences: Silences | None = None,
 ) -> FlowOutcome:
     """Raise FlowBroken if a crash in any window of any commit changes the final output of a sink.
 
@@ -237,9 +299,9 @@ def check_flow(
     partitions. Returns the outcome of a run without faults.
     """
     program = FlowPlan(flow)
-    expected = run_flow(flow, inputs, batch=batch, seed=seed)
+    expected = run_flow(flow, inputs, batch=batch, seed=seed, silences=silences)
     for window in windows_of(*program.sinks):
-        found = run_flow(flow, inputs, batch=batch, seed=seed, crash_at=window, nth=None)
+        found = run_flow(flow, inputs, batch=batch, seed=seed, crash_at=window, nth=None, silences=silences)
         for number, sink in enumerate(program.sinks):
             wanted, given = (_comparable(each, number, sink, inputs, key) for each in (expected, found))
             if wanted != given:

@@ -6,12 +6,14 @@ import { colour } from "./colours.js";
 import { openSubmitForm } from "./submit_form.js";
 import { colourBalloons, countDown, followNews } from "./contest.js";
 import { offerCopy } from "./copy.js";
+import { showProgress } from "./upload.js";
 import { follow } from "./verdict.js";
 import { renew } from "./renewal.js";
 
 showTimes(document);
 askFirst(document);
 for (const form of document.querySelectorAll("form[data-submit-form]")) openSubmitForm(form);
+for (const form of document.querySelectorAll("form[data-upload]")) showProgress(form);
 for (const source of document.querySelectorAll("pre.source[data-language]")) {
   colour(source, source.textContent, source.dataset.language);
 }

@@ -32,7 +32,8 @@ struct order {
   const char *job_id;
   long attempt_id, cpu_ms, wall_ms, memory_kb, output_kb, stack_kb, processes, open_files, disk_kb, inodes;
   long out_kb, out_files;
-  bool proc;
+  long core;                        /* the processor that the program runs on, or -1 */
+  bool proc, in_out;                /* in_out: the program begins in /out, not in /box */
   const char *out_dir;              /* host folder that receives /out */
   const char *out_from;             /* below the workspace: what /out begins with */
   const char *args[ARGS_MAX + 1];

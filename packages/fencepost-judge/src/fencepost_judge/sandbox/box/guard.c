@@ -264,12 +264,23 @@ static void become_nobody(struct start *start) {
   drop_privileges(error_message);
 }
 
+/* Its threads and children too. */
+static void run_on(long core, char *error_message) {
+  unsigned long mask[1024 / (8 * sizeof(unsigned long))] = {0};
+  size_t bits = 8 * sizeof *mask;
+  mask[(size_t)core / bits] = 1UL << ((size_t)core % bits);
+  if (syscall(SYS_sched_setaffinity, 0, sizeof mask, mask) < 0) give_up(error_message, "core");
+}
+
 _Noreturn static void execute(struct start *start, const int *fds, int fd_count) {
   const struct order *order = start->order;
   for (int i = 3; i < fd_count; i++)
     if (write(fds[i], "0", 1) != 1) give_up(start->error_message, "cgroup");
   if (fd_count > 3 && order->proc) hide_cgroups(start->error_message);
   keep_capabilities(0, start->error_message);
+  if (order->core >= 0) run_on(order->core, start->error_message);
+  /* Not before: the order was not there yet. The folder is the program's own. */
+  if (order->in_out && chdir("/out")) give_up(start->error_message, "chdir");
   place_files(fds, start->error_message);
   bool grouped = fd_count > 3;
   set_limits(order, grouped, start->error_message);

@@ -13,6 +13,7 @@ static const struct number NUMBERS[] = {
   FIELD(memory_kb, 1024, 1L << 32),      FIELD(output_kb, 0, 1L << 31),   FIELD(stack_kb, 64, 1L << 32),
   FIELD(processes, 1, 32768),            FIELD(open_files, 4, 65536),     FIELD(disk_kb, 64, 1L << 31),
   FIELD(inodes, 16, 1L << 24),           FIELD(out_kb, 0, 1L << 31),      FIELD(out_files, 0, 1L << 20),
+  FIELD(core, 0, 1023),
 };
 
 static bool read_number(const char *text, long least, long most, long *value) {
@@ -67,6 +68,8 @@ static const char *read_word(struct order *order, char *word) {
   } else if (!strcmp(word, "out_from")) {
     if (!is_safe_path(value, false)) return "out_from";
     order->out_from = value;
+  } else if (!strcmp(word, "in_out")) {
+    order->in_out = !strcmp(value, "1");
   } else if (!strcmp(word, "proc")) {
     order->proc = !strcmp(value, "1");
   } else if (!strcmp(word, "job_id")) {
@@ -82,7 +85,7 @@ static const char *read_word(struct order *order, char *word) {
 const char *order_read(struct order *order, char *words, size_t length) {
   *order = (struct order){.job_id = "", .cpu_ms = 1000, .wall_ms = 10000, .memory_kb = 262144, .output_kb = 65536,
                           .stack_kb = 262144, .processes = 64, .open_files = 64, .disk_kb = 65536, .inodes = 4096,
-                          .out_kb = 65536, .out_files = 512};
+                          .out_kb = 65536, .out_files = 512, .core = -1};
   if (!length || words[length - 1]) return "words";
   for (char *word = words; word < words + length;) {
     char *next = word + strlen(word) + 1;

@@ -82,7 +82,7 @@ end $$;
 -- sinks that an operator requested this. Numbers only grow: a sink that stores one would skip a lower one. A checkpoint that was stored
 -- and not finished becomes begun again, so that recovery cancels it: its records are read again. Raises in_flight while any task is
 -- held. Takes the leases' row locks, in order of resource, so that no lease is acquired meanwhile, and the savepoint's, so that it is
--- not dropped.
+-- not dropped. Raises mismatch for a savepoint of another number of key groups.
 create or replace function fencepost.flow_restore(p_name text, p_savepoint text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -91,6 +91,8 @@ declare
   v_now    timestamptz;
   v_task   record;
   v_row    fencepost.flow_savepoint;
+  v_shape  jsonb;
+  v_groups bigint;
   v_number bigint;
   v_count  bigint := 0;
 begin
@@ -112,6 +114,14 @@ begin
   end if;
   if not exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint) then
     perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
+  end if;
+  -- State of another number of key groups is divided anew by flow_regroup.
+  v_shape := (select f.shape from fencepost.flow f where f.name = p_name);
+  v_groups := (select count(distinct s.resource) from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
+               and starts_with(s.resource, fencepost._flow_prefix(p_name) || 'group/'));
+  if v_shape ->> 'units' = 'groups' and v_groups <> (v_shape ->> 'groups')::bigint then
+    perform fencepost._refuse('mismatch', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'restore'),
+                              jsonb_build_object('why', 'groups', 'groups', v_shape -> 'groups', 'saved', v_groups));
   end if;
   update fencepost.checkpoint c set status = 'begun', frontier = null, state = null, stored_at = null
   where c.status = 'stored' and c.resource >= fencepost._flow_prefix(p_name) and c.resource < fencepost._flow_behind(p_name);

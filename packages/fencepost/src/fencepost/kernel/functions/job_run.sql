@@ -61,15 +61,18 @@ as $$
 declare
   v_running fencepost.job_running;
   v_now     timestamptz;
+  v_fenced  text;
 begin
-  perform fencepost._check_holder(p_attempt, p_owner);
+  if fencepost._is_holder(p_attempt, p_owner) is not true then
+    perform fencepost._check_holder(p_attempt, p_owner);
+  end if;
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt for key share;
   v_now := fencepost.clock();
   if not found or v_running.owner <> p_owner or v_running.expires_at <= v_now or v_running.cancel_requested_at is not null then
     perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job',
       p_id::text, jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'fence'), fencepost._job_seen(p_id));
   end if;
-  perform set_config('fencepost.fenced',
+  v_fenced := set_config('fencepost.fenced',
     coalesce(nullif(current_setting('fencepost.fenced', true), ''), ',') || p_id || ':' || p_attempt || ',', true);
   perform fencepost._bound_idle_time(v_running.lease);
 end $$;
@@ -201,7 +204,9 @@ declare
   v_now  timestamptz := fencepost.clock();
   v_gone fencepost.job_running;
 begin
-  perform fencepost._check_holder(p_attempt, p_owner);
+  if fencepost._is_holder(p_attempt, p_owner) is not true then
+    perform fencepost._check_holder(p_attempt, p_owner);
+  end if;
   -- Most end well and leave nothing, which needs no check.
   if p_id is null or p_final_status <> 'ok' or p_result is not null then
     perform fencepost._check_token('id', p_id);
@@ -219,7 +224,13 @@ begin
   end if;
   insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
   values (p_id, 'finished', coalesce(p_final_status, 'ok'), v_gone.queue, p_attempt, v_gone.tries, p_owner, v_gone.claimed_at, v_now, p_result);
-  perform fencepost._job_left(array[p_id], array_remove(array[v_gone.concurrency_key], null), v_now);
+  -- _job_left without its plan settings, which cost more than this check. It is rarely needed for one job.
+  if v_gone.concurrency_key is not null or exists (select 1 from fencepost.job_unique u where u.job_id = p_id)
+     or exists (select 1 from fencepost.job_suspect s where s.job_id > 0) then
+    perform fencepost._job_left(array[p_id], array_remove(array[v_gone.concurrency_key], null), v_now);
+  else
+    perform fencepost._job_ended(array[p_id], v_now);
+  end if;
 end $$;
 
 drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);

@@ -133,6 +133,14 @@ begin
   end if;
 end $$;
 
+-- Whether _check_holder would raise nothing: an expression that the planner puts into its callers, which costs them no call.
+create or replace function fencepost._is_holder(p_attempt bigint, p_owner text) returns boolean
+language sql stable
+as $$
+  select p_attempt is not null and p_owner <> '' and octet_length(p_owner) <= 256
+     and current_setting('transaction_isolation') = 'read committed'
+$$;
+
 -- An array of tokens or ids: present, without null elements.
 create or replace function fencepost._check_tokens(p_field text, p_values bigint[]) returns void
 language plpgsql immutable

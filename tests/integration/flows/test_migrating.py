@@ -1,0 +1,87 @@
+"""Keyed state of another version: migrated while the flow runs, with what was removed meanwhile."""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fencepost.flows import Flow, IterableSource, StateTooLarge, TableSink
+from fencepost.flows import _committer as committer_module
+from fencepost.flows.sinks.postgres import PostgresUpsert
+from fencepost.flows.sources.redis_streams import RedisStreams
+from tests.integration.flows.harness import FlowHarness
+
+GROUPS = 3
+
+
+def first(state: int | None, event: dict[str, Any]) -> Any:
+    count = (state or 0) + 1
+    return (None, [(event["key"], 0)]) if event["forget"] else (count, [(event["key"], count)])
+
+
+def second(state: dict[str, int] | None, event: dict[str, Any]) -> Any:
+    count = (state or {"count": 0})["count"] + 1
+    return (None, [(event["key"], 0)]) if event["forget"] else ({"count": count}, [(event["key"], count)])
+
+
+def migrated(version: int, pairs: list[Any]) -> list[Any]:
+    assert version == 1
+    return [[key, {"count": count}] for key, count in pairs]
+
+
+def flow(version: int) -> Flow:
+    migrations: Any = {"counts": migrated} if version == 2 else {}
+    events = Flow("migrating", migrations=migrations).source(RedisStreams("in")).json()
+    by_key = events.key_by(lambda event: event["key"], groups=GROUPS)
+    counts = by_key.stateful(first if version == 1 else second, name="counts", version=version)
+    return counts.sink(PostgresUpsert("total", ["key"], ["value"]))
+
+
+async def test_state_is_migrated_while_the_flow_runs(harness: FlowHarness) -> None:
+    expected: Counter[str] = Counter()
+
+    def send(count: int) -> None:
+        client: Any = harness.redis
+        pipe = client.pipeline()
+        for number in range(count):
+            key, forget = f"k{number % 20}", number % 20 == 7 and number >= 20
+            expected[key] = 0 if forget else expected[key] + 1
+            pipe.xadd("in", {"data": json.dumps({"key": key, "forget": forget})})
+        pipe.execute()
+
+    def totals() -> dict[str, int]:
+        return dict(harness.rows("select key, value from total"))
+
+    stop = asyncio.Event()
+    old = asyncio.create_task(harness.worker(flow(1)).run(stop))
+    send(40)
+    await harness.until(lambda: totals() == expected)
+    # Changes with removals behind the whole state.
+    send(40)
+    await harness.until(lambda: totals() == expected)
+    async with harness.running(harness.worker(flow(2))):
+        send(40)
+        stop.set()
+        await old
+        send(20)
+        await harness.until(lambda: totals() == expected)
+    async with harness.running(harness.worker(flow(2))):
+        send(20)
+        await harness.until(lambda: totals() == expected)
+
+
+async def test_a_state_that_no_commit_can_store_stops_the_task_and_says_what_helps(
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_module, "STATE_BYTES_MAX", 1_000)
+    large = Flow("large").source(IterableSource(list(range(1_000)))).key_by(str).count().sink(TableSink())
+    worker = harness.worker(large)
+    async with harness.running(worker):
+        await harness.until(lambda: bool(worker.errors))
+        [error] = worker.errors.values()
+
+    assert error.startswith(f"{StateTooLarge.__name__}: The state of flow:large/all takes")
+    assert "fencepost flows regroup" in error
+    assert harness.rows("select count(*) from fencepost.flow_frontiers('large')") == [(0,)]
