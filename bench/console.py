@@ -27,6 +27,7 @@ from fencepost_server.web.settings import WebSettings
 FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000, workflows=1_000_000)
 QUICK = FixtureData(jobs=50_000, orders=5_000, leases=1_000, workflows=50_000)
 FIRST_BYTE_MS = 200.0
+PAGE_BYTES_MAX = 100_000
 STREAM_KIB_MAX = 256.0
 
 
@@ -36,7 +37,13 @@ def pages(stock: FixtureData) -> Iterator[str]:
     yield from (
         "",
         "?span=day",
+        "?span=week",
+        "?queue=queue-0",
+        "?kind=kind-7&span=week",
         "/queues",
+        "/workers",
+        "/batches",
+        "/batches?open=true",
         "/jobs",
         f"/jobs?before={middle}",
         "/jobs?state=dead",
@@ -46,6 +53,10 @@ def pages(stock: FixtureData) -> Iterator[str]:
         "/jobs?state=pending&queue=queue-0",
         "/jobs?kind=kind-7",
         "/jobs?kind=nothing",
+        "/jobs?part=kind-7",
+        "/jobs?part=nothing",
+        "/jobs?state=retrying",
+        "/jobs?owner=nothing",
         "/jobs?state=cancelled",
     )
     newest = stock.jobs + stock.workflows
@@ -121,7 +132,9 @@ def run(*, quick: bool) -> Report:
         finally:
             server.stop()
         slowest = max(float(row["p95 ms"]) for row in rows)
+        largest = max(float(row["bytes"]) for row in rows)
         goals = [
+            Goal("largest page in bytes", largest, PAGE_BYTES_MAX, at_most=True),
             Goal("slowest page, p95 of the first byte in ms", slowest, FIRST_BYTE_MS, at_most=True),
             Goal("memory of one open stream in KiB", streams, STREAM_KIB_MAX, at_most=True),
         ]

@@ -41,7 +41,7 @@ from generate_series(1, current_setting('bench.orders')::integer) n where n % 10
 
 insert into fencepost.orders_order (id, idempotency_key, broker, account, symbol, request_json, request_digest, created_at,
                                     updated_at, final_status, settled_at)
-select n, 'key-' || n, 'paper', 'acct-' || n % 5000, 'ABC', '{"side": "buy", "quantity": 1}', 'sha256:' || repeat('a', 64),
+select n, 'key-' || n, 'paper', 'acct-' || n % 5000, 'ABC', '{"intent": "BUY", "qty": "1", "symbol": "ABC"}', 'sha256:' || repeat('a', 64),
        clock_timestamp(), clock_timestamp(), case when n % 100 <> 0 then 'sent' end, case when n % 100 <> 0 then clock_timestamp() end
 from generate_series(1, current_setting('bench.orders')::integer) n;
 

@@ -19,7 +19,7 @@ from tests.integration.console.populated_system import PopulatedSystem, leave_a_
 from tests.integration.console.watchers import Watchers
 
 EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
-SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
+SHOWN = """() => [...document.querySelectorAll("time:not(td time, tbody th time, .age time)")].map((time) => [
   time.textContent, new Intl.DateTimeFormat("en-GB", {dateStyle: "medium", timeStyle: "medium",
   timeZone: "Asia/Kolkata"}).format(new Date(time.title)), time.title])"""
 
@@ -38,6 +38,8 @@ def paths(city: PopulatedSystem) -> list[str]:
     things = [
         f"jobs/{city.running}",
         f"jobs/{city.dead[0]}",
+        f"batches/{city.batch}",
+        "schedules/nightly",
         f"workflows/{city.workflow}",
         f"workflows/{city.dead_workflow}",
         f"leases/{city.lease}",
@@ -51,19 +53,6 @@ def paths(city: PopulatedSystem) -> list[str]:
     return ["/console", *(f"/console/{path}" for path in (*lists, *things))]
 
 
-def in_the_dark(city: PopulatedSystem) -> list[str]:
-    """Between them they have every kind of thing that has a colour."""
-    return [
-        "",
-        "queues",
-        f"jobs/{city.dead[0]}",
-        f"orders/{city.orders['parked']}",
-        f"flows/{city.flow}",
-        f"workflows/{city.workflow}",
-        "users",
-    ]
-
-
 def name_of(path: str) -> str:
     return re.sub(r"\W+", "-", path.removeprefix("/console").strip("/") or "overview")
 
@@ -74,15 +63,109 @@ def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, cit
         visit.go(path)
         visit.shoot(name_of(path))
         visit.fits_a_phone()
-        dark = path in (f"/console/{one}".rstrip("/") for one in in_the_dark(city))
-        visit.is_accessible(dark=dark)
-        if dark:
-            visit.shoot(f"{name_of(path)}-dark")
-        # In the viewer's zone, with the exact instant on hover.
+        visit.is_accessible(dark=True, phone=True)
+        visit.shoot(f"{name_of(path)}-dark")
+        # In the viewer's zone, with the exact instant on hover; in lists it is relative.
         for told, expected, instant in visit.page.evaluate(SHOWN):
             assert (told, instant[-6:]) == (expected, "+00:00"), path
     expect(visit.page.locator("#zone")).to_have_text(re.compile("Asia/(Kolkata|Calcutta)"))
     visit.went_well()
+
+
+def test_a_chosen_theme_is_kept_and_accessible(visit: Visit, city: PopulatedSystem) -> None:
+    visit.page.emulate_media(color_scheme="light")
+    visit.go("/console/jobs?state=dead")
+    with visit.page.expect_navigation():
+        visit.page.get_by_label("Theme").select_option("dark")
+    assert visit.page.url.endswith("/console/jobs?state=dead")
+    assert visit.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 22, 27)"
+    visit.is_accessible(dark=False)
+    visit.shoot("theme-dark")
+    with visit.page.expect_navigation():
+        visit.page.get_by_label("Theme").select_option("auto")
+    visit.went_well()
+
+
+def test_the_palette_goes_to_pages_ids_and_parts_of_jobs(visit: Visit, city: PopulatedSystem) -> None:
+    visit.go("/console")
+    visit.page.keyboard.press("Control+k")
+    field = visit.page.get_by_role("combobox", name="A page, an id, or a part of a job")
+    expect(field).to_be_focused()
+    field.fill("lea")
+    visit.is_accessible(dark=False)
+    visit.shoot("palette")
+    field.press("Enter")
+    visit.page.wait_for_url("**/console/leases", wait_until="load")
+    visit.page.keyboard.press("Control+k")
+    visit.page.locator(".palette input").fill(str(city.running))
+    visit.page.locator(".palette input").press("Enter")
+    visit.page.wait_for_url(f"**/console/jobs/{city.running}", wait_until="load")
+    visit.page.keyboard.press("g")
+    visit.page.keyboard.press("q")
+    visit.page.wait_for_url("**/console/queues", wait_until="load")
+    visit.page.keyboard.press("?")
+    expect(visit.page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
+    visit.went_well()
+
+
+def test_a_list_sorts_is_searched_by_parts_and_has_times_ago(visit: Visit, city: PopulatedSystem) -> None:
+    visit.go("/console/jobs?queue=mail")
+    ids = visit.page.locator("tbody tr th a")
+    newest = ids.all_inner_texts()
+    visit.page.get_by_role("button", name="id", exact=True).click()
+    assert ids.all_inner_texts() == newest[::-1]
+    assert "sort=" in visit.page.url
+    visit.page.reload()
+    expect(ids.first).to_have_text(newest[-1])
+    time = visit.page.locator("tbody time").first
+    expect(time).to_have_text(re.compile("ago|now"))
+    assert time.get_attribute("title") == time.get_attribute("datetime")
+    visit.page.get_by_label("Contains").fill("AI")
+    visit.press("Show")
+    expect(ids.first).to_be_visible()
+    visit.page.get_by_label("Contains").fill("nothing has this")
+    visit.press("Show")
+    expect(ids).to_have_count(0)
+    visit.went_well()
+
+
+def test_selected_jobs_are_counted_and_decided_about_together(visit: Visit, city: PopulatedSystem) -> None:
+    crowd = Watchers(visit.env.database, "chosen")
+    visit.go("/console/jobs?queue=chosen")
+    button = visit.page.get_by_role("button", name="Discard…")
+    expect(button).to_be_disabled()
+    for job in (*crowd.dead[:2], crowd.waiting):
+        visit.page.get_by_label(f"Select job {job}", exact=True).check()
+    expect(visit.page.get_by_text("3 selected:")).to_be_visible()
+    told = visit.decide("Discard…", "Discard 2 jobs")
+    assert "Selected are 3 jobs: 2 dead, 1 pending." in told
+    expect(visit.page.locator(".notice")).to_contain_text("2 jobs discarded, 1 refused.")
+    assert [crowd.state_of(job) for job in crowd.dead] == ["cancelled", "cancelled", "dead"]
+    visit.went_well()
+
+
+def test_without_scripts_a_question_is_a_page_and_a_selection_works(
+    browser: Browser, visit: Visit, city: PopulatedSystem
+) -> None:
+    crowd = Watchers(visit.env.database, "plain")
+    context = browser.new_context(base_url=visit.env.url, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(visit.env.link(Role.ADMIN))
+    page.goto("/console/jobs?queue=plain&state=dead")
+    page.get_by_label(f"Select job {crowd.dead[0]}", exact=True).check()
+    page.get_by_role("button", name="Discard…").click()
+    page.get_by_role("link", name="Change nothing").click()
+    assert crowd.state_of(crowd.dead[0]) == "dead"
+    page.goto("/console/jobs?queue=plain&state=dead")
+    page.get_by_label(f"Select job {crowd.dead[0]}", exact=True).check()
+    page.get_by_role("button", name="Discard…").click()
+    page.screenshot(path=visit.shots / "question-without-scripts.png", full_page=True)
+    page.get_by_role("button", name="Discard 1 job").click()
+    assert crowd.state_of(crowd.dead[0]) == "cancelled"
+    page.get_by_label("Theme").select_option("dark")
+    page.get_by_role("button", name="Set").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    context.close()
 
 
 def test_what_is_written_in_the_database_does_nothing_in_a_browser(
@@ -130,12 +213,13 @@ def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city:
     visit.go("/console/queues")
     row = visit.page.locator("tr[data-queue=operated]")
     row.get_by_role("button", name="Pause").click()
+    visit.page.get_by_role("dialog").get_by_role("button", name="Pause operated").click()
     expect(visit.page.get_by_role("status").filter(has_text="operated is paused")).to_be_visible()
     visit.shoot("queue-paused")
     row.get_by_role("button", name="Resume").click()
     expect(row.get_by_role("button", name="Pause")).to_be_visible()
     visit.go("/console/schedules")
-    visit.press("Pause")
+    visit.decide("Pause", "Pause nightly")
     expect(visit.page.get_by_role("status").filter(has_text="nightly is paused")).to_be_visible()
     expect(visit.page.locator("tbody .state")).to_have_text("paused")
     visit.press("Resume")
@@ -143,19 +227,18 @@ def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city:
     expect(visit.page.locator("tbody .state")).to_have_text("open")
     heading = visit.page.get_by_role("heading", level=1)
     visit.go(f"/console/jobs/{crowd.dead[0]}")
-    visit.press("Replay")
+    visit.decide("Replay", f"Run job {crowd.dead[0]}")
     expect(heading).to_contain_text("pending")
-    answers = ["dismiss", "accept", "accept"]
-    visit.page.on("dialog", lambda dialog: getattr(dialog, answers.pop(0))())
-    visit.page.get_by_role("button", name="Cancel").click()
+    visit.deny("Cancel")
     assert crowd.state_of(crowd.dead[0]) == "pending", "a question that is denied changes nothing"
-    visit.press("Cancel")
+    told = visit.decide("Cancel", f"Cancel job {crowd.dead[0]}")
+    assert "operated in operated, is pending." in told
     expect(heading).to_contain_text("cancelled")
-    visit.press("Run now")
+    visit.decide("Run now", f"Run job {crowd.dead[0]}")
     expect(heading).to_contain_text("pending")
     visit.shoot("job-run-again")
     visit.go(f"/console/jobs/{crowd.dead[1]}")
-    visit.press("Give up")
+    visit.decide("Discard", f"Discard job {crowd.dead[1]}")
     expect(heading).to_contain_text("cancelled")
     visit.went_well()
 
@@ -167,26 +250,24 @@ def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: Pop
     visit.page.get_by_role("link", name="Preview…").click()
     expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are selected")
     visit.shoot("dead-preview-of-one-cause")
-    visit.press("Replay 3")
+    visit.decide("Replay 3", "Replay 3")
     expect(visit.page.locator(".notice")).to_contain_text("3 replayed")
     assert {crowd.state_of(job) for job in crowd.dead} == {"pending"}
     visit.went_well()
 
 
-def test_dead_letters_are_given_up_in_bulk_after_a_question(visit: Visit, city: PopulatedSystem) -> None:
+def test_dead_letters_are_discarded_in_bulk_after_a_question(visit: Visit, city: PopulatedSystem) -> None:
     crowd = Watchers(visit.env.database, "hopeless")
     visit.env.context.live_snapshot.forget()
     visit.go("/console/dead/preview?queue=hopeless")
-    answers = ["dismiss", "accept"]
-    visit.page.on("dialog", lambda dialog: getattr(dialog, answers.pop(0))())
-    visit.page.get_by_role("button", name="Give up 3").click()
+    visit.deny("Discard 3")
     assert {crowd.state_of(job) for job in crowd.dead} == {"dead"}, (
         "a question that is denied changes nothing"
     )
-    visit.press("Give up 3")
+    visit.decide("Discard 3", "Discard 3")
     expect(visit.page.locator(".notice")).to_contain_text("3 discarded")
     assert {crowd.state_of(job) for job in crowd.dead} == {"cancelled"}
-    visit.shoot("dead-given-up")
+    visit.shoot("dead-discarded")
     visit.went_well()
 
 
@@ -194,61 +275,71 @@ def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: Populat
     visit.go(f"/console/outbox/{city.parked}")
     visit.page.get_by_label("It is").select_option("dead")
     visit.page.get_by_label("because").fill("asked them")
-    visit.press("Decide")
+    visit.decide("Decide…", "Make it dead")
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("dead")
     visit.go(f"/console/orders/{city.orders['parked']}")
     visit.page.get_by_label("It is").select_option("unknown")
     visit.page.get_by_label("because").first.fill("ask them again")
-    visit.press("Decide")
+    visit.decide("Decide…", "Make it unknown")
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("unknown")
     visit.shoot("order-decided")
     visit.go(f"/console/orders/{city.orders['unknown']}")
     visit.page.get_by_label("It is").select_option("sent")
     visit.page.get_by_label("because").first.fill("seen in the blotter")
     visit.page.get_by_label("broker's id").fill("61e69015")
-    visit.press("Decide")
+    visit.page.get_by_role("button", name="Decide…").click()
+    expect(visit.page.get_by_role("link", name="Change nothing")).to_be_focused()
+    visit.is_accessible(dark=True)
+    visit.shoot("order-question")
+    with visit.page.expect_navigation():
+        visit.page.get_by_role("button", name="Make it sent").click()
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("sent")
     expect(visit.page.locator("dl.facts")).to_contain_text("61e69015")
     expect(visit.page.get_by_role("heading", name="What the broker said")).to_be_visible()
     visit.shoot("order-seen-at-the-broker")
     visit.go(f"/console/orders/{city.orders['queued']}")
     visit.page.get_by_label("Cancel it, because").fill("too late")
-    visit.press("Cancel")
+    visit.decide("Cancel…", f"Cancel order {city.orders['queued']}")
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("dead")
     visit.go(f"/console/flows/{city.flow}")
     visit.page.get_by_role("textbox", name="Savepoint").fill("by-hand")
     # The task here is held, and will not answer.
     visit.page.get_by_label("Seconds to wait for commits").fill("0")
-    visit.press("Keep")
+    visit.press("Save")
     expect(visit.page.get_by_role("region", name="Savepoints")).to_contain_text("by-hand")
-    visit.page.on("dialog", lambda dialog: dialog.accept())
-    visit.press("Drain")
+    visit.decide("Drain", f"Drain {city.flow}")
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("paused")
     visit.shoot("flow-drained")
     visit.press("Run again")
     expect(visit.page.get_by_role("status").filter(has_text="runs again")).to_be_visible()
     expect(visit.page.get_by_role("button", name="Drain", exact=True)).to_be_visible()
     expect(visit.page.get_by_role("heading", level=1)).not_to_contain_text("paused")
+    visit.page.get_by_label("Select dead letter", exact=False).first.check()
+    visit.decide("Discard…", "Discard 1 dead letter")
+    expect(visit.page.locator(".notice")).to_contain_text("1 dead letter discarded")
     visit.went_well()
 
 
 def test_tokens_and_users_are_made_and_locked_out(visit: Visit) -> None:
-    visit.page.on("dialog", lambda dialog: dialog.accept())
     visit.go("/console/account")
     visit.page.get_by_label("For").fill("ci")
     visit.press("Make a token")
     expect(visit.page.locator("pre.secret")).to_contain_text("fpc_")
     visit.page.get_by_role("link", name="Go on").click()
-    visit.press("Revoke")
+    visit.page.wait_for_load_state()
+    visit.page.get_by_role("button", name="Revoke").click()
+    with visit.page.expect_navigation():
+        visit.page.get_by_role("dialog").get_by_role("button", name="Revoke token").click()
     expect(visit.page.get_by_text("revoked", exact=True)).to_be_visible()
     visit.go("/console/users")
     visit.page.get_by_label("Name").fill("grace")
     visit.page.get_by_label("Password").fill("a long enough one")
-    visit.press("Keep")
+    visit.press("Save")
     row = visit.page.locator("tr").filter(has_text="grace")
-    row.get_by_role("button", name="Lock out").click()
+    row.get_by_role("button", name="Disable").click()
+    visit.page.get_by_role("dialog").get_by_role("button", name="Disable grace").click()
     expect(row).to_contain_text("locked")
-    visit.shoot("user-locked-out")
+    visit.shoot("user-disabled")
     visit.went_well()
 
 

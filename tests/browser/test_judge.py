@@ -154,8 +154,8 @@ def test_a_jury_judges_again_compares_and_applies(enter: Entering, site: JudgeSi
         page.get_by_role("button", name="Judge 1 again").click()
         apply = page.get_by_role("button", name="Apply")
         expect(apply).to_be_visible(timeout=60_000)
-        page.on("dialog", lambda dialog: dialog.accept())
         apply.click()
+        page.get_by_role("dialog").get_by_role("button", name="Apply it").click()
         expect(page.locator(".notice")).to_contain_text("It stands")
         guest.shoot("judge-rejudged")
 

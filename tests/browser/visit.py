@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
-from playwright.sync_api import ConsoleMessage, Page, Request
+from playwright.sync_api import ConsoleMessage, Page, Request, ViewportSize
 
 from tests.integration.console.env import ConsoleEnv
 
@@ -21,6 +21,8 @@ RULES = {
 SQUEEZED = """() => [...document.querySelectorAll("td, tbody th")]
   .filter((cell) => cell.innerText.trim().length > 12 && cell.offsetWidth > 0 && cell.offsetWidth < 64)
   .map((cell) => cell.innerText.trim())"""
+PHONE: ViewportSize = {"width": 360, "height": 740}
+SHOT_MS = 180_000
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]}
 FIND = "(options) => axe.run(document, options).then((found) => found.violations)"
 
@@ -49,14 +51,39 @@ class Guest:
         with self.page.expect_navigation():
             self.page.get_by_role("button", name=button, exact=True).click()
 
-    def shoot(self, name: str) -> None:
-        self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
+    def decide(self, button: str, answer: str) -> str:
+        """Press a button that asks first, answer its question, and be where it leads. Returns its words."""
+        self.page.get_by_role("button", name=button, exact=True).click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.wait_for()
+        told = dialog.inner_text()
+        with self.page.expect_navigation():
+            dialog.get_by_role("button", name=answer, exact=True).click()
+        return told
 
-    def is_accessible(self, *, dark: bool = True) -> None:
-        """By axe, with the rules of WCAG 2.1 AA in light; in dark the contrast, all that changes there."""
+    def deny(self, button: str) -> None:
+        """Press a button that asks first, and press Enter: nothing happens."""
+        self.page.get_by_role("button", name=button, exact=True).click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.wait_for()
+        self.page.keyboard.press("Enter")
+        dialog.wait_for(state="detached")
+
+    def shoot(self, name: str) -> None:
+        self.page.screenshot(path=self.shots / f"{name}.png", full_page=True, timeout=SHOT_MS)
+
+    def is_accessible(self, *, dark: bool = True, phone: bool = False) -> None:
+        """By axe, with the rules of WCAG 2.1 AA in light; in dark the contrast, all that changes there; on a
+        phone, where tables are cards and the menu is folded, all rules again."""
         self.page.emulate_media(color_scheme="light")
         self.page.evaluate(AXE_SCRIPT)
         self._accept(self.page.evaluate(FIND, RULES))
+        if phone:
+            before = self.page.viewport_size
+            assert before is not None
+            self.page.set_viewport_size(PHONE)
+            self._accept(self.page.evaluate(FIND, RULES))
+            self.page.set_viewport_size(before)
         if dark:
             self.page.emulate_media(color_scheme="dark")
             self._accept(self.page.evaluate(FIND, CONTRAST))
@@ -64,7 +91,7 @@ class Guest:
     def fits_a_phone(self) -> None:
         """At 360 pixels nothing makes the page itself scroll sideways, and what is in a table can be read."""
         before = self.page.viewport_size
-        self.page.set_viewport_size({"width": 360, "height": 740})
+        self.page.set_viewport_size(PHONE)
         wide = self.page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )

@@ -30,6 +30,8 @@ from fencepost_server.web.settings import WebSettings
 
 T = TypeVar("T")
 PASSWORD = "correct horse battery"
+YES = {"confirmed": "yes"}
+"""What a form sends when its question was answered."""
 # As cheap as argon2 can be: these tests are about who may come in, not about how slowly.
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 

@@ -16,7 +16,9 @@ LITERAL = frozenset({"pre", "code", "time", "title"})
 LISTS = [
     "overview",
     "queues",
+    "workers",
     "jobs",
+    "batches",
     "workflows",
     "workflows/preview",
     "dead",

@@ -86,6 +86,7 @@ class PopulatedSystem(Watchers):
         self._come_late()
         self.workflow = self._workflow()
         self.dead_workflow = self._dead_workflow()
+        self.batch = self._batch()
 
     def _trade(self) -> dict[str, int]:
         with closing(OrdersEnv(self._database.url)) as market:
@@ -204,6 +205,16 @@ class PopulatedSystem(Watchers):
             event = f"approve {job_id} {self.name}"
             workflow_calls.wait_for(caller, job_id, event, attempt=3, timeout="2 days")
         return job_id
+
+    def _batch(self) -> int:
+        """Two jobs wait for their end, and a callback for theirs."""
+        caller = Caller(self._database.url)
+        with closing(caller.connection):
+            jobs = [job_calls.submit(caller, queue=f"pages-{self.name}") for _ in "123"]
+            row = caller.row(
+                "select fencepost.batch_make(%s::bigint[], %s, %s) as batch", jobs[:2], jobs[2], self.name
+            )
+        return int(row["batch"])
 
     def _dead_workflow(self) -> int:
         """It has died, and the undo of its step waits."""

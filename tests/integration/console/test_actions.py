@@ -7,7 +7,7 @@ from urllib.parse import unquote_plus
 
 from fencepost_orders import _change_source as change_source
 from fencepost_server.console._role import Role
-from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.env import YES, ConsoleEnv
 from tests.integration.console.watchers import Watchers
 from tests.integration.orders.env import RESULT, OrdersEnv
 
@@ -15,10 +15,10 @@ from tests.integration.orders.env import RESULT, OrdersEnv
 def test_jobs_are_run_again_cancelled_and_given_up(env: ConsoleEnv) -> None:
     crowd = Watchers(env.database)
     with env.visitor(Role.OPERATOR) as client:
-        assert client.post(f"/console/jobs/{crowd.dead[0]}/replay").status_code == 303
-        assert client.post(f"/console/jobs/{crowd.dead[1]}/discard").status_code == 303
-        assert client.post(f"/console/jobs/{crowd.dead[2]}/retry").status_code == 303
-        assert client.post(f"/console/jobs/{crowd.waiting}/cancel").status_code == 303
+        assert client.post(f"/console/jobs/{crowd.dead[0]}/replay", data=YES).status_code == 303
+        assert client.post(f"/console/jobs/{crowd.dead[1]}/discard", data=YES).status_code == 303
+        assert client.post(f"/console/jobs/{crowd.dead[2]}/retry", data=YES).status_code == 303
+        assert client.post(f"/console/jobs/{crowd.waiting}/cancel", data=YES).status_code == 303
         assert [crowd.state_of(job) for job in (*crowd.dead, crowd.waiting)] == [
             "pending",
             "cancelled",
@@ -34,7 +34,7 @@ def test_jobs_are_run_again_cancelled_and_given_up(env: ConsoleEnv) -> None:
 def test_a_refused_action_says_why_and_is_written_down(env: ConsoleEnv) -> None:
     crowd = Watchers(env.database)
     with env.visitor(Role.ADMIN) as client:
-        refused = client.post(f"/console/jobs/{crowd.finished}/cancel")
+        refused = client.post(f"/console/jobs/{crowd.finished}/cancel", data=YES)
         assert refused.status_code == 409
         assert "already_finished" in refused.text
         assert client.post(f"/api/jobs/{crowd.finished}/cancel").json()["code"] == "already_finished"
@@ -67,7 +67,7 @@ def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(env: Conso
         decision = {"expected": "unknown", "outcome": "dead", "note": "asked them"}
         assert client.post(f"/api/outbox/{parked}/resolve", json=decision).json()["code"] == "mismatch"
         form = {"expected": "parked", "outcome": "dead", "note": "asked them"}
-        assert client.post(f"/console/outbox/{parked}/resolve", data=form).status_code == 303
+        assert client.post(f"/console/outbox/{parked}/resolve", data={**form, **YES}).status_code == 303
         assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
 
 
@@ -77,9 +77,9 @@ def test_an_order_that_a_person_saw_at_the_broker_keeps_what_they_saw(env: Conso
         parked = market.accepted("order-parked")
         market.settle(market.take_one(), "parked", code="UNKNOWN", detail="no word")
         form = {"expected": "unknown", "outcome": "sent", "reason": "seen", "broker_order_id": "61e69015"}
-        assert client.post(f"/console/orders/{parked}/resolve", data=form).status_code == 422
+        assert client.post(f"/console/orders/{parked}/resolve", data={**form, **YES}).status_code == 422
         form["expected"] = "parked"
-        assert client.post(f"/console/orders/{parked}/resolve", data=form).status_code == 303
+        assert client.post(f"/console/orders/{parked}/resolve", data={**form, **YES}).status_code == 303
         order = client.get(f"/api/orders/{parked}").json()["order"]
         assert (order["status"], order["broker_order_id"]) == ("sent", "61e69015")
         assert order["result"]["body"] == {"by": "operator@console"}
@@ -114,7 +114,7 @@ def test_an_order_is_cancelled_at_the_broker_and_the_page_says_so(env: ConsoleEn
         assert "Cancel at the broker" in client.get(f"/console/orders/{order_id}").text
         form = {"key": "console-1", "reason": "not wanted"}
         for _ in range(2):
-            sent = client.post(f"/console/orders/{order_id}/cancel-at-broker", data=form)
+            sent = client.post(f"/console/orders/{order_id}/cancel-at-broker", data={**form, **YES})
             assert sent.status_code == 303
         page = client.get(f"/console/orders/{order_id}").text
         assert "is to be cancelled at the broker" in page
@@ -127,8 +127,8 @@ def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(env:
     with env.visitor(Role.ADMIN) as client:
         form = {"name": "ada", "role": "operator", "password": "a long enough one"}
         assert client.post("/console/users", data=form).status_code == 303
-        assert client.post("/console/users/ada/disable").status_code == 303
-        assert client.post("/console/users/admin/disable").status_code == 400
+        assert client.post("/console/users/ada/disable", data=YES).status_code == 303
+        assert client.post("/console/users/admin/disable", data=YES).status_code == 400
         users = {user["name"]: user for user in client.get("/api/users").json()["users"]}
         assert users["ada"]["disabled_at"] is not None
         assert "a long enough one" not in client.get("/api/audit").text
@@ -140,7 +140,7 @@ def test_going_on_with_a_replay_means_what_was_dead_when_it_began(env: ConsoleEn
     with env.visitor(Role.OPERATOR) as client:
         began = client.get("/api/dead/preview").json()["before"]
         form = {"how": "replay", "before": began, "limit": "2"}
-        sent = client.post("/console/dead/settle", data=form)
+        sent = client.post("/console/dead/settle", data={**form, **YES})
         assert began in unquote_plus(sent.headers["location"])
         Watchers(env.database, "later")
         facts = client.get(sent.headers["location"].replace("/console/", "/api/")).json()

@@ -12,7 +12,7 @@ from fencepost_server.accounts.calls import audit_entries
 from fencepost_server.accounts.login import WINDOW_SECONDS
 from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.web.settings import WebSettings
-from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, form_token, log_in
+from tests.integration.console.env import CHEAP, PASSWORD, YES, ConsoleEnv, console, form_token, log_in
 
 # What the settings say; the test itself listens on loopback.
 BEYOND = WebSettings(address="192.0.2.1", token="0123456789abcdef")
@@ -170,11 +170,11 @@ def test_a_user_that_logs_out_or_is_locked_has_no_access(env: ConsoleEnv) -> Non
 def test_a_form_without_its_token_does_nothing(env: ConsoleEnv) -> None:
     with env.visitor(Role.OPERATOR) as client:
         good = client.headers.pop("x-form-token")
-        assert client.post("/console/queues/mail/pause").status_code == 403
+        assert client.post("/console/queues/mail/pause", data=YES).status_code == 403
         assert client.post("/console/queues/mail/pause", data={"form_token": "made up"}).status_code == 403
         assert client.post("/api/queues/mail/pause").status_code == 403
         assert client.get("/api/queues").json()["queues"] == []
-        assert client.post("/console/queues/mail/pause", data={"form_token": good}).status_code == 303
+        assert client.post("/console/queues/mail/pause", data={"form_token": good, **YES}).status_code == 303
         assert client.get("/api/queues").json()["queues"][0]["paused"]
 
 

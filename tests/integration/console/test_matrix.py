@@ -16,6 +16,7 @@ from fencepost_server.console._settings import ConsoleSettings
 from tests.integration.console.env import ConsoleEnv
 
 LOGOUT = ("POST", "/console/logout")
+THEME = ("POST", "/console/theme")
 STREAM = ("GET", "/api/events")
 # A token may make no tokens, whatever its role.
 SESSIONS_ONLY = {("POST", "/api/account/tokens"), ("POST", "/console/account/tokens")}
@@ -50,7 +51,7 @@ def test_every_route_was_made_by_the_router_or_is_open_to_all(env: ConsoleEnv) -
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }
-    unguarded = {path for _, path in made - set(context.router.roles) - {LOGOUT}}
+    unguarded = {path for _, path in made - set(context.router.roles) - {LOGOUT, THEME}}
     assert unguarded == set(OPEN_PATHS)
     assert len(context.router.roles) > 60
 
@@ -85,3 +86,4 @@ def test_a_session_without_the_forms_token_changes_nothing_whatever_its_role(
         for method, path in routes(env):
             if method == "POST":
                 assert send(client, method, path) == 403, path
+        assert send(client, *THEME) == 403

@@ -28,6 +28,8 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(env: Consol
         f"dead letters of the flow {city.flow}": (1, "ValueError: no number"),
         "signers waiting for recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
         "transactions in doubt": (1, "In doubt"),
+        "held nonces overdue": (2, "overdue since"),
+        "waiting in pages-mail: no worker serves it": (2, "pages-mail"),
         "broker halted: acme": (1, "the market is shut"),
         "waiting in mail: no worker serves it": (1, "mail"),
         "dead in orders/fulfil@1": (1, "orders/fulfil@1"),

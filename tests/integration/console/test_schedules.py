@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost_server.console._role import Role
-from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.env import YES, ConsoleEnv
 
 EXTRA = {"name": "extra tick", "expression": "0 3 * * *", "kind": "report", "queue": "reports"}
 
@@ -30,9 +30,9 @@ def test_an_operator_adds_runs_changes_and_removes_a_schedule(env: ConsoleEnv) -
         assert "operator@console" in shown
         events = [one["event"] for one in client.get("/api/schedules/extra tick").json()["life"]]
         assert events == ["added", "changed"]
-        assert client.post("/console/schedules/extra%20tick/pause").status_code == 303
+        assert client.post("/console/schedules/extra%20tick/pause", data=YES).status_code == 303
         assert client.post("/console/schedules/extra%20tick/resume").status_code == 303
-        assert client.post("/console/schedules/extra%20tick/remove").status_code == 303
+        assert client.post("/console/schedules/extra%20tick/remove", data=YES).status_code == 303
         assert client.get("/api/schedules/extra tick").status_code == 404
 
 

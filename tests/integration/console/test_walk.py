@@ -26,6 +26,8 @@ EVIL = "\"'><script>alert(1)<img src=x onerror=alert(2)>{{7*7}}"
 SAME_MAX = 2
 """Pages of one route that are looked at: the pages of two jobs come from one template."""
 
+PAGE_BYTES_MAX = 100_000
+
 
 @pytest.fixture
 def env(database: Database, tmp_path: Path) -> Iterator[ConsoleEnv]:
@@ -99,6 +101,7 @@ def test_every_page_has_its_api_its_tables_to_take_home_and_instants(
                 assert datetime.fromisoformat(instant).utcoffset() is not None, address
                 assert on_hover == instant, address
             assert page.bare_instants == [], address
+            assert len(page.text.encode()) <= PAGE_BYTES_MAX, address
             times += len(page.times)
     assert times > 50
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost_server.console._role import Role
-from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.env import YES, ConsoleEnv
 
 AUDIT = {"name": "audit", "url": "https://audit.example/key-in-path?key=in-query", "topics": ["orders"]}
 
@@ -24,7 +24,7 @@ def test_an_admin_registers_and_rotates_and_sees_each_secret_once(env: ConsoleEn
         assert "https://audit.example" in pages
         assert not any(word in pages for word in ("whsec_", "key-in-path", "in-query"))
         assert client.post("/api/webhooks/audit/change", json={"topics": []}).json()["message"]
-        assert client.post("/console/webhooks/audit/remove").status_code == 303
+        assert client.post("/console/webhooks/audit/remove", data=YES).status_code == 303
         assert client.get("/api/webhooks").json()["webhooks"] == []
 
 

@@ -15,7 +15,7 @@ from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel._job_need import Serves
 from fencepost_server.console._role import Role
-from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.env import YES, ConsoleEnv
 from tests.integration.console.watchers import OWNER, Watchers
 
 # Some beats after the first would take longer than the test may: it must be seen at once.
@@ -122,7 +122,7 @@ DECISION = {"target": "node7", "reason": "a new disk"}
 def test_an_operator_takes_a_host_out_of_service_without_scripts_and_puts_it_back(env: ConsoleEnv) -> None:
     Watchers(env.database)
     with env.visitor(Role.OPERATOR) as client:
-        assert client.post("/console/workers/disable", data=DECISION).status_code == 303
+        assert client.post("/console/workers/disable", data={**DECISION, **YES}).status_code == 303
         shown = client.get("/console/workers").text
         assert "node7" in shown
         assert "a new disk" in shown
@@ -132,8 +132,8 @@ def test_an_operator_takes_a_host_out_of_service_without_scripts_and_puts_it_bac
         assert need["where"] == "/console/workers"
         claim: LiteralString = "select * from fencepost.job_claim_next('mail', 1, 'worker@node7:41:0a', 9)"
         assert fetched(env.database, claim) == []
-        assert client.post("/console/workers/enable", data=DECISION).status_code == 303
-        assert client.post("/console/workers/enable", data=DECISION).status_code == 404
+        assert client.post("/console/workers/enable", data={**DECISION, **YES}).status_code == 303
+        assert client.post("/console/workers/enable", data={**DECISION, **YES}).status_code == 404
     with env.visitor(Role.ADMIN) as client:
         entries = client.get("/api/audit", params={"actor": "operator"}).json()["entries"]
     assert [(one["action"], one["outcome"]) for one in entries if "worker" in one["action"]] == [
@@ -153,15 +153,15 @@ def needs(env: ConsoleEnv) -> list[dict[str, Any]]:
 def test_pins_are_set_by_words_and_removed(env: ConsoleEnv) -> None:
     with env.visitor(Role.OPERATOR) as client:
         words = {**DECISION, "queues": "mail, reports", "kinds": "", "offers": "language:cpp"}
-        assert client.post("/console/workers/pin", data=words).status_code == 303
+        assert client.post("/console/workers/pin", data={**words, **YES}).status_code == 303
         (row,) = client.get("/api/workers").json()["workers"]
         assert row["pinned_to"] == {"kinds": None, "queues": ["mail", "reports"], "offers": "language:cpp"}
         assert (
             "mail, reports language:cpp by operator@console: a new disk"
             in client.get("/console/workers").text
         )
-        assert client.post("/console/workers/pin", data={**DECISION, "queues": " "}).status_code == 400
-        assert client.post("/console/workers/unpin", data=DECISION).status_code == 303
+        assert client.post("/console/workers/pin", data={**DECISION, "queues": " ", **YES}).status_code == 400
+        assert client.post("/console/workers/unpin", data={**DECISION, **YES}).status_code == 303
         assert client.get("/api/workers").json()["workers"] == []
 
 
@@ -169,4 +169,4 @@ def test_a_viewer_sees_and_does_not_decide(env: ConsoleEnv) -> None:
     with env.visitor(Role.VIEWER) as client:
         assert "<form" not in client.get("/console/workers").text.partition("<main")[2].partition("</main")[0]
         for word in ("drain", "disable", "enable", "pin", "unpin"):
-            assert client.post(f"/console/workers/{word}", data=DECISION).status_code == 403
+            assert client.post(f"/console/workers/{word}", data={**DECISION, **YES}).status_code == 403

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from fencepost_server.console._role import Role
-from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.env import YES, ConsoleEnv
 from tests.integration.console.page import Page
 from tests.integration.console.populated_system import fail
 from tests.integration.kernel import job_calls, workflow_calls
@@ -109,7 +109,7 @@ def test_an_approval_is_emitted_once_with_the_name_of_its_actor(env: ConsoleEnv,
         assert client.post(at, json={"event": "approve:8"}).status_code == 404
         assert client.post(at, json={"event": "approve:7", "payload": "{"}).status_code == 400
         form = {"event": "approve:7", "payload": '{"by": 1}'}
-        assert client.post(f"/console/workflows/{job_id}/emit", data=form).status_code == 303
+        assert client.post(f"/console/workflows/{job_id}/emit", data={**form, **YES}).status_code == 303
         assert client.post(at, json={"event": "approve:7"}).json()["emitted"] is False
     with env.visitor(Role.ADMIN) as client:
         actions = {entry["action"] for entry in client.get("/api/audit").json()["entries"]}
@@ -155,7 +155,10 @@ def test_many_are_counted_first_and_cancelled_batch_by_batch(env: ConsoleEnv, ap
         done = client.post("/api/workflows/settle", json={**order, "up_to": done["next_up_to"]}).json()
         assert (done["settled"], done["next_up_to"]) == (2, None)
         form = {"how": "replay", "up_to": str(later)}
-        assert client.post("/console/workflows/settle", data=form).headers["location"] == "/console/workflows"
+        assert (
+            client.post("/console/workflows/settle", data={**form, **YES}).headers["location"]
+            == "/console/workflows"
+        )
     assert {job_calls.state(app, job_id) for job_id in waits} == {"cancelled"}
     assert (job_calls.state(app, later), job_calls.state(app, running)) == ("pending", "running")
 

@@ -196,12 +196,12 @@ async def test_a_jury_looks_judges_again_and_decides(database: Database, tmp_pat
             places = [
                 place_of(await jo.send("/judge/rejudgings", problem_id="echo", reason="test 7")) for _ in "12"
             ]
-            early = await jo.send(f"{places[0]}/apply")
+            early = await jo.send(f"{places[0]}/apply", confirmed="yes")
             waiting = await jo.get(places[0])
             await judged(office, database, job_id + 1, Judgement(verdict="AC"))
             compared = await jo.get(places[0])
             after = [
-                await jo.get(place_of(await jo.send(f"{place}/{audit_entry}")))
+                await jo.get(place_of(await jo.send(f"{place}/{audit_entry}", confirmed="yes")))
                 for place, audit_entry in zip(places, ("apply", "drop"), strict=True)
             ]
         standing = await office.judging.standing(job_id)
@@ -246,9 +246,9 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
             late = place_of(await con.send("/judge/submissions", **PROGRAM, contest="autumn"))
             await judged(office, database, _id(late), Judgement(verdict="AC"))
             boards = [await who.get(f"{at}/scoreboard") for who in (con, jo)]
-            early = await jo.send(f"{at}/unfreeze")
+            early = await jo.send(f"{at}/unfreeze", confirmed="yes")
             clock.advance(3600)
-            thawed = place_of(await jo.send(f"{at}/unfreeze"))
+            thawed = place_of(await jo.send(f"{at}/unfreeze", confirmed="yes"))
             final = await con.get(thawed)
             changed = await jo.get("/judge/contest?contest=autumn")
 
@@ -260,6 +260,34 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
     assert "Frozen since" in boards[0].text
     assert "solved in minute" in final.text
     assert "A echo" in changed.text
+
+
+async def test_applying_a_rejudging_shows_the_standings_before_and_after(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await accounts_of(office)
+        now = clock.now()
+        form = {"contest": "autumn", "title": "Autumn", "scoring": "icpc", "problems": "A echo"}
+        form |= {"penalty_minutes": "20", "freeze_at": "", "starts_at": now.strftime("%Y-%m-%dT%H:%M")}
+        form |= {"ends_at": (now + _hours(4)).strftime("%Y-%m-%dT%H:%M")}
+        async with office.browser("jo") as jo, office.browser("con") as con:
+            place_of(await jo.send("/judge/contest", **form))
+            clock.advance(61)
+            place_of(await con.send("/judge/contests/autumn/join"))
+            sent = place_of(await con.send("/judge/submissions", **PROGRAM, contest="autumn"))
+            await judged(office, database, _id(sent), Judgement(verdict="WA"))
+            place = place_of(await jo.send("/judge/rejudgings", problem_id="echo", reason="test 7"))
+            await judged(office, database, _id(sent) + 1, Judgement(verdict="AC"))
+            asked = await jo.send(f"{place}/apply")
+            board = await con.get("/judge/contests/autumn/scoreboard")
+            applied = await jo.get(place_of(await jo.send(f"{place}/apply", confirmed="yes")))
+
+    assert "Standings of Autumn" in asked.text
+    assert re.search(r"<td>con</td><td>place 1, 0 solved, 0 minutes</td><td>place 1, 1 solved", asked.text)
+    assert "1 result of rejudging 1 become the standing ones." in asked.text
+    assert "solved in minute" not in board.text, "a question changes nothing"
+    assert 'state applied"' in applied.text
 
 
 async def test_a_question_is_asked_answered_and_told_to_all(
@@ -337,9 +365,9 @@ async def test_an_admin_takes_judges_out_of_service_and_no_other_worker(
         )
     async with open_office(database, tmp_path, app_token=None) as office, office.browser() as ada:
         why = {"reason": "a new disk"}
-        place_of(await ada.send("/judge/workers/disable", target="judge@node7", **why))
+        place_of(await ada.send("/judge/workers/disable", target="judge@node7", confirmed="yes", **why))
         shown = (await ada.get("/judge/workers")).text
-        foreign = await ada.send("/judge/workers/disable", target="worker@node7", **why)
+        foreign = await ada.send("/judge/workers/disable", target="worker@node7", confirmed="yes", **why)
         without = await ada.send("/judge/workers/drain", target="judge@node7", reason="")
         held = await office.judging.fp.run(kernel_worker.standing("judge@node7:41:0a"))
         place_of(await ada.send("/judge/workers/enable", target="judge@node7", **why))
@@ -445,10 +473,10 @@ async def test_an_admin_makes_and_revokes_tokens_and_locks_out(database: Databas
             page = await ada.get("/judge/users/con")
             revoke = re.findall(r'action="(/judge/tokens/\d+/revoke)"', page.text)
             for place in revoke:
-                place_of(await ada.send(place))
+                place_of(await ada.send(place, confirmed="yes"))
             over = await office.ask(found[0], "GET", "/judge/api/me")
-            place_of(await ada.send("/judge/users/cat/lock"))
-            itself = await ada.send("/judge/users/ada/lock")
+            place_of(await ada.send("/judge/users/cat/lock", confirmed="yes"))
+            itself = await ada.send("/judge/users/ada/lock", confirmed="yes")
             listed = await ada.get("/judge/users")
 
     assert (works.json()["name"], over.status_code) == ("con", 401)

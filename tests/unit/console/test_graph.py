@@ -1,6 +1,6 @@
 """A flow's graph as boxes and arrows."""
 
-from fencepost_server.console._graph import BOX_WIDTH, GAP_X, edge_words, lay_out
+from fencepost_server.console._graph import CHARACTER_WIDTH, GAP_X, PADDING, WIDTH_MAX, edge_words, lay_out
 
 
 def test_boxes_stand_right_of_what_they_read_from() -> None:
@@ -11,11 +11,12 @@ def test_boxes_stand_right_of_what_they_read_from() -> None:
         "edges": [[0, 1], [0, 2], [1, 3], [2, 3]],
     }
     graph = lay_out(picture)
-    step = BOX_WIDTH + GAP_X
-    assert [box.x for box in graph.boxes] == [0, step, step, 2 * step]
+    lefts = [box.x for box in graph.boxes]
+    assert lefts == [0, lefts[1], lefts[1], lefts[3]]
+    assert lefts[1] == graph.boxes[0].width + GAP_X
     assert graph.boxes[1].y != graph.boxes[2].y
     assert [arrow.edge for arrow in graph.arrows] == ["0-1", "0-2", "1-3", "2-3"]
-    assert graph.width == 3 * BOX_WIDTH + 2 * GAP_X
+    assert graph.width == lefts[3] + graph.boxes[3].width
 
 
 def test_a_flow_without_a_picture_is_empty() -> None:
@@ -27,3 +28,36 @@ def test_an_edge_shows_how_much_flows_and_which_side_waits() -> None:
     assert edge_words(quiet) == ""
     assert edge_words({"per_second": 1234.4, "lag": 0, "backpressure": 0.0}) == "1,234/s"
     assert edge_words({"per_second": 5.0, "lag": 1200, "backpressure": 0.8}) == "5/s · 1,200 wait · 80% busy"
+
+
+CHAIN = {
+    "nodes": [
+        {"name": name, "kind": kind, "section": "head"}
+        for name, kind in (("in", "source"), ("a", "map"), ("b", "filter"), ("c", "map"), ("out", "sink"))
+    ],
+    "edges": [[0, 1], [1, 2], [2, 3], [3, 4]],
+}
+
+
+def test_a_chain_of_inner_steps_is_one_box_and_its_edges_keep_their_numbers() -> None:
+    graph = lay_out(CHAIN)
+    assert [box.names for box in graph.boxes] == [["in"], ["a", "b", "c"], ["out"]]
+    assert (graph.boxes[1].name, graph.boxes[1].kind) == ("a … c", "3 steps · head")
+    assert [arrow.edge for arrow in graph.arrows] == ["0-1", "3-4"]
+    assert graph.folded == 2
+    assert len(lay_out(CHAIN, fold=False).boxes) == 5
+
+
+def test_a_step_that_branches_is_not_folded() -> None:
+    branching = {"nodes": CHAIN["nodes"], "edges": [[0, 1], [1, 2], [1, 3], [2, 4], [3, 4]]}
+    assert [box.names for box in lay_out(branching).boxes] == [["in"], ["a"], ["b"], ["c"], ["out"]]
+
+
+def test_a_box_that_holds_a_failing_step_is_marked_and_every_name_fits_its_box() -> None:
+    graph = lay_out(CHAIN, failing={"b"})
+    assert [box.is_failing for box in graph.boxes] == [False, True, False]
+    long = {"nodes": [{"name": "n" * 99, "kind": "map"}], "edges": []}
+    (box,) = lay_out(long).boxes
+    assert box.width == WIDTH_MAX
+    assert len(box.name) * CHARACTER_WIDTH + PADDING <= box.width
+    assert box.name.endswith("…")

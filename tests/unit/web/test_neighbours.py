@@ -25,7 +25,7 @@ def test_console_and_judge_name_each_other_where_both_are(together: bool) -> Non
     judge = of_the_judge(request, JudgeVisitor("ada", JudgeRole.ADMIN))
     entrant = of_the_judge(request, JudgeVisitor("con", JudgeRole.CONTESTANT))
 
-    assert (("/judge", "Judge") in console) is together
+    assert (("/judge", "Judge", "Systems") in console) is together
     assert (("/console", "Console") in judge) is together
     assert [name for _, name in entrant] == ["Problems", "Contests", "Submissions"]
     assert of_the_judge(request, None) == of_the_console(request, None) == []

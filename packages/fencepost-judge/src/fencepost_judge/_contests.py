@@ -212,6 +212,16 @@ def entries(slug: str) -> Call[list[ScoredSubmission]]:
     )
 
 
+def rejudged_entries(generation: int, slug: str) -> Call[list[ScoredSubmission]]:
+    """In order of submission, with the results that stand after the generation is applied."""
+    return Call(
+        "select team, slug, submitted_at, verdict, score, points::text"
+        " from fencepost.judge_rejudge_entries(%s::bigint, %s::text)",
+        (generation, text("contest", slug)),
+        each(_entry),
+    )
+
+
 def hidden(slugs: Sequence[str]) -> Call[list[str]]:
     """Those of the problems that contestants may not see yet."""
     return Call(

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from fencepost.kernel.call import Call, Json, document, each, nothing, optional_text, parsed, scalar, text
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    column,
+    document,
+    each,
+    nothing,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +139,11 @@ def changes(
         (generation, changed, after, limit),
         each(Change),
     )
+
+
+def contests_of(generation: int) -> Call[list[str]]:
+    """The contests whose standings the generation may change."""
+    return Call("select slug from fencepost.judge_rejudge_contests(%s::bigint)", (generation,), column)
 
 
 def _generation(

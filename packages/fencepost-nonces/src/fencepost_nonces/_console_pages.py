@@ -6,17 +6,45 @@ import pathlib
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from fencepost.errors import NotFound
+from fencepost_nonces import _operator as operator
+from fencepost_nonces.sending import _transaction_calls as tx_calls
+from fencepost_nonces.signer import Signer as SignerKey
 from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following
-from fencepost_server.console.page_data import PageData
+from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
-from fencepost_server.web.formatting import link
+from fencepost_server.web.formatting import link, quoted
+from fencepost_server.web.questions import Confirmation, counted
 
 DOUBTS_MAX = 100
+OVERDUE_MAX = 30
 ChainId = Annotated[int, Path(ge=0, le=9_223_372_036_854_775_807)]
 Signer = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00/]+$")]
+
+
+TransactionId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+Nonce = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
+PAGE = "/console/nonces"
+
+
+class ResumeSigner(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    next_nonce: Nonce
+    """The first nonce that no caller can have."""
+
+
+class SettleNonce(BaseModel):
+    """A decision about a reservation, guarded by the hold that was seen."""
+
+    model_config = {"extra": "forbid"}
+
+    nonce: Nonce
+    hold: Nonce
+    outcome: Literal["used", "released"]
+    tx_hash: Annotated[str | None, Field(max_length=128, pattern=r"^[!-~]*$")] = None
 
 
 class SignersQuery(BaseModel):
@@ -36,10 +64,10 @@ class SignerQuery(BaseModel):
 
     before: MaybeId = None
     sent_before: MaybeId = None
-    limit: Limit = 200
+    limit: Limit = 100
 
 
-def _add(context: ConsoleContext) -> None:
+def _add_pages(context: ConsoleContext) -> None:
     @context.router.page("/nonces", "signers.html", "Nonces")
     async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> PageData:
         """Every signer: its owner, next nonce, gaps and what is under way; and what needs attention."""
@@ -58,18 +86,27 @@ def _add(context: ConsoleContext) -> None:
             " order by transaction_id limit %s",
             DOUBTS_MAX,
         )
+        overdue = await context.reading.rows(
+            "select chain_id, signer, nonce, hold, status, request_id, locked_until, tx_hash"
+            " from fencepost.signer_nonce_allocation"
+            " where status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST') and caller_signs"
+            " and locked_until <= fencepost.clock() order by locked_until, chain_id, signer, nonce limit %s",
+            OVERDUE_MAX,
+        )
         last = rows[-1] if len(rows) == query.limit else None
         return PageData(
             {
                 "signers": rows,
                 "doubts": doubts,
+                "overdue": overdue,
+                "overdue_most": OVERDUE_MAX,
                 "doubts_most": DOUBTS_MAX,
                 "next_after": last and {"chain": last["chain_id"], "after": last["signer"]},
                 "filters": query.filters(),
                 "states": ("recovering",),
             },
             "signers",
-            ("doubts",),
+            ("doubts", "overdue"),
         )
 
     @context.router.page("/nonces/{chain_id}/{signer}", "signer.html", "Signer")
@@ -115,7 +152,7 @@ def _add(context: ConsoleContext) -> None:
                 "transactions": transactions,
                 "next_before": following(strip, "nonce", query.limit),
                 "next_sent_before": next_sent_before,
-                "filters": {"limit": query.limit if query.limit != 200 else None},
+                "filters": {"limit": query.limit if query.limit != 100 else None},
             },
             "strip",
             ("transactions",),
@@ -123,10 +160,128 @@ def _add(context: ConsoleContext) -> None:
         )
 
 
+def _add(context: ConsoleContext) -> None:
+    _add_pages(context)
+    _add_actions(context)
+
+
+def _add_actions(context: ConsoleContext) -> None:
+    async def before_resume(request: Request, chain_id: int, signer: str, body: ResumeSigner) -> Confirmation:
+        row = await context.reading.row(
+            "select next_nonce, recovering_since, owner_node from fencepost.nonce_signers"
+            " where chain_id = %s and signer = %s",
+            chain_id,
+            signer,
+        )
+        if row is None:
+            raise NotFound(f"There is no signer {signer} on chain {chain_id}.")
+        outside = max(0, body.next_nonce - row["next_nonce"])
+        told = [
+            f"Signer {signer} on chain {chain_id}, next nonce {row['next_nonce']}, hands out nonces again.",
+            f"It goes on at {max(body.next_nonce, row['next_nonce'])}.",
+            f"{counted(outside, 'nonce')} below that are held for callers of the lost time.",
+            "A nonce that was given out already would be given out twice: name the first that no caller has.",
+        ]
+        at = _address(chain_id, signer)
+        return Confirmation(f"Resume signer {signer}?", told, f"Resume at {body.next_nonce}", at)
+
+    @context.router.action("/nonces/{chain_id}/{signer}/resume", "signer.resume", asks=before_resume)
+    async def resume(request: Request, chain_id: ChainId, signer: Signer, body: ResumeSigner) -> ActionDone:
+        """Let a recovered signer go on at a nonce, or where its sequence is if that is higher."""
+        resumed = await operator.resume(context.fp, SignerKey.of(chain_id, signer), body.next_nonce)
+        context.live_snapshot.forget()
+        held = f"{counted(resumed.outside, 'nonce')} below it are held"
+        told = f"{signer} goes on at {resumed.next_nonce}; {held}."
+        return ActionDone(told, _address(chain_id, signer), {"next_nonce": resumed.next_nonce})
+
+    async def before_settle(request: Request, chain_id: int, signer: str, body: SettleNonce) -> Confirmation:
+        row = await context.reading.row(
+            "select status, request_id, tx_hash from fencepost.signer_nonce_allocation"
+            " where chain_id = %s and signer = %s and nonce = %s",
+            chain_id,
+            signer,
+            body.nonce,
+        )
+        if row is None:
+            raise NotFound(f"Signer {signer} on chain {chain_id} has no nonce {body.nonce}.")
+        name = f"Nonce {body.nonce} of {signer} on chain {chain_id}"
+        ends = {
+            "used": "It counts as used and is not given out again.",
+            "released": "It is given out again. If its caller signed with it, two transactions share it.",
+        }
+        told = [f"{name}, {row['status']}, was reserved by request {row['request_id']}.", ends[body.outcome]]
+        return Confirmation(f"{name} was {body.outcome}?", told, f"Mark it {body.outcome}", PAGE)
+
+    @context.router.action("/nonces/{chain_id}/{signer}/settle", "nonce.settle", asks=before_settle)
+    async def settle(request: Request, chain_id: ChainId, signer: Signer, body: SettleNonce) -> ActionDone:
+        """Settle an overdue reservation: the nonce was used, or nothing was signed with it."""
+        await operator.settle(
+            context.fp,
+            SignerKey.of(chain_id, signer),
+            body.nonce,
+            body.hold,
+            is_used=body.outcome == "used",
+            tx_hash=body.tx_hash or None,
+        )
+        context.live_snapshot.forget()
+        return ActionDone(f"Nonce {body.nonce} is {body.outcome}.", PAGE, {"nonce": body.nonce})
+
+    async def known(transaction_id: int) -> dict[str, Any]:
+        found = await context.fp.run(tx_calls.find(transaction_id))
+        if not found:
+            raise NotFound(f"There is no transaction {transaction_id}.")
+        return found[0]
+
+    async def before_vouch(request: Request, transaction_id: int) -> Confirmation:
+        facts = await known(transaction_id)
+        told = [
+            f"Transaction {transaction_id} of {facts['signer']} on chain {facts['chain_id']}.",
+            f"It sends {facts['value']} to {facts['to'] or 'a new contract'}.",
+            "It is sent. If a version of it was mined after all, the value is sent twice.",
+        ]
+        answer = f"Send transaction {transaction_id}"
+        return Confirmation(f"Transaction {transaction_id} was not mined?", told, answer, f"{PAGE}#doubt")
+
+    @context.router.action("/transactions/{transaction_id}/vouch", "transaction.vouch", asks=before_vouch)
+    async def vouch(request: Request, transaction_id: TransactionId) -> ActionDone:
+        """State that none of its versions was mined: it is sent."""
+        facts = await known(transaction_id)
+        signer = SignerKey.of(facts["chain_id"], facts["signer"])
+        await operator.vouch(context.fp, signer, transaction_id)
+        context.live_snapshot.forget()
+        return ActionDone(f"Transaction {transaction_id} will be sent.", PAGE)
+
+    async def before_cancel(request: Request, transaction_id: int) -> Confirmation:
+        facts = await known(transaction_id)
+        ends = "It is replaced by one that does nothing. Whichever is mined decides."
+        told = [
+            f"Transaction {transaction_id} of {facts['signer']}, {facts['state']}.",
+            f"It sends {facts['value']} to {facts['to'] or 'a new contract'}.",
+            "It ends at once." if facts["state"] == "QUEUED" else ends,
+        ]
+        answer = f"Cancel transaction {transaction_id}"
+        return Confirmation(f"{answer}?", told, answer, _address(facts["chain_id"], facts["signer"]))
+
+    @context.router.action("/transactions/{transaction_id}/cancel", "transaction.cancel", asks=before_cancel)
+    async def cancel(request: Request, transaction_id: TransactionId) -> ActionDone:
+        """Cancel a transaction that is not mined."""
+        facts = await known(transaction_id)
+        state = await context.fp.run(tx_calls.cancel(transaction_id))
+        told = "is cancelled" if state == "CANCELLED" else "is to be replaced by one that does nothing"
+        at = _address(facts["chain_id"], facts["signer"])
+        return ActionDone(f"Transaction {transaction_id} {told}.", at, {"state": state})
+
+
+def _address(chain_id: int, signer: str) -> str:
+    return f"{PAGE}/{chain_id}/{quoted(signer)}"
+
+
 def _describe_need(need: str, _name: str | None) -> tuple[str, str]:
     if need == "signers recovering":
         return "signers waiting for recovery", link("/console/nonces", state="recovering")
-    return need, "/console/nonces#doubt"
+    if need == "held nonces overdue":
+        return need, f"{PAGE}#overdue"
+    return need, f"{PAGE}#doubt"
 
 
 PAGES = ConsolePages(

@@ -4,6 +4,8 @@ decision."""
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 
@@ -18,8 +20,10 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
+from fencepost_server.web.questions import Confirmation, counted
 
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+BrokerName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00/]+$")]
 CHANNEL = "orders:"
 STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
 
@@ -46,6 +50,21 @@ class CancelOrder(BaseModel):
     model_config = {"extra": "forbid"}
 
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+
+
+class Switch(BaseModel):
+    """The kill switch of a broker, or of one of its accounts."""
+
+    model_config = {"extra": "forbid"}
+
+    account: Annotated[str | None, Field(max_length=128, pattern=r"^[^\x00]*$")] = None
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+
+
+class Halt(Switch):
+    key: Annotated[str | None, Field(max_length=128, pattern=r"^[!-~]+$")] = None
+    """Cancels what has not ended under this key: a form that is sent twice asks once."""
+    cancel_open: bool = False
 
 
 class CancelAtBroker(CancelOrder):
@@ -83,6 +102,7 @@ def _add_pages(context: ConsoleContext) -> None:
                 "next_before": following(rows, "id", query.limit),
                 "filters": query.filters(),
                 "states": STATES,
+                "halt_key": f"console-{uuid4()}",
             },
             "orders",
             ("counts", "brokers", "limits"),
@@ -102,6 +122,7 @@ def _add_pages(context: ConsoleContext) -> None:
         return PageData(
             {
                 "title": f"Order {order_id}",
+                "terms": _terms(row["facts"]["request_json"]),
                 "order": row["facts"],
                 "change_key": f"console-{uuid4()}",
                 "history": [one["facts"] for one in history],
@@ -110,8 +131,158 @@ def _add_pages(context: ConsoleContext) -> None:
         )
 
 
+def _terms(request: Mapping[str, Any]) -> str:
+    """`SELL 3,300 MSFT at 410.5`."""
+    told = " ".join(
+        part
+        for part in (request.get("intent"), _amount(request.get("qty", "")), request.get("symbol"))
+        if part
+    )
+    if request.get("limit_price"):
+        told += f" at {_amount(request['limit_price'])}"
+    if request.get("stop_price"):
+        told += f", stop {_amount(request['stop_price'])}"
+    return told
+
+
+def _amount(text: str) -> str:
+    """With a comma at each thousand; the digits stay as they are stored."""
+    whole, point, part = str(text).partition(".")
+    return f"{int(whole):,}{point}{part}" if whole.isdigit() else str(text)
+
+
+_ENDS = {
+    "sent": "It counts as placed and is not sent again.",
+    "dead": "It is given up and is not sent again. If the broker has it after all, it may still be filled.",
+    "unknown": "The broker is asked about it again.",
+    "queued": "It is sent again under the same key.",
+}
+
+
+class OrderQuestions:
+    """What a person confirms, for each action."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._reading = context.reading
+
+    async def _told(self, order_id: int) -> tuple[str, str, dict[str, Any]]:
+        row = await self._reading.row(
+            "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
+        )
+        if row is None:
+            raise NotFound(f"There is no order {order_id}: it never existed, or it was pruned.")
+        order = row["facts"]
+        behind = await self._reading.row(
+            "select count(*) as orders from (select 1 from fencepost.outbox_orders b"
+            " where b.order_key = %s and b.broker = %s and b.id > %s and b.settled_at is null limit 1000) b",
+            order["order_key"],
+            order["broker"],
+            order_id,
+        )
+        waiting = behind["orders"] if behind is not None and order["order_key"] else 0
+        onward = (
+            f"{counted(waiting, 'order')} behind it can go out." if waiting else "No order waits behind it."
+        )
+        return f"Order {order_id}, {_terms(order['request_json'])}", onward, order
+
+    async def resolve(self, request: Request, order_id: int, body: ResolveOrder) -> Confirmation:
+        name, onward, order = await self._told(order_id)
+        where = f"Now {order['status']} at {order['broker']}, account {order['account']}."
+        ends = [where, _ends_as(body), *([onward] if body.outcome in ("sent", "dead") else [])]
+        return Confirmation(
+            f"{name}, becomes {body.outcome}?",
+            [*ends, f"Because: {body.reason}"],
+            f"Make it {body.outcome}",
+            f"/console/orders/{order_id}",
+        )
+
+    async def cancel(self, request: Request, order_id: int, body: CancelOrder) -> Confirmation:
+        name, onward, _ = await self._told(order_id)
+        ends = ["It was not sent, and is not sent any more.", onward, f"Because: {body.reason}"]
+        return Confirmation(
+            f"Cancel {name}?", ends, f"Cancel order {order_id}", f"/console/orders/{order_id}"
+        )
+
+    async def cancel_at_broker(self, request: Request, order_id: int, body: CancelAtBroker) -> Confirmation:
+        name, _, order = await self._told(order_id)
+        ends = [
+            f"{order['broker']} is asked to cancel it. What is filled before that stays filled.",
+            f"Because: {body.reason}",
+        ]
+        title = f"Cancel {name}, at {order['broker']}?"
+        return Confirmation(title, ends, "Cancel at the broker", f"/console/orders/{order_id}")
+
+    async def _live(self, broker: str, account: str | None) -> dict[str, int]:
+        rows = await self._reading.rows(
+            "select status, count(*) as orders"
+            " from fencepost.outbox_orders"
+            " where settled_at is null and broker = %s and (%s::text is null or account = %s)"
+            " group by status",
+            broker,
+            wanted(account),
+            wanted(account),
+        )
+        return {row["status"]: row["orders"] for row in rows}
+
+    async def halt(self, request: Request, broker: str, body: Halt) -> Confirmation:
+        counts = await self._live(broker, body.account)
+        waiting = counts.get("queued", 0) + counts.get("failed", 0)
+        what = f"account {body.account} of {broker}" if wanted(body.account) else broker
+        ends = [
+            f"No order of {what} is sent until it is resumed: {counted(waiting, 'order')} wait.",
+            f"{counted(counts.get('sending', 0), 'request')} in flight cannot be called back.",
+        ]
+        if body.cancel_open:
+            ends.append(f"{counted(sum(counts.values()), 'open order')} are cancelled, at the broker too.")
+        return Confirmation(
+            f"Halt {what}?", [*ends, f"Because: {body.reason}"], f"Halt {what}", "/console/orders"
+        )
+
+    async def resume(self, request: Request, broker: str, body: Switch) -> Confirmation:
+        counts = await self._live(broker, body.account)
+        waiting = counts.get("queued", 0) + counts.get("failed", 0)
+        what = f"account {body.account} of {broker}" if wanted(body.account) else broker
+        ends = [
+            f"{counted(waiting, 'waiting order')} of {what} are due at once, except those that have expired.",
+            *(["Its pause and its breaker end too."] if not wanted(body.account) else []),
+            f"Because: {body.reason}",
+        ]
+        return Confirmation(f"Resume {what}?", ends, f"Resume {what}", "/console/orders")
+
+
+def _ends_as(body: ResolveOrder) -> str:
+    if body.outcome == "sent" and wanted(body.broker_order_id):
+        return f"{_ENDS['sent']} The broker's id is {body.broker_order_id}."
+    return _ENDS[body.outcome]
+
+
 def _add_actions(context: ConsoleContext) -> None:
-    @context.router.action("/orders/{order_id}/resolve", "order.resolve")
+    questions = OrderQuestions(context)
+
+    @context.router.action("/brokers/{broker}/halt", "broker.halt", asks=questions.halt)
+    async def halt(request: Request, broker: BrokerName, body: Halt) -> ActionDone:
+        """Turn the kill switch on: nothing more is sent. `cancel_open` also cancels what has not ended."""
+        actor, account = visitor_of(request).actor, wanted(body.account)
+        await context.fp.run(operator_calls.halt(broker, account, actor, body.reason))
+        told, facts = f"{account or broker} is halted", {}
+        if body.cancel_open:
+            key = body.key or f"console-{uuid4()}"
+            done = await context.fp.run(change_source.cancel_open(broker, account, key, actor, body.reason))
+            facts = {"cancelled": asdict(done)}
+            told += f"; {done.dead} cancelled here, {done.requested} asked for at the broker"
+            told += f", {done.left_open} left: its adapter cannot cancel" if done.left_open else ""
+        context.live_snapshot.forget()
+        return ActionDone(f"{told}.", "/console/orders", facts)
+
+    @context.router.action("/brokers/{broker}/resume", "broker.resume", asks=questions.resume)
+    async def resume(request: Request, broker: BrokerName, body: Switch) -> ActionDone:
+        """Turn the kill switch off: waiting orders are due at once, except those that have expired."""
+        account = wanted(body.account)
+        await context.fp.run(operator_calls.resume(broker, account, visitor_of(request).actor, body.reason))
+        context.live_snapshot.forget()
+        return ActionDone(f"{account or broker} is resumed.", "/console/orders")
+
+    @context.router.action("/orders/{order_id}/resolve", "order.resolve", asks=questions.resolve)
     async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> ActionDone:
         """Decide about an order whose outcome could not be proved; `sent` keeps what was seen at the
         broker."""
@@ -127,14 +298,16 @@ def _add_actions(context: ConsoleContext) -> None:
         context.live_snapshot.forget()
         return ActionDone(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
 
-    @context.router.action("/orders/{order_id}/cancel", "order.cancel")
+    @context.router.action("/orders/{order_id}/cancel", "order.cancel", asks=questions.cancel)
     async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> ActionDone:
         """Cancel an order that has not been sent."""
         await context.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
         context.live_snapshot.forget()
         return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
 
-    @context.router.action("/orders/{order_id}/cancel-at-broker", "order.cancel_at_broker")
+    @context.router.action(
+        "/orders/{order_id}/cancel-at-broker", "order.cancel_at_broker", asks=questions.cancel_at_broker
+    )
     async def cancel_at_broker(request: Request, order_id: OrderId, body: CancelAtBroker) -> ActionDone:
         """Cancel an order that the broker has."""
         actor = visitor_of(request).actor

@@ -239,3 +239,26 @@ begin
     and (not p_changed or (d.judged_at is not null and (d.verdict, d.score) is distinct from (b.verdict, b.score)))
   order by d.generation, d.submission_id limit p_limit;
 end $$;
+
+-- The contests of the submissions of a generation, in order of name: those whose standings it may change.
+create or replace function fencepost.judge_rejudge_contests(p_generation bigint) returns table (slug text)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select distinct s.contest from fencepost.judge_rejudged d join fencepost.judge_submission s on s.job_id = d.submission_id
+  where d.generation = p_generation and s.contest is not null order by 1
+$$;
+
+-- The submissions into a contest as judge_contest_entries returns them, with the results that stand after the generation is
+-- applied: what it could not judge keeps its result. Served by judge_submission_by_contest and the generation's primary key.
+create or replace function fencepost.judge_rejudge_entries(p_generation bigint, p_slug text)
+returns table (team text, slug text, submitted_at timestamptz, verdict text, score double precision, points jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select n.team, s.slug, s.submitted_at,
+         case when d.verdict <> 'SE' then d.verdict else r.verdict end, case when d.verdict <> 'SE' then d.score else r.score end,
+         coalesce(case when d.verdict <> 'SE' then d.points else r.points end, '{}')
+  from fencepost.judge_submission s join fencepost.judge_contestant n on n.contest = s.contest and n.name = s.author
+  left join fencepost.judge_result r on r.job_id = s.job_id
+  left join fencepost.judge_rejudged d on d.generation = p_generation and d.submission_id = s.job_id
+  where s.contest = p_slug and s.contest is not null order by s.contest, s.job_id
+$$;

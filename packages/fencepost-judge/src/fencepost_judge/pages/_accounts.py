@@ -18,6 +18,7 @@ from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.accounts.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
 from fencepost_server.web.formatting import quoted
 from fencepost_server.web.forms import Id, filled
+from fencepost_server.web.questions import Confirmation
 
 PAGE_ROWS = 200
 HOME = f"{PAGES_ROOT}/users"
@@ -56,9 +57,13 @@ def _add_users(router: PageRouter, passwords: Passwords) -> None:
     @router.router.post(f"{HOME}/{{name}}/lock")
     async def lock(request: Request, who: Who, name: str) -> Response:
         if who.is_user and name == who.name:
-            raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
+            raise InvalidInput("You cannot disable your own account; another admin can.", field="name")
+        told = ["Its sessions and tokens end at once. Creating it again enables it."]
+        question = Confirmation(f"Disable account {name}?", told, f"Disable {name}", HOME)
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(ACCOUNTS.disable_user(name, who.name))
-        return router.done(request, HOME, f"{name} is locked out.")
+        return router.done(request, HOME, f"{name} is disabled.")
 
 
 def _add_tokens(router: PageRouter) -> None:
@@ -81,5 +86,9 @@ def _add_tokens(router: PageRouter) -> None:
 
     @router.router.post(f"{PAGES_ROOT}/tokens/{{token_id}}/revoke")
     async def revoke(request: Request, who: Who, token_id: Id) -> Response:
+        told = ["Programs that use it are refused at once."]
+        question = Confirmation(f"Revoke token {token_id}?", told, f"Revoke token {token_id}", HOME)
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(ACCOUNTS.revoke_token(token_id, who.name))
         return router.done(request, HOME, f"Token {token_id} is revoked.")

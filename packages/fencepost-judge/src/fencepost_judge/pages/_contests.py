@@ -29,6 +29,7 @@ from fencepost_judge.pages._contest_frame import contest_frame
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import Id, filled
+from fencepost_server.web.questions import Confirmation
 from fencepost_server.web.templating import HEADERS
 
 PAGE_ROWS = 200
@@ -134,6 +135,12 @@ def _add_contests(router: PageRouter) -> None:
 
     @router.router.post(f"{HOME}/{{contest}}/unfreeze")
     async def unfreeze(request: Request, who: Who, contest: str) -> Response:
+        told = ["All results that the freeze hides become visible to everyone at once."]
+        question = Confirmation(
+            f"Unfreeze the scoreboard of {contest}?", told, "Unfreeze it", f"{HOME}/{contest}"
+        )
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(contests.unfreeze(contest, who.name))
         return router.done(request, f"{HOME}/{contest}/scoreboard", "All results are visible now.")
 
@@ -147,11 +154,21 @@ def _add_contests(router: PageRouter) -> None:
 
     @router.router.post(f"{HOME}/{{contest}}/finalize")
     async def finalize(request: Request, who: Who, contest: str) -> Response:
+        told = ["Verdicts and standings change no more until it is reopened."]
+        question = Confirmation(
+            f"Make the results of {contest} final?", told, "Make them final", f"{HOME}/{contest}"
+        )
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(contests.finalize(contest, who.name))
         return router.done(request, f"{HOME}/{contest}", "The results are final.")
 
     @router.router.post(f"{HOME}/{{contest}}/reopen")
     async def reopen(request: Request, who: Who, contest: str) -> Response:
+        told = ["They are not final any more: verdicts and standings may change again."]
+        question = Confirmation(f"Reopen the results of {contest}?", told, "Reopen them", f"{HOME}/{contest}")
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(contests.reopen(contest, who.name))
         return router.done(request, f"{HOME}/{contest}", "The results may change again.")
 

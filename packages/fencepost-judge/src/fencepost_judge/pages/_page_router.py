@@ -18,6 +18,8 @@ from fencepost_judge.pages._page_sessions import PageSessions, form_of, session_
 from fencepost_judge.pages._verdicts import verdict_of, worth
 from fencepost_server.web.http_service import has_service, pages_for
 from fencepost_server.web.page_errors import as_page, title_of, to_login
+from fencepost_server.web.questions import TEMPLATE as QUESTION
+from fencepost_server.web.questions import Confirmation, is_confirmed, question_facts
 from fencepost_server.web.templating import HEADERS, RenderedPage, Templates
 
 LOGIN = f"{PAGES_ROOT}/login"
@@ -63,7 +65,7 @@ class PageRouter:
                 **facts,
             },
             visitor=visitor,
-            navigation=navigation(request, visitor),
+            navigation=[(address, name, "") for address, name in navigation(request, visitor)],
             form_token=self.page_sessions.form_token(request, session_of(request)),
             notice=self.page_sessions.cookies.notice(request),
             status=status,
@@ -71,6 +73,15 @@ class PageRouter:
         self.page_sessions.cookies.take_notice(request, response)
         self.page_sessions.leave_visit(request, response)
         return response
+
+    async def ask(self, request: Request, question: Confirmation) -> Response | None:
+        """The page of the question; None when the form says that it was answered."""
+        fields = await form_of(request)
+        if is_confirmed(fields):
+            return None
+        return self.show(
+            request, QUESTION, question.title, question_facts(question, request.url.path, fields)
+        )
 
     def done(self, request: Request, back: str, message: str) -> Response:
         """After a form: redirects to a page that can be reloaded, with a one-sentence notice."""

@@ -7,18 +7,26 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
+from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput
+from fencepost_judge import _contests as contests
 from fencepost_judge import _rejudging as rejudging
+from fencepost_judge import _teams as teams
+from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._authentication import Who
 from fencepost_judge._rejudge_api import RejudgeRequest, find
+from fencepost_judge._scoreboard import ScoreboardRow, scoreboard
 from fencepost_judge._service import REJUDGE_MAX
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import Id, filled
+from fencepost_server.web.questions import Comparison, Confirmation, counted
 
 PAGE_ROWS = 50
 CHANGES_MAX = 1000
+CONTESTS_MAX = 5
+TEAMS_MAX = 50
 HOME = f"{PAGES_ROOT}/rejudgings"
 
 
@@ -101,12 +109,59 @@ def _add_deciding(router: PageRouter) -> None:
 
     @router.router.post(f"{HOME}/{{generation}}/apply")
     async def apply(request: Request, who: Who, generation: Id) -> Response:
+        question = await _before_apply(fp, who, generation)
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         replaced = await fp.run(rejudging.apply(generation, who.name))
         return router.done(request, f"{HOME}/{generation}", f"It stands: {replaced} results were replaced.")
 
     @router.router.post(f"{HOME}/{{generation}}/drop")
     async def drop(request: Request, who: Who, generation: Id) -> Response:
+        told = ["What it judged is discarded. The standing verdicts stay."]
+        question = Confirmation(f"Drop rejudging {generation}?", told, "Drop it", f"{HOME}/{generation}")
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(rejudging.drop(generation, who.name))
         return router.done(
             request, f"{HOME}/{generation}", "The rejudging is dropped. The standing verdicts stay."
         )
+
+
+async def _before_apply(fp: Fencepost, who: Who, generation: int) -> Confirmation:
+    """What it changes: results, and the standings of each contest before and after."""
+    changed = await fp.run(rejudging.changes(generation, limit=CHANGES_MAX))
+    more = "or more " if len(changed) == CHANGES_MAX else ""
+    told = [
+        f"{counted(len(changed), 'result')} {more}of rejudging {generation} become the standing ones.",
+        "It cannot be taken back, except by another rejudging.",
+    ]
+    slugs = await fp.run(rejudging.contests_of(generation))
+    compared = [await _standings(fp, who, generation, slug) for slug in slugs[:CONTESTS_MAX]]
+    if len(slugs) > CONTESTS_MAX:
+        told.append(f"The standings of {len(slugs) - CONTESTS_MAX:,} more contests may change.")
+    told += [f"{one.title}: no place changes." for one in compared if not one.rows]
+    shown = [one for one in compared if one.rows]
+    return Confirmation(f"Apply rejudging {generation}?", told, "Apply it", f"{HOME}/{generation}", shown)
+
+
+async def _standings(fp: Fencepost, who: Who, generation: int, slug: str) -> Comparison:
+    """The teams whose line changes, as a jury sees it."""
+    now = await visibility.board(fp, who, slug)
+    entrants = [one.entrant for one in await fp.run(teams.teams(slug))]
+    entries = await fp.run(contests.rejudged_entries(generation, slug))
+    after = {
+        one.team_id: one for one in scoreboard(now.contest, entrants, entries, now.moment, sees_all=True)
+    }
+    rows = [
+        (line.name, _place(line), _place(after[line.team_id]))
+        for line in now.lines
+        if line.team_id in after and _place(line) != _place(after[line.team_id])
+    ]
+    return Comparison(f"Standings of {now.contest.title}", ("team", "now", "after it"), rows[:TEAMS_MAX])
+
+
+def _place(line: ScoreboardRow) -> str:
+    rank = "not ranked" if line.rank is None else f"place {line.rank}"
+    if line.points is not None:
+        return f"{rank}, {line.points:g} points"
+    return f"{rank}, {line.solved} solved, {line.penalty} minutes"

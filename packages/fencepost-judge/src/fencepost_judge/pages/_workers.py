@@ -20,6 +20,7 @@ from fencepost_judge._service import QUEUE
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import filled
+from fencepost_server.web.questions import Confirmation
 
 HOME = f"{PAGES_ROOT}/workers"
 Decision = Literal["drain", "disable", "enable"]
@@ -27,6 +28,12 @@ DECISIONS: Mapping[Decision, tuple[Callable[[str, str, str], Call[list[str]]], s
     "drain": (kernel_worker.drain, "finishes what it has and claims nothing more"),
     "disable": (kernel_worker.disable, "is disabled, until it is enabled"),
     "enable": (kernel_worker.enable, "is in service again"),
+}
+
+
+_CONSEQUENCES: Mapping[Decision, str] = {
+    "drain": "It finishes what it judges and claims nothing more, until it is started again.",
+    "disable": "It claims nothing until it is enabled, also after a restart. What it judges now is finished.",
 }
 
 
@@ -62,6 +69,13 @@ def add(router: PageRouter) -> None:
         form = filled(DecisionForm, await form_of(request))
         if form.target not in _targets(await router.judging.workers()):
             raise NotFound(f"There is no judge {form.target}.", noun="worker", subject=form.target)
+        if decision != "enable":
+            consequences = [_CONSEQUENCES[decision], f"Because: {form.reason}"]
+            answer = f"{decision.capitalize()} {form.target}"
+            if (
+                asked := await router.ask(request, Confirmation(f"{answer}?", consequences, answer, HOME))
+            ) is not None:
+                return asked
         call, told = DECISIONS[decision]
         await router.fp.run(call(form.target, f"{who.name}@judge", form.reason))
         return router.done(request, HOME, f"{form.target} {told}.")

@@ -33,22 +33,20 @@ def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitabl
     It does not join as a member: signers would be assigned to it, and no other node could reach it.
     """
     from fencepost_nonces._http_service import first_nonce_of  # noqa: PLC0415
+    from fencepost_nonces._operator import short_lived_node  # noqa: PLC0415
     from fencepost_nonces._settings import NoncesSettings  # noqa: PLC0415
-    from fencepost_nonces.node import Node  # noqa: PLC0415
     from fencepost_nonces.sending._rpc import Chains  # noqa: PLC0415
     from fencepost_nonces.signer import Signer  # noqa: PLC0415
 
     one = Signer.of(chain_id, signer)
-    settings = NoncesSettings.load().model_copy(update={"mode": "basic", "node_address": None})
+    settings = NoncesSettings.load()
 
     async def run(fp: Fencepost) -> T:
         chains = Chains(dict(settings.endpoints))
-        node = Node(fp, settings, first_nonce=first_nonce_of(fp, chains), member=False)
-        await node.start()
         try:
-            return await ask(node, one)
+            async with short_lived_node(fp, settings, first_nonce=first_nonce_of(fp, chains)) as node:
+                return await ask(node, one)
         finally:
-            await node.stop()
             await chains.close()
 
     return with_client(run)

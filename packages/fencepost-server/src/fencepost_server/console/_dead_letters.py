@@ -14,6 +14,7 @@ from fencepost_server.console.context import ConsoleContext, Name, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
+from fencepost_server.web.questions import Confirmation, counted
 
 # The most that one request settles: the page continues with the next batch by itself, and can be stopped.
 BATCH_MAX = 500
@@ -86,7 +87,28 @@ def add_pages(context: ConsoleContext) -> None:
             rows="sample",
         )
 
-    @context.router.action("/dead/settle", "dead.settle")
+    async def before_settle(request: Request, body: Settle) -> Confirmation:
+        meant = dead_letter.Filter(wanted(body.queue), wanted(body.kind), wanted(body.cause), body.before)
+        count = await context.fp.run(dead_letter.count(meant))
+        now = min(count, body.limit)
+        jobs = counted(now, "dead letter")
+        if body.how == "replay":
+            told = f"{jobs} run again, each with all its tries."
+            answer = f"Replay {now:,}"
+        else:
+            told = f"{jobs} end as cancelled. They can be run again one by one."
+            answer = f"Discard {now:,}"
+        of = [
+            f"{name} {value}"
+            for name, value in (("queue", body.queue), ("kind", body.kind), ("cause", body.cause))
+            if value
+        ]
+        scope = f"Selected: {', '.join(of) or 'every queue, kind and cause'}; {count:,} in all."
+        filters = {"queue": body.queue, "kind": body.kind, "cause": body.cause}
+        back = link("/console/dead/preview", **filters, before=body.before.isoformat())
+        return Confirmation(f"{answer} of {count:,} dead letters?", [told, scope], answer, back)
+
+    @context.router.action("/dead/settle", "dead.settle", asks=before_settle)
     async def settle(request: Request, body: Settle) -> ActionDone:
         """Replay or discard what matches the filter, at most `limit` of them. Repeated, it takes none
         twice."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from fencepost.errors import NotFound
+from fencepost.flows import _dead_letters as dead_letters
 from fencepost.kernel.call import Call, nothing, text
 from fencepost_server.console._graph import edge_words, lay_out
 from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import quoted
+from fencepost_server.web.forms import Ids
+from fencepost_server.web.questions import Confirmation, counted
 
 FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
 
@@ -28,6 +33,7 @@ class OneFlowQuery(BaseModel):
     after: Name | None = None
     dead_after: MaybeId = None
     saved_before: Name | None = None
+    unfold: bool = False
     limit: Limit = 100
 
 
@@ -38,6 +44,15 @@ class CheckpointQuery(BaseModel):
     after: Name | None = None
     before: MaybeId = None
     limit: Limit = 50
+
+
+class SettleLetters(BaseModel):
+    """A decision about the dead letters that were selected."""
+
+    model_config = {"extra": "forbid"}
+
+    how: Literal["replay", "discard"]
+    ids: Ids
 
 
 class Save(BaseModel):
@@ -118,7 +133,9 @@ def add_pages(context: ConsoleContext) -> None:
             name,
             query.limit,
         )
-        picture = lay_out(row["plan"]) if request.url.path.startswith("/console") else None
+        failing = {one["step"] for one in tasks if one["step"]} | {one["step"] for one in dead}
+        is_page = request.url.path.startswith("/console")
+        picture = lay_out(row["plan"], failing=failing, fold=not query.unfold) if is_page else None
         facts = {
             "title": name,
             "flow": row,
@@ -128,7 +145,10 @@ def add_pages(context: ConsoleContext) -> None:
             "dead": dead,
             "late": late,
             "graph": picture,
-            "filters": {"limit": query.limit if query.limit != 100 else None},
+            "filters": {
+                "limit": query.limit if query.limit != 100 else None,
+                "unfold": "true" if query.unfold else None,
+            },
             "next_after": following(tasks, "resource", query.limit),
             "next_dead_after": following(dead, "id", query.limit),
             "next_saved_before": following(savepoints, "savepoint", query.limit),
@@ -177,7 +197,21 @@ def add_actions(context: ConsoleContext) -> None:
         told = "is draining: its workers commit and release their tasks" if draining else "runs again"
         return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
-    @context.router.action("/flows/{name}/drain", "flow.drain")
+    async def before_drain(request: Request, name: str) -> Confirmation:
+        held = await context.reading.row(
+            "select count(*) filter (where held) as tasks,"
+            " count(distinct owner) filter (where held) as workers"
+            " from fencepost.flow_holders(%s)",
+            name,
+        )
+        tasks, workers = (held["tasks"], held["workers"]) if held is not None else (0, 0)
+        told = f"{counted(workers, 'worker')} commit and release {counted(tasks, 'task')}, and take none."
+        onward = "No record of it is processed until it runs again."
+        return Confirmation(
+            f"Drain flow {name}?", [told, onward], f"Drain {name}", f"/console/flows/{quoted(name)}"
+        )
+
+    @context.router.action("/flows/{name}/drain", "flow.drain", asks=before_drain)
     async def begin_drain(request: Request, name: FlowName) -> ActionDone:
         """Workers commit, release everything and take nothing."""
         return await drain(name, draining=True)
@@ -186,6 +220,45 @@ def add_actions(context: ConsoleContext) -> None:
     async def end_drain(request: Request, name: FlowName) -> ActionDone:
         """Workers take tasks again."""
         return await drain(name, draining=False)
+
+    async def steps_of(name: str, ids: Sequence[int]) -> dict[str, list[int]]:
+        """The selected letters that nothing was decided about yet, by the step where they died."""
+        found: dict[str, list[int]] = {}
+        for row in await context.reading.rows(
+            "select id, step from fencepost.flow_dead_letters"
+            " where flow = %s and replay is null and id = any (%s) order by id",
+            name,
+            list(ids),
+        ):
+            found.setdefault(row["step"], []).append(row["id"])
+        return found
+
+    async def before_settle(request: Request, name: str, body: SettleLetters) -> Confirmation:
+        steps = await steps_of(name, body.ids)
+        letters = counted(sum(map(len, steps.values())), "dead letter")
+        of = ", ".join(f"{len(ids):,} of {step}" for step, ids in steps.items()) or "none"
+        ends = {
+            "replay": "The flow reads each of them once more, in order.",
+            "discard": "They are deleted. Their records are not processed.",
+        }
+        answer = f"{body.how.capitalize()} {letters}"
+        told = [f"Selected of {name}: {of}.", ends[body.how]]
+        return Confirmation(f"{answer} of {name}?", told, answer, f"/console/flows/{quoted(name)}#dead")
+
+    @context.router.action("/flows/{name}/dead", "flow.dead", asks=before_settle)
+    async def settle(request: Request, name: FlowName, body: SettleLetters) -> ActionDone:
+        """Replay or discard the dead letters that are named; those of before stay as they were decided."""
+        actor, done = visitor_of(request).actor, 0
+        for step, ids in (await steps_of(name, body.ids)).items():
+            if body.how == "replay":
+                call = dead_letters.replay(name, step, ids=ids, limit=len(ids), by=actor)
+            else:
+                call = dead_letters.discard(name, step, ids=ids, limit=len(ids))
+            done += await context.fp.run(call)
+        context.live_snapshot.forget()
+        word = "replayed" if body.how == "replay" else "discarded"
+        back = f"/console/flows/{quoted(name)}"
+        return ActionDone(f"{counted(done, 'dead letter')} {word}.", back, {"settled": done})
 
     @context.router.action("/flows/{name}/save", "flow.save")
     async def save(request: Request, name: FlowName, body: Save) -> ActionDone:

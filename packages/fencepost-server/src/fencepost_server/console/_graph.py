@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-BOX_WIDTH, BOX_HEIGHT = 150, 46
-GAP_X, GAP_Y = 110, 18
+BOX_HEIGHT = 46
+GAP_X, GAP_Y = 96, 22
+# A name of this many characters fits a box of the width that is computed for it.
+CHARACTER_WIDTH, PADDING = 8, 24
+WIDTH_MIN, WIDTH_MAX = 96, 256
+NAME_MAX = (WIDTH_MAX - PADDING) // CHARACTER_WIDTH
+INNER = frozenset({"map", "filter", "flat_map", "json", "enrich", "event_time"})
+"""Kinds that only pass records on: a chain of them is folded into one box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +23,19 @@ class GraphBox:
     section: str
     x: int
     y: int
+    width: int
+    names: Sequence[str] = ()
+    """Every node that the box stands for."""
+    is_failing: bool = False
+
+    @property
+    def title(self) -> str:
+        return ", ".join(self.names)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphArrow:
-    """From one box to another, and the position of its label."""
+    """From one box to another, and the position of its label. `edge` has the numbers of the nodes."""
 
     edge: str
     path: str
@@ -35,23 +49,78 @@ class Graph:
     arrows: Sequence[GraphArrow]
     width: int
     height: int
+    folded: int = 0
+    """How many nodes are not drawn by themselves."""
 
 
-def lay_out(picture: Mapping[str, Any]) -> Graph:
+def lay_out(picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: bool = True) -> Graph:
     """From left to right by the longest path from a source; from top to bottom as they were declared."""
-    nodes, edges = picture.get("nodes", ()), [(int(a), int(b)) for a, b in picture.get("edges", ())]
-    depths = _depths(len(nodes), edges)
+    nodes: Sequence[Mapping[str, Any]] = picture.get("nodes", ())
+    edges = [(int(a), int(b)) for a, b in picture.get("edges", ())]
+    chains = _chains(nodes, edges) if fold else [[number] for number in range(len(nodes))]
+    box_of = {node: box for box, chain in enumerate(chains) for node in chain}
+    drawn = [(a, b) for a, b in edges if box_of[a] != box_of[b]]
+    links = [(box_of[a], box_of[b]) for a, b in drawn]
+    depths = _depths(len(chains), links)
+    told = [_words(nodes, chain) for chain in chains]
+    widths = [0] * (max(depths, default=0) + 1)
+    for depth, (name, kind) in zip(depths, told, strict=True):
+        needed = max(len(name), len(kind)) * CHARACTER_WIDTH + PADDING
+        widths[depth] = max(widths[depth], min(WIDTH_MAX, max(WIDTH_MIN, needed)))
+    left = [sum(widths[:depth]) + depth * GAP_X for depth in range(len(widths))]
     rows: dict[int, int] = {}
     boxes: list[GraphBox] = []
-    for node, depth in zip(nodes, depths, strict=True):
+    for chain, depth, (name, kind) in zip(chains, depths, told, strict=True):
         row = rows.get(depth, 0)
         rows[depth] = row + 1
-        place = (depth * (BOX_WIDTH + GAP_X), row * (BOX_HEIGHT + GAP_Y))
-        boxes.append(GraphBox(str(node["name"]), str(node["kind"]), str(node.get("section", "")), *place))
-    arrows = [_arrow(f"{a}-{b}", boxes[a], boxes[b]) for a, b in edges]
-    width = (max(depths, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X
+        names = [str(nodes[node]["name"]) for node in chain]
+        section = str(nodes[chain[0]].get("section", ""))
+        is_failing = any(one in failing for one in names)
+        place = (left[depth], row * (BOX_HEIGHT + GAP_Y), widths[depth])
+        boxes.append(GraphBox(name, kind, section, *place, names, is_failing))
+    arrows = [_arrow(f"{a}-{b}", boxes[box_of[a]], boxes[box_of[b]]) for a, b in drawn]
     height = max(rows.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
-    return Graph(boxes, arrows, width, height)
+    width = left[-1] + widths[-1] if boxes else 0
+    return Graph(boxes, arrows, width, height, len(nodes) - len(chains))
+
+
+def _chains(nodes: Sequence[Mapping[str, Any]], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The nodes in order, neighbours that only pass records on as one chain."""
+    children: dict[int, list[int]] = {}
+    parents: dict[int, list[int]] = {}
+    for a, b in edges:
+        children.setdefault(a, []).append(b)
+        parents.setdefault(b, []).append(a)
+    chains: list[list[int]] = []
+    chain_of: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        above = parents.get(number, [])
+        joins = (
+            len(above) == 1
+            and len(children[above[0]]) == 1
+            and node["kind"] in INNER
+            and nodes[above[0]]["kind"] in INNER
+            and node.get("section") == nodes[above[0]].get("section")
+        )
+        chain = chain_of[above[0]] if joins else []
+        if not joins:
+            chains.append(chain)
+        chain.append(number)
+        chain_of[number] = chain
+    return chains
+
+
+def _words(nodes: Sequence[Mapping[str, Any]], chain: Sequence[int]) -> tuple[str, str]:
+    """The two lines of a box: the name, and the kind with the section."""
+    first, last = nodes[chain[0]], nodes[chain[-1]]
+    section = f" · {first['section']}" if first.get("section") else ""
+    if len(chain) == 1:
+        return _fitting(str(first["name"])), f"{first['kind']}{section}"
+    return _fitting(f"{first['name']} … {last['name']}"), f"{len(chain)} steps{section}"
+
+
+def _fitting(name: str) -> str:
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…"
 
 
 def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -73,7 +142,7 @@ def edge_words(edge: Mapping[str, Any]) -> str:
 
 
 def _arrow(edge: str, start: GraphBox, end: GraphBox) -> GraphArrow:
-    x, y = start.x + BOX_WIDTH, start.y + BOX_HEIGHT // 2
+    x, y = start.x + start.width, start.y + BOX_HEIGHT // 2
     to_x, to_y = end.x, end.y + BOX_HEIGHT // 2
     bend = (x + to_x) // 2
     path = f"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}m-7 -4l7 4l-7 4"

@@ -13,10 +13,16 @@ from fencepost.kernel.migrate import require
 from fencepost.loop import Loop
 from fencepost.metrics import MetricSet, counter
 from fencepost_server.console import (
+    _batches as batches,
+)
+from fencepost_server.console import (
     _dead_letters as dead_letters,
 )
 from fencepost_server.console import (
     _flows as flows,
+)
+from fencepost_server.console import (
+    _job_actions as job_actions,
 )
 from fencepost_server.console import (
     _jobs as jobs,
@@ -32,6 +38,9 @@ from fencepost_server.console import (
 )
 from fencepost_server.console import (
     _overview as overview,
+)
+from fencepost_server.console import (
+    _queues as queues,
 )
 from fencepost_server.console import (
     _reports as reports,
@@ -89,6 +98,7 @@ def make_service(
             **{(method, path): OPEN for path in login.OPEN_PATHS for method in ("GET", "POST")},
             **{route: f"console {role.word}" for route, role in context.router.roles.items()},
             login.LOGOUT: "console viewer",
+            login.THEME: "console viewer",
         },
     )
 
@@ -111,7 +121,9 @@ def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> C
 def make_router(context: ConsoleContext) -> APIRouter:
     for module in (
         overview,
+        queues,
         jobs,
+        batches,
         workflows,
         schedules,
         dead_letters,
@@ -125,7 +137,7 @@ def make_router(context: ConsoleContext) -> APIRouter:
         login,
     ):
         module.add_pages(context)
-    for module in (jobs, workflows, schedules, webhooks, flows, users, workers):
+    for module in (queues, job_actions, workflows, schedules, webhooks, flows, users, workers):
         module.add_actions(context)
     for pages in plugin_pages().values():
         pages.add(context)

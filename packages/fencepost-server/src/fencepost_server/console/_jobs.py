@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import Path, Query, Request
 from pydantic import Field
 
 from fencepost.errors import InvalidInput, NotFound
-from fencepost.kernel import job as kernel_job
-from fencepost.kernel import job_queries, queue
 from fencepost.kernel.call import document
 from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Paged, wanted
-from fencepost_server.console.page_data import ActionDone, PageData
-from fencepost_server.console.router import visitor_of
+from fencepost_server.console.page_data import PageData
+from fencepost_server.web.formatting import quoted
 
-State = Literal["", "pending", "dispatched", "running", "finished", "dead", "cancelled"]
-STATES = ("pending", "dispatched", "running", "finished", "dead", "cancelled")
+State = Literal[
+    "", "pending", "scheduled", "retrying", "dispatched", "running", "finished", "dead", "cancelled"
+]
+STATES = ("pending", "scheduled", "retrying", "dispatched", "running", "finished", "dead", "cancelled")
 JobId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
-QueueName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+
+
+SUGGESTED_MAX = 200
 
 
 class JobQuery(Paged):
@@ -32,6 +34,10 @@ class JobQuery(Paged):
     arg: Annotated[
         Name | None, Field(description="An argument, NAME=VALUE; the value as JSON or a text.")
     ] = None
+    part: Annotated[Name | None, Field(description="A part of the kind, of a tag or of the arguments.")] = (
+        None
+    )
+    owner: Annotated[Name | None, Field(description="The jobs that this worker runs.")] = None
     id: MaybeId = None
 
     @property
@@ -55,18 +61,30 @@ def searched_argument(given: str) -> dict[str, Any]:
 
 
 def add_pages(context: ConsoleContext) -> None:
-    @context.router.page("/queues", "queues.html", "Queues")
-    async def queues(request: Request) -> PageData:
-        """Every queue: what waits, runs and is dead; and the live workers, including idle ones."""
-        seen = await context.live_snapshot.newest()
-        workers = await context.reading.rows("select * from fencepost.console_workers()")
-        return PageData({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
-
     @context.router.page("/jobs", "jobs.html", "Jobs")
     async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> PageData:
         """Jobs, newest first. A filter that finds little says how far it has searched."""
         if query.id is not None:
             ids, next_before = [query.id], None
+        elif owner := wanted(query.owner):
+            ids, next_before = await context.reading.page(
+                "select ids, next_before"
+                " from fencepost.console_job_owner_page(%s::text, %s::bigint, %s::integer)",
+                owner,
+                query.before,
+                query.limit,
+            )
+        elif part := wanted(query.part):
+            ids, next_before = await context.reading.page(
+                "select ids, next_before from fencepost.console_job_part_page(%s::text, %s::text, %s::text,"
+                " %s::bigint, %s::integer, %s::integer)",
+                part,
+                wanted(query.state),
+                wanted(query.queue),
+                query.before,
+                query.limit,
+                context.settings.scan_max,
+            )
         elif (labels := query.labels) is not None:
             ids, next_before = await context.reading.page(
                 "select ids, next_before from fencepost.console_job_search(%s::text[], %s::jsonb, %s::text,"
@@ -91,73 +109,88 @@ def add_pages(context: ConsoleContext) -> None:
                 context.settings.scan_max,
             )
         rows = await context.reading.rows(
-            "select job_id, queue, kind, priority, state, final_status, tries, tries_max, submitted_at,"
-            " run_at, claimed_at, finished_at, owner, left(error, 300) as error"
+            "select job_id, queue, kind, priority, state, run_at > fencepost.clock() as is_later,"
+            " final_status, tries, tries_max, submitted_at, run_at, claimed_at, finished_at, owner,"
+            " left(error, 300) as error"
             " from fencepost.jobs where job_id = any (%s) order by job_id desc",
             ids,
         )
         return PageData(
-            {"jobs": rows, "next_before": next_before, "filters": query.filters(), "states": STATES},
+            {
+                "jobs": [{**row, "phase": phase(row)} for row in rows],
+                "next_before": next_before,
+                "filters": query.filters(),
+                "states": STATES,
+                "suggestions": await _suggestions(context),
+            },
             rows="jobs",
         )
 
     @context.router.page("/jobs/{job_id}", "job.html", "Job")
     async def job(request: Request, job_id: JobId) -> PageData:
         """One job's whole history: attempts, refusals with their reasons, payload and result."""
-        row = await context.reading.row("select * from fencepost.jobs where job_id = %s", job_id)
+        row = await context.reading.row(
+            "select *, run_at > fencepost.clock() as is_later from fencepost.jobs where job_id = %s", job_id
+        )
         if row is None:
             raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+        batches = await context.reading.rows(
+            "select o.role, b.* from fencepost.console_job_batches(%s) o"
+            " join fencepost.batches b on b.batch_id = o.batch_id order by b.batch_id limit 50",
+            job_id,
+        )
         return PageData(
-            {"title": f"Job {job_id}", "job": row, "life": await life(context, f"job:{job_id}")}, rows="life"
+            {
+                "title": f"Job {job_id}",
+                "job": {**row, "phase": phase(row)},
+                "is_live": row["state"] in ("pending", "dispatched", "running"),
+                "is_workflow": "workflow" in (row["headers"] or {}),
+                "trace_url": _trace_url(context.settings.trace_url, row["headers"] or {}),
+                "progress_part": progress_part(row["progress"]),
+                "batches": batches,
+                "life": await life(context, f"job:{job_id}"),
+            },
+            "life",
+            ("batches",),
         )
 
 
-def add_actions(context: ConsoleContext) -> None:
-    @context.router.action("/queues/{queue_name}/pause", "queue.pause")
-    async def pause(request: Request, queue_name: QueueName) -> ActionDone:
-        """No job of the queue starts; running jobs continue."""
-        await context.fp.run(queue.pause(queue_name, visitor_of(request).actor))
-        context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} is paused. Running jobs continue.", "/console/queues")
+def phase(job: Row) -> str:
+    """The state, told apart: a job that is due later was submitted for then, or a try of it failed."""
+    if job["state"] == "pending" and job["is_later"]:
+        return "retrying" if job["tries"] else "scheduled"
+    return str(job["state"])
 
-    @context.router.action("/queues/{queue_name}/resume", "queue.resume")
-    async def resume(request: Request, queue_name: QueueName) -> ActionDone:
-        """The queue's jobs start again."""
-        await context.fp.run(queue.resume(queue_name, visitor_of(request).actor))
-        context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} goes on.", "/console/queues")
 
-    @context.router.action("/jobs/{job_id}/cancel", "job.cancel")
-    async def cancel(request: Request, job_id: JobId) -> ActionDone:
-        """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
-        answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        words = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
-        return _done(context, f"Job {job_id} {words}.", job_id)
+def _trace_url(template: str | None, headers: Mapping[str, Any]) -> str | None:
+    """Where the trace of a job is shown, as CONSOLE_TRACE_URL says."""
+    trace_id = headers.get("trace_id")
+    if template is None or not isinstance(trace_id, str):
+        return None
+    return template.replace("{trace_id}", quoted(trace_id))
 
-    @context.router.action("/jobs/{job_id}/retry", "job.retry")
-    async def retry(request: Request, job_id: JobId) -> ActionDone:
-        """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
-        actor = visitor_of(request).actor
-        seen = await context.fp.run(job_queries.look(job_id))
-        match None if seen is None else seen.state:
-            case ("dead" | "cancelled") as state:
-                await context.fp.run(kernel_job.replay(job_id, actor, expected=state))
-                return _done(context, f"Job {job_id} runs again, with all its tries.", job_id)
-            case _:
-                await context.fp.run(job_queries.hurry(job_id, actor))
-                return _done(context, f"Job {job_id} is due now.", job_id)
 
-    @context.router.action("/jobs/{job_id}/replay", "job.replay")
-    async def replay(request: Request, job_id: JobId) -> ActionDone:
-        """Run a dead job again; its attempts are counted from the beginning."""
-        await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} runs again.", job_id)
+def progress_part(progress: object) -> float | None:
+    """How much is done, 0 to 1: of a number, or of `done` and `total`. None when it says neither."""
+    if isinstance(progress, Mapping):
+        facts = cast("Mapping[str, object]", progress)
+        done, total = facts.get("done"), facts.get("total")
+    else:
+        done, total = progress, 1
+    if not (_is_figure(done) and _is_figure(total)):
+        return None
+    done, total = float(cast("float", done)), float(cast("float", total))
+    return done / total if total > 0 and 0 <= done <= total else None
 
-    @context.router.action("/jobs/{job_id}/discard", "job.discard")
-    async def discard(request: Request, job_id: JobId) -> ActionDone:
-        """Discard a dead job: it ends as cancelled."""
-        await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} is given up.", job_id)
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+async def _suggestions(context: ConsoleContext) -> dict[str, list[str]]:
+    """What a filter may mean: the queues that are seen, and the kinds that live workers serve."""
+    seen = await context.live_snapshot.newest()
+    return {"queues": [queue["queue"] for queue in seen.queues][:SUGGESTED_MAX], "kinds": list(seen.kinds)}
 
 
 async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
@@ -192,8 +225,3 @@ async def told(context: ConsoleContext, moments: Sequence[Row]) -> list[dict[str
             }
         )
     return history
-
-
-def _done(context: ConsoleContext, message: str, job_id: int) -> ActionDone:
-    context.live_snapshot.forget()
-    return ActionDone(message, f"/console/jobs/{job_id}", {"job_id": job_id})

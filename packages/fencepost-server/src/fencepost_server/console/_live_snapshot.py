@@ -60,6 +60,8 @@ class Snapshot:
     """Workers and hosts that are out of service until they are enabled."""
     leases_held: int
     workers: int
+    kinds: Sequence[str]
+    """The kinds that live workers serve, for suggestions."""
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -129,6 +131,10 @@ async def look(reading: ReadPool) -> Snapshot:
         " order by held_at desc, target limit %s",
         UNSERVED_MAX,
     )
+    kinds_served = await reading.rows(
+        "select distinct k as kind from fencepost.job_workers w, jsonb_object_keys(w.serves -> 'kinds') k"
+        " order by 1 limit 200"
+    )
     counts = await reading.row(
         "select (select count(*) from fencepost.lease_status where held) as leases,"
         " (select count(distinct owner) from fencepost.console_workers()) as workers"
@@ -147,6 +153,7 @@ async def look(reading: ReadPool) -> Snapshot:
         disabled,
         counts["leases"],
         counts["workers"],
+        [row["kind"] for row in kinds_served],
     )
 
 

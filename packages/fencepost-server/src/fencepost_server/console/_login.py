@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
+from fencepost.errors import InvalidInput
 from fencepost_server.accounts.login import LoginRefused, PasswordLogin
 from fencepost_server.accounts.passwords import Passwords
 from fencepost_server.accounts.sign_on import SignOn, SignOnRefused
@@ -15,12 +16,14 @@ from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.router import PAGES
 from fencepost_server.web.formatting import link
 from fencepost_server.web.forms import address_of, fields_of, local_path
-from fencepost_server.web.templating import HEADERS
+from fencepost_server.web.templating import HEADERS, THEME_COOKIE, THEMES
 
 SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
 OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
 """The paths that need no authentication. A test checks that every other one requires a role."""
 LOGOUT = ("POST", f"{PAGES}/logout")
+THEME = ("POST", f"{PAGES}/theme")
+THEME_SECONDS = 366 * 86_400
 
 
 def add_pages(context: ConsoleContext) -> None:
@@ -53,6 +56,25 @@ def add_pages(context: ConsoleContext) -> None:
             )
         response = RedirectResponse(PAGES, 303, headers=dict(HEADERS))
         await router.auth.begin(request, response, known.name)
+        return response
+
+    @pages.post(THEME[1], dependencies=[Depends(router.auth.needs(Role.VIEWER))])
+    async def theme(request: Request) -> Response:
+        """Keep the theme that a visitor chose, in a cookie for a year, and return to the page."""
+        fields = await fields_of(request)
+        response = RedirectResponse(local_path(fields.get("back"), PAGES), 303, headers=dict(HEADERS))
+        chosen = fields.get("theme", "")
+        if chosen not in THEMES:
+            raise InvalidInput(f"theme must be one of {', '.join(THEMES)}.", field="theme")
+        response.set_cookie(
+            THEME_COOKIE,
+            chosen,
+            max_age=THEME_SECONDS,
+            path=PAGES,
+            httponly=True,
+            samesite="lax",
+            secure=context.settings.secure_cookies or request.url.scheme == "https",
+        )
         return response
 
     @pages.post(LOGOUT[1], dependencies=[Depends(router.auth.needs(Role.VIEWER))])

@@ -13,6 +13,7 @@ from fencepost_server.console._jobs import life
 from fencepost_server.console.context import ConsoleContext, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
+from fencepost_server.web.questions import Confirmation, counted
 
 MessageId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
@@ -77,7 +78,39 @@ def add_pages(context: ConsoleContext) -> None:
         moments = await life(context, f"outbox:{message_id}")
         return PageData({"title": f"Message {message_id}", "message": row, "life": moments}, rows="life")
 
-    @context.router.action("/outbox/{message_id}/resolve", "outbox.resolve")
+    async def before_resolve(request: Request, message_id: int, body: Resolve) -> Confirmation:
+        row = await context.reading.row(
+            "select channel, key, state, attempts from fencepost.outbox_messages where id = %s", message_id
+        )
+        if row is None:
+            raise NotFound(f"There is no message {message_id}: it never existed, or it was pruned.")
+        behind = await context.reading.row(
+            "select count(*) as waiting from (select 1 from fencepost.outbox_messages"
+            " where channel = %s and key = %s and id > %s and settled_at is null limit 1000) b",
+            row["channel"],
+            row["key"],
+            message_id,
+        )
+        waiting = behind["waiting"] if behind is not None else 0
+        ends = {
+            "sent": "It counts as delivered and is not sent again.",
+            "dead": "It is given up: it is not sent again.",
+            "queued": "It is sent again. If the other side has it already, it gets it twice under one key.",
+        }
+        onward = f"{counted(waiting, 'message')} of the key {row['key']} can go out behind it."
+        return Confirmation(
+            f"Message {message_id}, {row['state']}, becomes {body.outcome}?",
+            [
+                f"Channel {row['channel']}, {counted(row['attempts'], 'attempt')}, {row['state']}.",
+                ends[body.outcome],
+                *([onward] if waiting else []),
+                f"Because: {body.note}",
+            ],
+            f"Make it {body.outcome}",
+            f"/console/outbox/{message_id}",
+        )
+
+    @context.router.action("/outbox/{message_id}/resolve", "outbox.resolve", asks=before_resolve)
     async def resolve(request: Request, message_id: MessageId, body: Resolve) -> ActionDone:
         """Decide about a message that waits for an operator."""
         actor = visitor_of(request).actor

@@ -3,29 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel, BeforeValidator
 
+from fencepost.errors import InvalidInput
 from fencepost_server.console._chart import Chart, Figures, draw, growth, largest
+from fencepost_server.console._jobs import SUGGESTED_MAX
 from fencepost_server.console._live_snapshot import event
 from fencepost_server.console._read_pool import Row
 from fencepost_server.console._role import Role
 from fencepost_server.console._streams import EventStream
-from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.context import ConsoleContext, Name, wanted
 from fencepost_server.console.page_data import PageData
 
-Span = Literal["hour", "day"]
-STEPS: Mapping[Span, tuple[timedelta, timedelta]] = {
-    "hour": (timedelta(hours=1), timedelta(minutes=1)),
-    "day": (timedelta(days=1), timedelta(minutes=15)),
+Span = Literal["hour", "day", "week"]
+LENGTHS: Mapping[Span, timedelta] = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
 }
+POINTS_MAX = 96
+"""The most points of a line: what a chart of this width can show."""
+_STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 120, 360))
+_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
+KEPT = timedelta(days=8)
+
+
+def _unless_empty(value: object) -> object:
+    """A form sends every field; an empty one means no value. A field of a day and a time has no zone: UTC."""
+    if isinstance(value, str):
+        return (
+            (value if value[10:].count("-") or "+" in value or "Z" in value else f"{value}Z")
+            if value
+            else None
+        )
+    return value
+
+
+MaybeInstant = Annotated[AwareDatetime | None, BeforeValidator(_unless_empty)]
 
 
 class OverviewQuery(BaseModel):
+    """The charts of a span until now, or from `since` to `until`; of all jobs, a queue, a kind or both."""
+
     span: Span = "hour"
+    since: MaybeInstant = None
+    until: MaybeInstant = None
+    queue: Name | None = None
+    kind: Name | None = None
+
+    def filters(self) -> dict[str, Any]:
+        return {name: value for name, value in self.model_dump(mode="json").items() if value}
 
 
 def add_pages(context: ConsoleContext) -> None:
@@ -33,22 +65,37 @@ def add_pages(context: ConsoleContext) -> None:
     async def overview(request: Request, query: Annotated[OverviewQuery, Query()]) -> PageData:
         """The whole system: current figures, and the last hour or day."""
         seen = await context.live_snapshot.newest()
-        since, step = _window(query.span)
-        rows = filled(
-            await context.reading.rows(
+        since, until, step = window(query, datetime.now(UTC))
+        queue, kind = wanted(query.queue), wanted(query.kind)
+        if queue or kind:
+            found = await context.reading.rows(
+                "select * from fencepost.console_part_series(%s::text, %s::text, %s::timestamptz,"
+                " %s::timestamptz, %s::interval)",
+                queue,
+                kind,
+                since,
+                until,
+                step,
+            )
+        else:
+            found = await context.reading.rows(
                 "select * from fencepost.console_series(%s::timestamptz, %s::interval)", since, step
-            ),
-            since,
-            step,
-        )
+            )
+        rows = filled([row for row in found if row["at"] < until], since, until, step)
         return PageData(
             {
-                "span": query.span,
+                "span": None if query.since or query.until else query.span,
+                "filters": query.filters(),
+                "since": since,
+                "until": until,
+                "queues": [one["queue"] for one in seen.queues][:SUGGESTED_MAX],
+                "kinds": seen.kinds,
+                "at": seen.at,
                 "figures": seen.figures,
                 "needs": seen.needs,
                 "refusals": [one for one in seen.refusals if one["refused"]],
                 "series": rows,
-                "charts": charts(rows, step) if request.url.path.startswith("/console") else None,
+                "charts": _charts(query, rows, step) if request.url.path.startswith("/console") else None,
             },
             "series",
             ("refusals", "needs"),
@@ -64,20 +111,33 @@ def add_pages(context: ConsoleContext) -> None:
     context.router.raw("/api/events", events, needs=Role.VIEWER, kind="text/event-stream")
 
 
-def _window(span: Span, now: datetime | None = None) -> tuple[datetime, timedelta]:
-    """Steps are aligned, so that a minute stays the same minute while a page is open."""
-    length, step = STEPS[span]
-    moment = now or datetime.now(UTC)
-    whole = moment - (moment - datetime(2000, 1, 1, tzinfo=UTC)) % step
-    return whole - length, step
+def window(query: OverviewQuery, now: datetime) -> tuple[datetime, datetime, timedelta]:
+    """From when until when, and the step. Steps are aligned: a minute stays the same while a page is open."""
+    until = min(query.until or now, now)
+    since = query.since or until - LENGTHS[query.span]
+    if since >= until:
+        raise InvalidInput("since must be before until.", field="since")
+    since = max(since, now - KEPT)
+    step = next((one for one in _STEPS if (until - since) / one <= POINTS_MAX), _STEPS[-1])
+    return since - (since - _ORIGIN) % step, until, step
 
 
-def filled(rows: Sequence[Row], since: datetime, step: timedelta) -> list[Row]:
+def filled(rows: Sequence[Row], since: datetime, until: datetime, step: timedelta) -> list[Row]:
     """One row for each step up to the last; a step that was not counted has no figures."""
     by_time = {row["at"]: row for row in rows}
-    last = max(by_time, default=since)
-    count = int((last - since) / step) + 1
+    last = max([*by_time, since])
+    count = int((min(last, until) - since) / step) + 1
     return [by_time.get(at, {"at": at}) for at in (since + number * step for number in range(count))]
+
+
+def _charts(query: OverviewQuery, rows: Sequence[Row], step: timedelta) -> list[Chart]:
+    of = " ".join(part for part in (query.queue, query.kind) if part)
+    return part_charts(rows, step, of) if of else charts(rows, step)
+
+
+def part_charts(rows: Sequence[Row], step: timedelta, of: str) -> list[Chart]:
+    """The charts of a queue, a kind or both: what is kept of them."""
+    return [replace(one, title=f"{one.title}, {of}") for one in charts(rows, step)[:3]]
 
 
 def charts(rows: Sequence[Row], step: timedelta) -> list[Chart]:

@@ -18,23 +18,26 @@ from fencepost_server.web.http_service import pages_for
 from fencepost_server.web.templating import RenderedPage, Templates
 
 JUDGE = "/judge"
-NAVIGATION: tuple[tuple[str, str, Role], ...] = (
-    ("/console", "Overview", Role.VIEWER),
-    ("/console/queues", "Queues", Role.VIEWER),
-    ("/console/workers", "Workers", Role.VIEWER),
-    ("/console/jobs", "Jobs", Role.VIEWER),
-    ("/console/workflows", "Workflows", Role.VIEWER),
-    ("/console/dead", "Dead letters", Role.VIEWER),
-    ("/console/schedules", "Schedules", Role.VIEWER),
-    ("/console/leases", "Leases", Role.VIEWER),
-    ("/console/outbox", "Outbox", Role.VIEWER),
-    ("/console/webhooks", "Webhooks", Role.VIEWER),
-    ("/console/flows", "Flows", Role.VIEWER),
-    ("/console/refusals", "Refusals", Role.VIEWER),
-    ("/console/reports", "Reports", Role.VIEWER),
-    ("/console/users", "Users", Role.ADMIN),
-    ("/console/audit", "Audit", Role.ADMIN),
-    (JUDGE, "Judge", Role.VIEWER),
+NAVIGATION: tuple[tuple[str, str, Role, str], ...] = (
+    ("/console", "Overview", Role.VIEWER, "Work"),
+    ("/console/queues", "Queues", Role.VIEWER, "Work"),
+    ("/console/jobs", "Jobs", Role.VIEWER, "Work"),
+    ("/console/batches", "Batches", Role.VIEWER, "Work"),
+    ("/console/workflows", "Workflows", Role.VIEWER, "Work"),
+    ("/console/schedules", "Schedules", Role.VIEWER, "Work"),
+    ("/console/workers", "Workers", Role.VIEWER, "Work"),
+    ("/console/dead", "Dead letters", Role.VIEWER, "Work"),
+    ("/console/refusals", "Refusals", Role.VIEWER, "Guarantees"),
+    ("/console/leases", "Leases", Role.VIEWER, "Guarantees"),
+    ("/console/checkpoints", "Checkpoints", Role.VIEWER, "Guarantees"),
+    ("/console/reports", "Reports", Role.VIEWER, "Guarantees"),
+    ("/console/outbox", "Outbox", Role.VIEWER, "Systems"),
+    ("/console/webhooks", "Webhooks", Role.VIEWER, "Systems"),
+    ("/console/flows", "Flows", Role.VIEWER, "Systems"),
+    (JUDGE, "Judge", Role.VIEWER, "Systems"),
+    ("/console/account", "Your account", Role.VIEWER, "Admin"),
+    ("/console/users", "Users", Role.ADMIN, "Admin"),
+    ("/console/audit", "Audit", Role.ADMIN, "Admin"),
 )
 PLUGINS_AFTER = "/console/webhooks"
 """The pages of plugins follow this one in the navigation."""
@@ -42,7 +45,7 @@ PLUGINS_AFTER = "/console/webhooks"
 
 def make_templates() -> Templates:
     return Templates(
-        RenderedPage(home="/console", name="Fencepost", script="console.js"),
+        RenderedPage(home="/console", name="Fencepost", script="console.js", themes=True, palette=True),
         Path(__file__).parent,
         more=[pages.templates for pages in plugin_pages().values()],
         filters={"document": document},
@@ -57,14 +60,18 @@ def make_templates() -> Templates:
     )
 
 
-def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str]]:
-    return pages_for(visitor.may if visitor else None, request, all_pages(), {JUDGE: "judge"})
+def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str, str]]:
+    """Address, name and group of each page that the visitor may open."""
+    groups = {address: group for address, _, _, group in all_pages()}
+    pages = [(address, name, role) for address, name, role, _ in all_pages()]
+    shown = pages_for(visitor.may if visitor else None, request, pages, {JUDGE: "judge"})
+    return [(address, name, groups[address]) for address, name in shown]
 
 
-def all_pages() -> tuple[tuple[str, str, Role], ...]:
+def all_pages() -> tuple[tuple[str, str, Role, str], ...]:
     """The navigation, including the first page of each plugin."""
-    brought = [(pages.address, pages.title, Role.VIEWER) for pages in plugin_pages().values()]
-    context = [address for address, _, _ in NAVIGATION].index(PLUGINS_AFTER) + 1
+    brought = [(pages.address, pages.title, Role.VIEWER, "Systems") for pages in plugin_pages().values()]
+    context = [address for address, *_ in NAVIGATION].index(PLUGINS_AFTER) + 1
     return (*NAVIGATION[:context], *brought, *NAVIGATION[context:])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -11,10 +12,13 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.schedule import Missed
+from fencepost_server.console._cron_words import in_words
 from fencepost_server.console._jobs import life
 from fencepost_server.console.context import ConsoleContext, Limit, Name, following
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
+from fencepost_server.web.formatting import quoted
+from fencepost_server.web.questions import Confirmation
 
 MISSED = ("once", "all", "skip")
 ScheduleName = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
@@ -76,7 +80,7 @@ def add_pages(context: ConsoleContext) -> None:
             query.limit,
         )
         facts = {
-            "schedules": rows,
+            "schedules": [{**row, "words": in_words(row["expression"], row["zone"])} for row in rows],
             "next_after": following(rows, "name", query.limit),
             "filters": {"limit": query.limit if query.limit != 200 else None},
             "missed": MISSED,
@@ -100,7 +104,7 @@ def add_pages(context: ConsoleContext) -> None:
         )
         facts = {
             "title": f"Schedule {name}",
-            "schedule": row,
+            "schedule": {**row, "words": in_words(row["expression"], row["zone"])},
             "jobs": jobs,
             "next_before": following(jobs, "tick", query.limit),
             "filters": {"limit": query.limit if query.limit != 50 else None},
@@ -112,6 +116,19 @@ def add_pages(context: ConsoleContext) -> None:
 
 def add_actions(context: ConsoleContext) -> None:
     schedules = context.fp.schedules
+
+    def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
+        async def ask(request: Request, name: str) -> Confirmation:
+            stored = await schedules.get(name)
+            when = f"{stored.expression} ({in_words(stored.expression, stored.zone)})"
+            return Confirmation(
+                f"{verb} schedule {name}?",
+                [f"Schedule {name} submits {stored.kind} to {stored.queue}: {when}.", consequence],
+                f"{verb} {name}",
+                f"{PAGE}/{quoted(name)}",
+            )
+
+        return ask
 
     @context.router.action("/schedules", "schedule.add")
     async def add(request: Request, body: NewSchedule) -> ActionDone:
@@ -143,13 +160,21 @@ def add_actions(context: ConsoleContext) -> None:
         )
         return ActionDone(f"{name} is changed.", PAGE, {"next_tick": changed.next_tick.isoformat()})
 
-    @context.router.action("/schedules/{name}/reset", "schedule.reset")
+    @context.router.action(
+        "/schedules/{name}/reset",
+        "schedule.reset",
+        asks=asked("Reset", "All changes made at run time are lost: what the code declares counts."),
+    )
     async def reset(request: Request, name: ScheduleName) -> ActionDone:
         """Undo the changes: what the code declares counts again."""
         await schedules.reset(name, actor=visitor_of(request).actor)
         return ActionDone(f"{name} is as its code declares it.", PAGE)
 
-    @context.router.action("/schedules/{name}/remove", "schedule.remove")
+    @context.router.action(
+        "/schedules/{name}/remove",
+        "schedule.remove",
+        asks=asked("Remove", "It fires no more. Its jobs and their history stay."),
+    )
     async def remove(request: Request, name: ScheduleName) -> ActionDone:
         """Remove a schedule that no live worker declares."""
         await schedules.remove(name, actor=visitor_of(request).actor)
@@ -170,7 +195,11 @@ def add_actions(context: ConsoleContext) -> None:
         )
         return ActionDone(done, PAGE, {"job_id": job.job_id})
 
-    @context.router.action("/schedules/{name}/pause", "schedule.pause")
+    @context.router.action(
+        "/schedules/{name}/pause",
+        "schedule.pause",
+        asks=asked("Pause", "Its ticks are skipped until it is resumed."),
+    )
     async def pause(request: Request, name: ScheduleName) -> ActionDone:
         """Skip the schedule's ticks while it is paused."""
         await schedules.pause(name, actor=visitor_of(request).actor)

@@ -35,6 +35,14 @@ def _address(value: str) -> str:
     return value.rstrip("/")
 
 
+def _trace_address(value: str) -> str:
+    """A page of a tracing system: a link and nothing that a browser could run."""
+    if not value.startswith(("https://", "http://")) or "{trace_id}" not in value:
+        raise ValueError("must begin with https:// or http:// and contain {trace_id}")
+    return value
+
+
+TraceAddress = Annotated[str, AfterValidator(_trace_address)]
 WebAddress = Annotated[str, AfterValidator(_address)]
 RoleName = Annotated[Role, BeforeValidator(_role)]
 
@@ -65,6 +73,7 @@ class ConsoleSettings(LayeredSettings):
     scan_max: Annotated[int, Field(ge=100, le=1_000_000), From("CONSOLE_SCAN_MAX", "console.scan_max")] = (
         10_000
     )
+    trace_url: Annotated[TraceAddress | None, From("CONSOLE_TRACE_URL", "console.trace_url")] = None
     public_url: Annotated[WebAddress | None, From("CONSOLE_PUBLIC_URL", "console.public_url")] = None
     oidc_issuer: Annotated[WebAddress | None, From("CONSOLE_OIDC_ISSUER", "console.oidc.issuer")] = None
     oidc_client_id: Annotated[str | None, From("CONSOLE_OIDC_CLIENT_ID", "console.oidc.client_id")] = None

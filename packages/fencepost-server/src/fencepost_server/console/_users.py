@@ -17,6 +17,7 @@ from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
+from fencepost_server.web.questions import Confirmation
 
 RoleWord = Literal["viewer", "operator", "admin"]
 UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
@@ -85,6 +86,22 @@ def add_pages(context: ConsoleContext) -> None:
 def add_actions(context: ConsoleContext) -> None:
     passwords = Passwords()
 
+    async def before_disable(request: Request, name: str) -> Confirmation | None:
+        if visitor_of(request).name == name:
+            return None
+        told = "Its sessions, links and tokens end at once. Creating it again enables it."
+        return Confirmation(f"Disable account {name}?", [told], f"Disable {name}", "/console/users")
+
+    async def before_revoke(request: Request, token_id: int) -> Confirmation | None:
+        tokens = await context.fp.run(ACCOUNTS.tokens(visitor_of(request).name))
+        found = [one for one in tokens if one.token_id == token_id]
+        if not found:
+            return None
+        told = f"Programs that use it are refused at once. It was made for {found[0].label}."
+        return Confirmation(
+            f"Revoke token {token_id}?", [told], f"Revoke token {token_id}", "/console/account"
+        )
+
     async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
         hashed = None
         if wanted_user.password is not None:
@@ -105,14 +122,14 @@ def add_actions(context: ConsoleContext) -> None:
         await keep(name, body, visitor_of(request).name)
         return ActionDone(f"{name} is {body.role}.", "/console/users")
 
-    @context.router.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
+    @context.router.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN, asks=before_disable)
     async def disable(request: Request, name: UserName) -> ActionDone:
         """Disable the account: it can no longer log in."""
         visitor = visitor_of(request)
         if visitor.name == name:
-            raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
+            raise InvalidInput("You cannot disable your own account; another admin can.", field="name")
         await context.fp.run(ACCOUNTS.disable_user(name, visitor.name))
-        return ActionDone(f"{name} is locked out.", "/console/users")
+        return ActionDone(f"{name} is disabled.", "/console/users")
 
     @context.router.action("/account/tokens", "token.make", needs=Role.VIEWER)
     async def make_token(request: Request, body: NewToken) -> ActionDone:
@@ -137,7 +154,9 @@ def add_actions(context: ConsoleContext) -> None:
             f"Token {token_id} ({role.word}) is made.", "/console/account", {"token_id": token_id}, secret
         )
 
-    @context.router.action("/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER)
+    @context.router.action(
+        "/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER, asks=before_revoke
+    )
     async def revoke(
         request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
     ) -> ActionDone:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, BeforeValidator, Field
 
+from fencepost.errors import NotFound
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.webhooks import calls
 from fencepost.webhooks.addresses import checked_url
@@ -14,6 +15,8 @@ from fencepost_server.console._role import Role
 from fencepost_server.console.context import ConsoleContext, Limit, Name, following
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
+from fencepost_server.web.formatting import span
+from fencepost_server.web.questions import Confirmation, counted
 
 PAGE = "/console/webhooks"
 DAY_SECONDS = 86_400.0
@@ -84,6 +87,41 @@ def add_actions(context: ConsoleContext) -> None:
     def checked(url: str | None) -> str | None:
         return None if url is None else checked_url(url, loopback=OutboxSettings.load().webhook_loopback)
 
+    async def before_rotate(request: Request, name: str, body: Rotate) -> Confirmation:
+        host = await _host(name)
+        overlap = f"The old secret signs too for {span(body.overlap_seconds)}, and not after."
+        return Confirmation(
+            f"Make a new secret for {name}?",
+            [f"Webhook {name} to {host} gets a new secret, which is shown once.", overlap],
+            "Make a new secret",
+            PAGE,
+        )
+
+    async def before_remove(request: Request, name: str) -> Confirmation:
+        host = await _host(name)
+        waiting = await context.reading.row(
+            "select count(*) as waiting from (select 1 from fencepost.outbox_messages"
+            " where channel = %s and settled_at is null limit 10000) w",
+            name,
+        )
+        dead = waiting["waiting"] if waiting is not None else 0
+        return Confirmation(
+            f"Remove webhook {name}?",
+            [f"Nothing is delivered to {host} any more.", f"{counted(dead, 'waiting message')} end as dead."],
+            f"Remove {name}",
+            PAGE,
+        )
+
+    async def before_pause(request: Request, name: str) -> Confirmation:
+        told = f"Nothing is delivered to {await _host(name)} until it is resumed. Messages are kept."
+        return Confirmation(f"Pause webhook {name}?", [told], f"Pause {name}", PAGE)
+
+    async def _host(name: str) -> str:
+        row = await context.reading.row("select host from fencepost.webhooks where name = %s", name)
+        if row is None:
+            raise NotFound(f"There is no webhook {name}.")
+        return row["host"] or "the program that takes it"
+
     @context.router.action("/webhooks", "webhook.add", needs=Role.ADMIN)
     async def add(request: Request, body: NewWebhook) -> ActionDone:
         """Register a webhook. Its secret is shown once."""
@@ -97,19 +135,19 @@ def add_actions(context: ConsoleContext) -> None:
         call = calls.change(name, visitor_of(request).actor, url=checked(body.url), topics=body.topics)
         return ActionDone(f"{name} is changed.", PAGE, secret=await context.fp.run(call))
 
-    @context.router.action("/webhooks/{name}/rotate", "webhook.rotate", needs=Role.ADMIN)
+    @context.router.action("/webhooks/{name}/rotate", "webhook.rotate", needs=Role.ADMIN, asks=before_rotate)
     async def rotate(request: Request, name: WebhookName, body: Rotate) -> ActionDone:
         """Make a new secret, which is shown once. The old one signs too until the overlap ends."""
         secret = await context.fp.run(calls.rotate(name, body.overlap_seconds, visitor_of(request).actor))
         return ActionDone(f"{name} has a new secret.", PAGE, secret=secret)
 
-    @context.router.action("/webhooks/{name}/remove", "webhook.remove", needs=Role.ADMIN)
+    @context.router.action("/webhooks/{name}/remove", "webhook.remove", needs=Role.ADMIN, asks=before_remove)
     async def remove(request: Request, name: WebhookName) -> ActionDone:
         """Remove a webhook and its secrets. Messages that wait for it end as dead."""
         dead = await context.fp.run(calls.remove(name, visitor_of(request).actor))
         return ActionDone(f"{name} is removed; {dead} messages are dead.", PAGE, {"dead": dead})
 
-    @context.router.action("/webhooks/{name}/pause", "webhook.pause")
+    @context.router.action("/webhooks/{name}/pause", "webhook.pause", asks=before_pause)
     async def pause(request: Request, name: WebhookName) -> ActionDone:
         """Deliver nothing until it is resumed. Messages are kept."""
         await context.fp.run(calls.pause(name, visitor_of(request).actor))

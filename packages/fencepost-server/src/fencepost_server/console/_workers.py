@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Request
@@ -11,9 +11,11 @@ from pydantic import BaseModel, BeforeValidator, Field
 from fencepost.errors import InvalidInput
 from fencepost.kernel import worker
 from fencepost.kernel.call import Call
+from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
+from fencepost_server.web.questions import Confirmation, counted
 
 PAGE = "/console/workers"
 
@@ -54,7 +56,14 @@ def add_pages(context: ConsoleContext) -> None:
             "select target, owner, name, host, since, queues, kinds, offers, running, state, held_by, reason,"
             " actor, held_at, pinned_to, pin_reason, pin_actor from fencepost.worker_list()"
         )
-        return PageData({"workers": rows}, "workers")
+        running = await context.reading.rows(
+            "select owner, job_id, kind from fencepost.console_running_jobs(5)"
+        )
+        held: dict[str, list[Row]] = {}
+        for job in running:
+            held.setdefault(job["owner"], []).append({"job_id": job["job_id"], "kind": job["kind"]})
+        workers = [{**row, "jobs": held.get(row["owner"] or "", [])} for row in rows]
+        return PageData({"workers": workers}, "workers")
 
 
 def add_actions(context: ConsoleContext) -> None:
@@ -64,12 +73,38 @@ def add_actions(context: ConsoleContext) -> None:
         owners = await context.fp.run(call(body.target, visitor_of(request).actor, body.reason))
         return ActionDone(f"{body.target} {told}.", PAGE, {"workers": owners})
 
-    @context.router.action("/workers/drain", "worker.drain")
+    def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
+        async def ask(request: Request, body: Decision) -> Confirmation:
+            row = await context.reading.row(
+                "select count(*) as workers, coalesce(sum(running), 0) as running"
+                " from fencepost.worker_list()"
+                " where %s in (target, owner, host, name || '@' || host) and owner is not null",
+                body.target,
+            )
+            workers, running = (row["workers"], int(row["running"])) if row is not None else (0, 0)
+            live = f"{counted(workers, 'live worker')} of {body.target}"
+            told = f"{live}: {counted(running, 'running job')} may finish."
+            return Confirmation(
+                f"{verb} {body.target}?",
+                [told, consequence, f"Because: {body.reason}"],
+                f"{verb} {body.target}",
+                PAGE,
+            )
+
+        return ask
+
+    @context.router.action(
+        "/workers/drain", "worker.drain", asks=asked("Drain", "They claim nothing more; new processes do.")
+    )
     async def drain(request: Request, body: Decision) -> ActionDone:
         """Let the processes that are there finish what they hold; they claim nothing more."""
         return await decide(request, body, worker.drain, "is draining: it claims nothing more")
 
-    @context.router.action("/workers/disable", "worker.disable")
+    @context.router.action(
+        "/workers/disable",
+        "worker.disable",
+        asks=asked("Disable", "They claim nothing until they are enabled, also after a restart."),
+    )
     async def disable(request: Request, body: Decision) -> ActionDone:
         """Let workers claim nothing until they are enabled, also after a restart."""
         return await decide(request, body, worker.disable, "is disabled, until it is enabled")
@@ -83,7 +118,11 @@ def add_actions(context: ConsoleContext) -> None:
             return done
         return ActionDone(f"{body.target} is enabled, but {still.target} is still {still.state}.", PAGE)
 
-    @context.router.action("/workers/pin", "worker.pin")
+    @context.router.action(
+        "/workers/pin",
+        "worker.pin",
+        asks=asked("Pin", "They claim only what the pin names, until it is unpinned."),
+    )
     async def pin(request: Request, body: Pin) -> ActionDone:
         """Restrict workers to some queues, kinds and abilities."""
         if body.queues is body.kinds is body.offers is None:

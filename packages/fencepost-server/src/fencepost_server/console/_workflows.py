@@ -23,8 +23,9 @@ from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import LAST_ID, ConsoleContext, MaybeId, Name, Paged, wanted
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
-from fencepost_server.web.formatting import link
+from fencepost_server.web.formatting import brief, link
 from fencepost_server.web.forms import Id
+from fencepost_server.web.questions import Confirmation, counted
 
 # The most that one request decides about: the page continues with the next batch by itself.
 BATCH_MAX = 500
@@ -226,8 +227,80 @@ def add_pages(context: ConsoleContext) -> None:
         )
 
 
+class WorkflowQuestions:
+    """What a person confirms, for each action."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    async def settle(self, request: Request, body: Settle) -> Confirmation:
+        ids, _ = await _meant(self._context, body, body.how, body.up_to)
+        count = min(len(ids), body.limit)
+        verb = "Replay" if body.how == "replay" else "Cancel"
+        ends = (
+            "Each goes on after its recorded steps."
+            if body.how == "replay"
+            else "Each ends as cancelled, and its steps are undone, newest first."
+        )
+        terms = ", ".join(f"{name} {value}" for name, value in body.terms.items()) or "every workflow"
+        told = f"{counted(count, 'workflow')} of {terms}, up to the id {body.up_to}."
+        back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=body.up_to)
+        return Confirmation(f"{verb} {counted(count, 'workflow')}?", [told, ends], f"{verb} {count:,}", back)
+
+    async def _about(self, job_id: int) -> tuple[str, int]:
+        row = await self._context.reading.row(
+            "select headers -> 'workflow' ->> 'name' as name, state,"
+            " (select count(*) from fencepost.workflow_steps s where s.job_id = j.job_id) as steps"
+            " from fencepost.jobs j where job_id = %s and headers ? 'workflow'",
+            job_id,
+        )
+        if row is None:
+            raise NotFound(f"There is no workflow {job_id}.")
+        return f"Workflow {job_id}, {row['name']}, is {row['state']}.", row["steps"]
+
+    @staticmethod
+    def _question(job_id: int, verb: str, consequences: Sequence[str], what: str = "") -> Confirmation:
+        answer = f"{verb} {what or f'workflow {job_id}'}"
+        return Confirmation(f"{answer}?", consequences, answer, f"/console/workflows/{job_id}")
+
+    async def cancel(self, request: Request, job_id: int) -> Confirmation:
+        told, steps = await self._about(job_id)
+        undone = (
+            f"Its next step is refused. Of {counted(steps, 'recorded step')}, those with an undo are undone."
+        )
+        return self._question(job_id, "Cancel", [told, undone])
+
+    async def replay(self, request: Request, job_id: int) -> Confirmation:
+        told, steps = await self._about(job_id)
+        return self._question(
+            job_id, "Replay", [told, f"It runs again, after {counted(steps, 'recorded step')}."]
+        )
+
+    async def retry_from(self, request: Request, job_id: int, body: RetryFrom) -> Confirmation:
+        told, _ = await self._about(job_id)
+        row = await self._context.reading.row(
+            "select count(*) as dropped from fencepost.workflow_steps s"
+            " where s.job_id = %s and s.step_id >= ("
+            "select f.step_id from fencepost.workflow_steps f where f.job_id = %s and f.name = %s)",
+            job_id,
+            job_id,
+            body.step,
+        )
+        dropped = row["dropped"] if row is not None else 0
+        again = f"{counted(dropped, 'step')} from {body.step} on are dropped and run again."
+        return self._question(job_id, "Retry", [told, again], f"workflow {job_id} from {body.step}")
+
+    async def emit(self, request: Request, job_id: int, body: Emission) -> Confirmation:
+        told, _ = await self._about(job_id)
+        emitted = f"{body.event} is emitted by {visitor_of(request).name} with {brief(body.payload)}."
+        final = "The first emission counts; it cannot be taken back."
+        return self._question(job_id, "Emit", [told, emitted, final], body.event)
+
+
 def add_actions(context: ConsoleContext) -> None:
-    @context.router.action("/workflows/settle", "workflow.settle")
+    questions = WorkflowQuestions(context)
+
+    @context.router.action("/workflows/settle", "workflow.settle", asks=questions.settle)
     async def settle(request: Request, body: Settle) -> ActionDone:
         """Cancel or replay what is selected, at most `limit` of them. Repeated, it goes on."""
         ids, onward = await _meant(context, body, body.how, body.up_to)
@@ -245,7 +318,7 @@ def add_actions(context: ConsoleContext) -> None:
         back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=next_up_to)
         return ActionDone(f"{message} There are more.", back, facts)
 
-    @context.router.action("/workflows/{job_id}/cancel", "workflow.cancel")
+    @context.router.action("/workflows/{job_id}/cancel", "workflow.cancel", asks=questions.cancel)
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting workflow ends at once; the next step of a running one is refused. Its steps are
         undone."""
@@ -254,21 +327,21 @@ def add_actions(context: ConsoleContext) -> None:
         words = "is cancelled" if answered == "cancelled" else "was asked to stop; its next step is refused"
         return _done(context, f"Workflow {job_id} {words}.", job_id)
 
-    @context.router.action("/workflows/{job_id}/replay", "workflow.replay")
+    @context.router.action("/workflows/{job_id}/replay", "workflow.replay", asks=questions.replay)
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead workflow again, after the steps that are recorded."""
         await _require(context, job_id)
         await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
         return _done(context, f"Workflow {job_id} runs again, after its recorded steps.", job_id)
 
-    @context.router.action("/workflows/{job_id}/retry-from", "workflow.retry_from")
+    @context.router.action("/workflows/{job_id}/retry-from", "workflow.retry_from", asks=questions.retry_from)
     async def retry_from(request: Request, job_id: JobId, body: RetryFrom) -> ActionDone:
         """Run a dead or cancelled workflow again from a step: that one and all later ones are dropped."""
         await _require(context, job_id)
         await context.fp.run(kernel_workflow.retry_from(job_id, body.step, visitor_of(request).actor))
         return _done(context, f"Workflow {job_id} runs again from {body.step}.", job_id)
 
-    @context.router.action("/workflows/{job_id}/emit", "workflow.emit")
+    @context.router.action("/workflows/{job_id}/emit", "workflow.emit", asks=questions.emit)
     async def emit(request: Request, job_id: JobId, body: Emission) -> ActionDone:
         """Emit an event that the workflow waits for, as an approval does. The first emission stays."""
         try:

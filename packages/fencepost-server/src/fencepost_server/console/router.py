@@ -28,6 +28,8 @@ from fencepost_server.console._role import ACCOUNTS, Role, Visitor
 from fencepost_server.console.page_data import ActionDone, PageData, Table, as_json
 from fencepost_server.web.forms import address_of, fields_of, filled
 from fencepost_server.web.page_errors import as_page, title_of, to_login
+from fencepost_server.web.questions import TEMPLATE as QUESTION
+from fencepost_server.web.questions import Confirmation, is_confirmed, question_facts
 from fencepost_server.web.templating import HEADERS, Templates
 
 PAGES = "/console"
@@ -104,9 +106,19 @@ class ConsoleRouter:
         return register
 
     def action(
-        self, path: str, name: str, *, needs: Role = Role.OPERATOR
+        self,
+        path: str,
+        name: str,
+        *,
+        needs: Role = Role.OPERATOR,
+        asks: Callable[..., Awaitable[Confirmation | None]] | None = None,
     ) -> Callable[[ActionFunction], ActionFunction]:
-        """A POST. The function takes the request, the path parameters, and may take one `body`, a model."""
+        """A POST. The function takes the request, the path parameters, and may take one `body`, a model.
+
+        `asks` takes the same and answers what a person confirms first, or None when nothing is to be
+        confirmed. A form without the field `confirmed` is answered with that question, as a page of its own;
+        scripts show the same page as a dialog. A program is not asked: its call names object and decision.
+        """
 
         def register(act: ActionFunction) -> ActionFunction:
             signature = inspect.signature(act, eval_str=True)
@@ -114,8 +126,14 @@ class ConsoleRouter:
 
             async def submit(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
+                fields = await fields_of(request)
                 if model is not None:
-                    arguments["body"] = filled(model, await fields_of(request))
+                    arguments["body"] = filled(model, fields)
+                if asks is not None and not is_confirmed(fields):
+                    question = await asks(**arguments)
+                    if question is not None:
+                        facts = question_facts(question, request.url.path, fields)
+                        return self.show(request, QUESTION, facts)
                 done = await self._audited(name, act, arguments)
                 if done.secret is not None:
                     facts = {

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,7 +60,7 @@ class SecurityRules:
         *,
         by_account: bool = False,
         scheme: str = "http",
-    ) -> JSONResponse | None:
+    ) -> Response | None:
         """Why the request is refused, or None. `by_account`: the token of an account is checked instead of
         the server's. `scheme` is the client's, if a named proxy says so."""
         if path in OPEN_PATHS:
@@ -152,7 +152,7 @@ class SecurityMiddleware:
             return
         await self._app(scope, _bounded(receive, self._rules.body_max_bytes), send)
 
-    async def _authorize(self, scope: Scope, token: str, rules: Sequence[Rule]) -> JSONResponse | None:
+    async def _authorize(self, scope: Scope, token: str, rules: Sequence[Rule]) -> Response | None:
         service = rules[0].service
         caller = await self._authenticate(token, service)
         if caller is None:
@@ -183,7 +183,7 @@ def _bounded(receive: Receive, most: int) -> Receive:
     return receive_bounded
 
 
-def _length_refusal(length: str, most: int) -> JSONResponse | None:
+def _length_refusal(length: str, most: int) -> Response | None:
     if not (length.isascii() and length.isdigit()):
         return failure(400, "invalid_input", "Content-Length is not a valid number.")
     if len(length) > DIGITS_MAX or int(length) > most:
@@ -191,7 +191,7 @@ def _length_refusal(length: str, most: int) -> JSONResponse | None:
     return None
 
 
-def _unauthorized(message: str) -> JSONResponse:
+def _unauthorized(message: str) -> Response:
     return failure(401, "unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
 
 

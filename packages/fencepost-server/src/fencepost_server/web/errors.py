@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from html import escape
 from math import ceil
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -60,6 +61,14 @@ ECHO_MAX = 200
 MESSAGE_MAX = 600
 _LONG = re.compile(rf"\S{{{ECHO_MAX + 1},}}|'[^']{{{ECHO_MAX},}}'|\"[^\"]{{{ECHO_MAX},}}\"")
 _RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
+_TITLES = {
+    401: "Sign in required",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    413: "Too large",
+    429: "Too many requests",
+}
 _HTTP_CODES = {
     401: "unauthorized",
     403: "forbidden",
@@ -147,15 +156,37 @@ def failure(
     field: str | None = None,
     headers: Mapping[str, str] | None = None,
     request: Request | None = None,
-) -> JSONResponse:
+) -> Response:
     """The body of an error, in the shape that every service uses."""
     shown = None if field is None else brief(field, request)
+    if request is not None and _wants_page(request):
+        return _page(status, brief(message, request), headers or {})
     body = {"code": code, "message": brief(message, request), "field": shown}
     return JSONResponse(
         {name: value for name, value in body.items() if value is not None},
         status,
         headers=dict(headers or {}),
     )
+
+
+def _wants_page(request: Request) -> bool:
+    """A person at a browser, which names text/html first; programs and the paths of the APIs get JSON."""
+    accepted = request.headers.get("accept", "").partition(",")[0].strip()
+    return accepted == "text/html" and "/api/" not in f"{request.url.path}/"
+
+
+def _page(status: int, message: str, headers: Mapping[str, str]) -> Response:
+    """An error that no page of a service answers. It needs no style and no script."""
+    title = f"{status} {_TITLES.get(status, 'Refused' if status < 500 else 'Failed')}"
+    body = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{title} · Fencepost</title><meta name="color-scheme" content="light dark"></head>'
+        f'<body><main><h1>{title}</h1><p>{escape(message)}</p><p><a href="/">To the start page</a></p></main>'
+        "</body></html>"
+    )
+    policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return HTMLResponse(body, status, headers={**headers, "Content-Security-Policy": policy})
 
 
 def answer_errors_of(app: FastAPI) -> None:
@@ -167,7 +198,7 @@ def answer_errors_of(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _BugAnswers())
 
 
-async def _of_ours(request: Request, error: Exception) -> JSONResponse:
+async def _of_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, FencepostError)
     status, code = status_of(error)
     headers = {"Retry-After": str(_wait_of(error))} if isinstance(error, _RETRIED) else {}
@@ -181,23 +212,23 @@ def _wait_of(error: FencepostError) -> int:
     return RETRY_SECONDS if known is None else max(RETRY_SECONDS, ceil(known))
 
 
-async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+async def _of_validation(request: Request, error: Exception) -> Response:
     """The first wrong field, by name. Never its value: that may be a secret, or a megabyte."""
     assert isinstance(error, RequestValidationError)
     detail: Mapping[str, Any] = error.errors()[0]
     if detail["type"] == "json_invalid":
-        return failure(400, "invalid_input", "The body is not JSON.", field="body")
+        return failure(400, "invalid_input", "The body is not JSON.", field="body", request=request)
     field = ".".join(str(part) for part in detail["loc"][1:]) or str(detail["loc"][0])
     return failure(400, "invalid_input", f"{field}: {detail['msg']}.", field=field, request=request)
 
 
-async def _of_http(request: Request, error: Exception) -> JSONResponse:
+async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "failed")
     return failure(error.status_code, code, str(error.detail), headers=error.headers, request=request)
 
 
-async def _of_a_client_that_left(request: Request, error: Exception) -> JSONResponse:
+async def _of_a_client_that_left(request: Request, error: Exception) -> Response:
     """The client left before its body was complete, or was too slow: no failure of ours, and no one reads the
     answer."""
     return failure(400, "incomplete", "The request was not complete.")
@@ -209,7 +240,7 @@ class _BugAnswers:
     def __init__(self) -> None:
         self._log_limiter = LogLimiter()
 
-    async def __call__(self, request: Request, error: Exception) -> JSONResponse:
+    async def __call__(self, request: Request, error: Exception) -> Response:
         log, kind = get_logger(__name__), type(error).__name__
         self._log_limiter.log(log.error, "request_failed", kind=kind, path=request.url.path, exc_info=error)
-        return failure(500, "failed", "Failed; the reason is in the log.")
+        return failure(500, "failed", "Failed; the reason is in the log.", request=request)

@@ -61,6 +61,12 @@ def quoted(value: Any) -> str:
     return quote(str(value), safe="")
 
 
+def brief(text: str | None, most: int = 200) -> str:
+    """The first line of a text, cut at a length."""
+    line = (text or "no error is recorded").strip().partition("\n")[0]
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def link(path: str, **parameters: Any) -> str:
     """A path with the parameters that have a value."""
     given = {name: value for name, value in parameters.items() if value not in (None, "")}

@@ -8,24 +8,41 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from fencepost.errors import InvalidInput
 
+FIELDS_MAX = 1100
+"""The selected rows of the longest page, and the other fields of its form."""
 FORM_FIELD = "form_token"
 FORM_HEADER = "x-form-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
 """The range of ids in the database."""
+IDS_MAX = 500
+
+
+def _numbers(value: object) -> object:
+    """A form sends the selected ids as one text, with commas between them."""
+    return value.split(",") if isinstance(value, str) else value
+
+
+Ids = Annotated[list[Id], BeforeValidator(_numbers), Field(min_length=1, max_length=IDS_MAX)]
+"""The rows that were selected in a list."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The fields of a form, as browsers send them. Parsed here, so that no library is needed."""
+    """The fields of a form, as browsers send them. One that is sent several times has commas between its
+    values. Parsed here, so that no library is needed."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return {}
     with suppress(UnicodeDecodeError, ValueError):
-        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=100))
+        fields: dict[str, str] = {}
+        given = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        for name, value in given:
+            fields[name] = f"{fields[name]},{value}" if name in fields else value
+        return fields
     return {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +45,20 @@ class RenderedPage:
     name: str
     script: str
     sheets: Sequence[str] = ("app.css",)
+    themes: bool = False
+    """Whether it has an action that keeps the chosen theme."""
+    palette: bool = False
+    """Whether its script opens a palette of commands."""
+
+
+THEME_COOKIE = "theme"
+THEMES = ("auto", "light", "dark")
+
+
+def theme_of(request: Request) -> str:
+    """What the visitor chose to see: as the system says, light or dark."""
+    chosen = request.cookies.get(THEME_COOKIE, "auto")
+    return chosen if chosen in THEMES else "auto"
 
 
 class Templates:
@@ -59,6 +74,7 @@ class Templates:
         more: Sequence[Path] = (),
         **names: Any,
     ) -> None:
+        self._home = paper.home
         self._environment = Environment(
             loader=FileSystemLoader([folder / "templates", *more, HERE / "templates"]),
             autoescape=True,
@@ -82,7 +98,7 @@ class Templates:
         facts: Mapping[str, Any],
         *,
         visitor: object | None,
-        navigation: Sequence[tuple[str, str]],
+        navigation: Sequence[tuple[str, str, str]],
         form_token: str = "",
         notice: str | None = None,
         status: int = 200,
@@ -98,8 +114,17 @@ class Templates:
             here=request.url.path,
             query=request.url.query,
             navigation=navigation,
+            theme=theme_of(request),
+            stays_at=self._stays_at(request),
+            now=datetime.now(UTC),
         )
         return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
+
+    def _stays_at(self, request: Request) -> str:
+        """Where a form of the frame returns to: this page, or the first one where this answers a form."""
+        if request.method != "GET":
+            return self._home
+        return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
     def file(self, name: str) -> Response | None:
         """A style sheet, a script or a picture; only by an existing name."""

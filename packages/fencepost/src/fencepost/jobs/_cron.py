@@ -34,6 +34,10 @@ class CronCalendar:
     def after(self, moment: datetime) -> datetime:
         return next(CronSim(self.expression, moment.astimezone(self.zone))).astimezone(UTC)
 
+    def in_words(self) -> str:
+        """`0 3 * * *` is "At 03:00 every day"."""
+        return str(CronSim(self.expression, _EPOCH).explain())
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

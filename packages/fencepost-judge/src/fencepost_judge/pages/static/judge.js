@@ -1,7 +1,7 @@
 // What a page gains with scripts; each works without. An editor that indents and colours, a verdict that arrives by
 // itself, lists that renew themselves, times in the viewer's zone, and questions before what cannot be undone.
 import { askFirst } from "./questions.js";
-import { showTimes } from "./times.js";
+import { keepTimes, showTimes } from "./times.js";
 import { colour } from "./colours.js";
 import { openSubmitForm } from "./submit_form.js";
 import { colourBalloons, countDown, followNews } from "./contest.js";
@@ -11,6 +11,7 @@ import { follow } from "./verdict.js";
 import { renew } from "./renewal.js";
 
 showTimes(document);
+keepTimes();
 askFirst(document);
 for (const form of document.querySelectorAll("form[data-submit-form]")) openSubmitForm(form);
 for (const form of document.querySelectorAll("form[data-upload]")) showProgress(form);

@@ -12,6 +12,10 @@ begin
   case
     when p_state is null then
       return query select j.job_id, j.queue, j.kind, true from fencepost.job j where j.job_id < p_below order by j.job_id desc limit p_scan;
+    when p_state in ('scheduled', 'retrying') then
+      return query select w.job_id, w.queue, null::text, w.dispatched_at is null and w.run_at > fencepost.clock()
+                                                         and (w.tries > 0) = (p_state = 'retrying') from (
+        select * from fencepost.job_waiting n where n.job_id < p_below order by n.job_id desc limit p_scan) w;
     when p_state in ('pending', 'dispatched') then
       return query select w.job_id, w.queue, null::text, (w.dispatched_at is null) = (p_state = 'pending') from (
         select * from fencepost.job_waiting n where n.job_id < p_below order by n.job_id desc limit p_scan) w;
@@ -45,7 +49,8 @@ declare
 begin
   perform fencepost._check_limit(p_limit);
   if p_state is not null then
-    perform fencepost._check_word('state', p_state, array['pending', 'dispatched', 'running', 'finished', 'dead', 'cancelled']);
+    perform fencepost._check_word('state', p_state, array['pending', 'scheduled', 'retrying', 'dispatched', 'running', 'finished',
+                                                          'dead', 'cancelled']);
   end if;
   select array_agg(l.job_id), array_agg(l.job_id) filter (
            where l.fits and (p_queue is null or l.queue = p_queue) and (p_kind is null or l.kind is null or l.kind = p_kind))
@@ -233,4 +238,113 @@ as $$
   left join (select n.reason, fencepost.refusal_kind(n.reason, n.attempted) as kind from fencepost.refusal n
              where not n.spared and n.at >= (select fencepost.clock() - p_within) order by n.at desc limit p_scan) r on r.kind = k.kind
   group by k.kind
+$$;
+
+-- The ids of one page of the jobs that have a part of a text in their kind, a tag or their arguments, among the newest p_scan
+-- below p_before of a state and a queue, as above.
+create or replace function fencepost.console_job_part_page(
+  p_part text, p_state text, p_queue text, p_before bigint, p_limit integer, p_scan integer
+) returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_looked bigint[];
+  v_scan   integer := greatest(p_limit, p_scan);
+  v_part   text := lower(p_part);
+begin
+  perform fencepost._check_limit(p_limit);
+  perform fencepost._check_text('part', p_part, 1200);
+  select array_agg(l.job_id),
+         array_agg(l.job_id) filter (where l.fits and (p_queue is null or l.queue = p_queue) and exists (
+           select 1 from fencepost.job j where j.job_id = l.job_id
+             and (position(v_part in lower(j.kind)) > 0 or position(v_part in lower(j.payload::text)) > 0
+                  or exists (select 1 from fencepost.job_label b where b.job_id = j.job_id and b.label like 'tag:%'
+                               and position(v_part in lower(substr(b.label, 5))) > 0))))
+  into v_looked, ids
+  from fencepost._console_jobs_looked(p_state, p_queue, coalesce(p_before, 9223372036854775807), v_scan) l;
+  ids := coalesce(ids[:p_limit], '{}');
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit]
+                      when cardinality(v_looked) = v_scan then v_looked[v_scan] end;
+  return next;
+end $$;
+
+-- The ids of one page of the jobs that an owner runs. A table of what runs now.
+create or replace function fencepost.console_job_owner_page(p_owner text, p_before bigint, p_limit integer)
+returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  ids := array(select r.job_id from fencepost.job_running r where r.owner = p_owner and r.job_id < coalesce(p_before, 9223372036854775807)
+               order by r.job_id desc limit p_limit);
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit] end;
+  return next;
+end $$;
+
+-- What a job belongs to: the batches that it is a part of or the callback of, and those that it made as a workflow.
+create or replace function fencepost.console_job_batches(p_job_id bigint) returns table (batch_id bigint, role text)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select m.batch_id, 'part of' from fencepost.job_batch_member m where m.job_id = p_job_id
+  union all
+  select b.batch_id, 'callback of' from fencepost.job_batch b where b.callback_job_id = p_job_id
+  union all
+  select (s.result ->> 'batch')::bigint, 'children' from fencepost.workflow_step s
+  where s.job_id = p_job_id and s.what = 'spawn' and s.result ? 'batch'
+$$;
+
+-- The jobs of a batch, in order of id after p_after, at most p_limit, with the state of each that is still kept.
+create or replace function fencepost.console_batch_jobs(p_batch_id bigint, p_after bigint, p_limit integer)
+returns table (job_id bigint, queue text, kind text, state text, tries integer, submitted_at timestamptz, finished_at timestamptz, error text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select m.job_id, j.queue, j.kind, j.state, j.tries, j.submitted_at, j.finished_at, left(j.error, 300)
+  from (select n.job_id from fencepost.job_batch_member n where n.batch_id = p_batch_id and n.job_id > coalesce(p_after, 0)
+        order by n.job_id limit p_limit) m
+  left join fencepost.jobs j on j.job_id = m.job_id order by m.job_id;
+end $$;
+
+-- One page of batches, newest first, below p_before; only those that are not complete when p_open. Served by the primary key and
+-- by job_batch_open.
+create or replace function fencepost.console_batch_page(p_open boolean, p_before bigint, p_limit integer) returns setof fencepost.batches
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_limit(p_limit);
+  if p_open then
+    return query select v.* from (
+      select b.batch_id from fencepost.job_batch b where b.completed_at is null and b.batch_id < coalesce(p_before, 9223372036854775807)
+      order by b.batch_id desc limit p_limit) n join fencepost.batches v on v.batch_id = n.batch_id order by v.batch_id desc;
+  else
+    return query select v.* from (
+      select b.batch_id from fencepost.job_batch b where b.batch_id < coalesce(p_before, 9223372036854775807)
+      order by b.batch_id desc limit p_limit) n join fencepost.batches v on v.batch_id = n.batch_id order by v.batch_id desc;
+  end if;
+end $$;
+
+-- The limits of the queues that have one: how many may wait, and how many start a second. Small tables.
+create or replace function fencepost.console_queue_limits()
+returns table (queue text, waiting_max bigint, per_second double precision, burst double precision)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select coalesce(q.queue, r.queue), q.waiting_max, r.per_second, r.burst
+  from (select o.queue, o.waiting_max from fencepost.job_queue o where o.waiting_max is not null) q
+  full join (select substr(n.name, 7) as queue, n.per_second, n.burst from fencepost.job_rate n where n.name like 'queue:%') r
+    on r.queue = q.queue
+$$;
+
+-- The jobs that each owner runs, its oldest p_each, of at most 10,000 running ones. A table of what runs now.
+create or replace function fencepost.console_running_jobs(p_each integer) returns table (owner text, job_id bigint, kind text)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select r.owner, r.job_id, j.kind
+  from (select n.owner, n.job_id, row_number() over (partition by n.owner order by n.claimed_at, n.job_id) as place
+        from (select * from fencepost.job_running o order by o.job_id desc limit 10000) n) r
+  join fencepost.job j on j.job_id = r.job_id where r.place <= p_each order by r.owner, r.place
 $$;

@@ -1,4 +1,4 @@
-// The pointer, or the arrow keys, read a chart out. The figures stand in its table; nothing is computed twice.
+// The pointer, or the arrow keys, read a chart out. The figures stand in the table below the charts; nothing is computed twice.
 const WIDTH = 640;
 
 export function readCharts(root) {
@@ -6,8 +6,9 @@ export function readCharts(root) {
 }
 
 function readOut(chart) {
-  const rows = [...chart.querySelectorAll("tbody tr")];
-  const names = [...chart.querySelectorAll("thead th")].slice(1).map((one) => one.textContent);
+  const rows = [...(document.getElementById("figures")?.tBodies[0].rows ?? [])];
+  const first = Number(chart.dataset.first);
+  const names = [...chart.querySelectorAll(".legend span")].map((one) => one.textContent);
   const svg = chart.querySelector(".plot > svg");
   const readout = chart.querySelector(".readout");
   if (!svg || !rows.length) return;
@@ -16,7 +17,7 @@ function readOut(chart) {
   function show(index) {
     at = Math.max(0, Math.min(rows.length - 1, index));
     const cells = [...rows[at].cells];
-    const figures = names.map((name, column) => `${name} ${cells[column + 1].textContent || "none"}`);
+    const figures = names.map((name, column) => `${name} ${cells[first + column].textContent || "none"}`);
     readout.textContent = `${cells[0].textContent}: ${figures.join(", ")}`;
     const x = (WIDTH * at) / Math.max(1, rows.length - 1);
     const cursor = svg.querySelector(".cursor");

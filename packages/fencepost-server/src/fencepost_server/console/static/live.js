@@ -1,4 +1,4 @@
-// Figures that move. Only pages that show some open a stream; one that is hidden closes it.
+// Figures that move. Only pages with figures or lists open a stream; one that is hidden closes it.
 import { duration, showTimes } from "./times.js";
 import { readCharts } from "./charts.js";
 
@@ -10,7 +10,7 @@ let charted = Date.now();
 let heard = Date.now();
 
 export function watch() {
-  if (!document.querySelector("[data-live], [data-live-queues]")) return;
+  if (!document.querySelector("[data-live], [data-table]")) return;
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   setInterval(notice, 1000);
   open();

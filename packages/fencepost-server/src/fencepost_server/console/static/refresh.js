@@ -1,6 +1,7 @@
 // A part of a page that is not over yet is read again every few seconds, until it is; not while its tab is hidden, nor
 // while a person reads or fills something in it.
 import { askFirst } from "./questions.js";
+import { improveLists } from "./lists.js";
 import { showTimes } from "./times.js";
 
 export function refresh(page) {
@@ -21,6 +22,7 @@ async function again(part) {
     document.querySelector("h1").replaceWith(page.querySelector("h1"));
     showTimes(fresh);
     askFirst(fresh);
+    improveLists(fresh);
   }
   // A server that does not answer is asked again: the page says so no more than any other.
   refresh(document);
