@@ -27,7 +27,7 @@ QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/un
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up quick test test-matrix mutants coverage specs check docs references audit bench torture sbom release lock clean setup
+.PHONY: help up quick test test-matrix mutants coverage specs check docs references audit bench torture contest-rehearsal sbom release lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -86,6 +86,9 @@ references: $(READY) ## write the pages that come from code, and the index of ea
 
 audit: $(READY) ## known vulnerabilities of the dependencies, as far as the package registry reports them
 	@$(BIN)/python .ci/audit.py
+
+contest-rehearsal: $(READY) ## a contest of five compressed hours with 2,000 submissions, through killed judges and servers that are away; SUBMISSIONS=300 for fewer
+	@REHEARSAL_SUBMISSIONS=$(or $(SUBMISSIONS),2000) $(BIN)/python -m pytest --full -q -s -n 0 -k whole tests/acceptance/judge/test_contest_rehearsal.py $(PYTEST_ARGS)
 
 bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
 	@$(BIN)/python -m bench all $(if $(QUICK),--quick,)

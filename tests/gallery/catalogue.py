@@ -15,6 +15,7 @@ from tests.gallery.by_hand import BY_HAND
 from tests.gallery.gallery import GALLERY
 from tests.integration.job_features import test_schedule_releases as schedule_releases
 from tests.integration.job_features import test_schedules as schedules
+from tests.integration.judge import test_contest_day as contest_day
 from tests.integration.judge import test_rejudging as rejudging
 from tests.integration.judge import test_system_errors as system_errors
 from tests.integration.judge import test_teeth as judge_teeth
@@ -74,6 +75,7 @@ BY_FILE = {
     "tests/integration/workflows/test_crash_everywhere.py": "crashes at every point of a workflow",
     "tests/integration/judge/test_teeth.py": "the sandbox",
     "tests/integration/judge/test_rejudging.py": "rejudging",
+    "tests/integration/judge/test_contest_day.py": "the day of a contest",
     "tests/integration/judge/test_system_errors.py": "judges that produce system errors",
 }
 
@@ -152,6 +154,14 @@ def _of_stories() -> Iterator[Entry]:
             file,
             tale.__name__.replace("_", " "),
             f"test_too_late_or_too_early_replaces_nothing_and_a_planted_bug_is_noticed[{tale.__name__}]",
+        )
+    for name, (file, _, _, story) in contest_day.BUGS.items():
+        yield Entry(
+            "tests/integration/judge/test_contest_day.py",
+            name,
+            file,
+            story.__name__.removeprefix("test_").replace("_", " "),
+            f"test_a_planted_bug_is_seen[{name}]",
         )
     for name, (function, _, _) in suspects.BUGS.items():
         yield Entry(

@@ -16,6 +16,7 @@ from fencepost.logs import configure_logging
 from fencepost_judge import _contests as contests
 from fencepost_judge import _discovery_kernel as discovery_kernel
 from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _jury as jury
 from fencepost_judge._access import OPEN_PAGES, PAGES, PAGES_ROOT
 from fencepost_judge._discovery import WorkerInfo
 from fencepost_judge._grading import CaseResult
@@ -28,7 +29,17 @@ from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_o
 
 ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}
 """Who is at the browser, and how much he may."""
-NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id", "decision")
+NAMES = (
+    "job_id",
+    "slug",
+    "name",
+    "token_id",
+    "generation",
+    "contest",
+    "clarification_id",
+    "decision",
+    "interval_id",
+)
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre></textarea>"
 SHOWN = [path for method, path in PAGES if method == "GET" and not path.endswith("/events")]
 OWNER = "judge/boot-1"
@@ -99,7 +110,9 @@ def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
 
     assert changing == {
         f"{PAGES_ROOT}/submissions",
+        f"{PAGES_ROOT}/submissions/{{job_id}}/token",
         f"{PAGES_ROOT}/custom-runs",
+        f"{PAGES_ROOT}/sample-runs",
         f"{PAGES_ROOT}/contests/{{contest}}/join",
         f"{PAGES_ROOT}/contests/{{contest}}/clarifications",
         f"{PAGES_ROOT}/account/password",
@@ -108,6 +121,8 @@ def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
     assert {path for _, path in OPEN_PAGES} == {
         f"{PAGES_ROOT}/contests/{{contest}}/scoreboard",
         f"{PAGES_ROOT}/login",
+        f"{PAGES_ROOT}/login/sso",
+        f"{PAGES_ROOT}/login/sso/back",
         f"{PAGES_ROOT}/static/{{name}}",
     }
     assert not [path for (_, path), one in PAGES.items() if "users" in path and one.role < JudgeRole.ADMIN]
@@ -227,10 +242,21 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
     await office.fp.run(contests.join("evil", EVIL[:100]))
     await office.fp.run(contests.ask("evil", "A", EVIL[:100], EVIL))
     await office.fp.run(contests.announce("evil", None, EVIL, EVIL))
-    for page in ("", "/scoreboard", "/clarifications", "/teams"):
+    into = await office.judging.submit("evil", "python", {"main.py": EVIL}, author=EVIL[:100], contest="evil")
+    with database.connect() as connection:
+        connection.execute("select * from fencepost.job_claim(%s, %s)", (into, OWNER))
+    await office.fp.run(judge_calls.put_result(into, 1, OWNER, Judgement(verdict="AC", cases=cases)))
+    await office.fp.run(jury.note(into, EVIL, EVIL))
+    yield f"/judge/submissions/{into}"
+    at = now + timedelta(minutes=1)
+    await office.fp.run(contests.remove_interval("evil", None, at, at + timedelta(minutes=1), EVIL, EVIL))
+    parts = ("scoreboard", "clarifications", "teams", "unverified", "balloons", "clock", "news", "archive")
+    for page in ("", *(f"/{part}" for part in parts)):
         yield f"/judge/contests/evil{page}"
     custom_run = await office.judging.custom_runs.submit("python", {"main.py": EVIL}, EVIL, author="ada")
     yield f"/judge/custom-runs/{custom_run}?problem=evil"
+    yield f"/judge/sample-runs?runs={custom_run}&problem=evil"
+    yield f"/judge/submissions/{into}/test-runs?run={custom_run}&test=1"
     for path in (
         "submissions",
         "submissions?author=" + "%3Cscript%3E",
@@ -264,6 +290,10 @@ async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_
                 if "/attachments/" in path or "/statements/" in path:
                     assert page.headers["content-disposition"].startswith("attachment"), page.headers
                     assert page.headers["content-type"] == "application/octet-stream"
+                    continue
+                if path.endswith(("/archive", "/news")):
+                    assert page.headers["content-type"] in ("application/zip", "application/json")
+                    assert page.headers["x-content-type-options"] == "nosniff"
                     continue
                 keeps_to_itself(path, page.headers, page.text)
                 seen += "&lt;script&gt;alert(1)" in page.text

@@ -16,7 +16,7 @@ from tests.integration.judge.judge_env import PROGRAM, SERVER_TOKEN, open_office
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, SERVER_TOKEN: 3}
 """Who asks: nobody, made-up tokens, a contestant, a jury, an admin, the operator; and how much each may."""
 
-NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
+NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id", "interval_id")
 
 
 async def test_every_route_admits_the_roles_of_the_table_and_no_others(
@@ -48,6 +48,8 @@ def test_a_contestant_changes_nothing_but_what_is_their_own() -> None:
 
     assert changing == {
         ("POST", "/submit"),
+        ("POST", "/submit/batch"),
+        ("POST", "/judge/api/submissions/{job_id}/token"),
         ("POST", "/judge/api/custom-runs"),
         ("POST", "/judge/api/contests/{contest}/contestants"),
         ("POST", "/judge/api/contests/{contest}/clarifications"),

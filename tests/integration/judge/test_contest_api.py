@@ -385,7 +385,8 @@ async def test_what_is_not_public_is_not_there_without_a_login(
         await opened(office, clock)
         public = await seen()
         (contest,) = await office.fp.run(contests.contests(one="autumn"))
-        await office.fp.run(contests.put_contest(contest.contest, "jo", is_public=False))
+        hidden = contests.ContestRules(is_public=False)
+        await office.fp.run(contests.put_contest(contest.contest, "jo", hidden))
         private = await seen()
 
     assert public == [200, 200, 200, 1]

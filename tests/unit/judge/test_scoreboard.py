@@ -10,6 +10,8 @@ from fencepost_judge._scoreboard import (
     Contest,
     ContestProblem,
     Entrant,
+    Feedback,
+    Interval,
     ScoreboardRow,
     ScoredSubmission,
     Scoring,
@@ -219,3 +221,66 @@ def test_results_are_revealed_from_the_last_rank_up_until_the_board_is_the_jurie
     assert order == [("bob", "fence"), ("bob", "paint"), ("ann", "paint")]
     public = scoreboard(contest, teams("ann", "bob"), entries, END)
     assert public == scoreboard(ICPC, teams("ann", "bob"), entries, END, sees_all=True)
+
+
+def test_a_removed_interval_takes_nobodys_time() -> None:
+    """Of all from minute 60 to 90, and of one team from 120 to 150: it ends 30 minutes later."""
+    contest = replace(
+        ICPC,
+        ends_at=minute(330),
+        intervals=(
+            Interval(1, None, minute(60), minute(90), "power"),
+            Interval(2, "cat", minute(120), minute(150), "a broken screen"),
+        ),
+    )
+    tries = [
+        ScoredSubmission("con", "fence", minute(75), "AC"),
+        ScoredSubmission("con", "paint", minute(160), "AC"),
+        ScoredSubmission("cat", "fence", minute(165), "AC"),
+        # Within its own time, which is 30 minutes longer than that of the others.
+        ScoredSubmission("cat", "paint", minute(340), "AC"),
+        ScoredSubmission("dan", "fence", minute(340), "AC"),
+    ]
+
+    lines = scoreboard(
+        replace(contest, freeze_at=None),
+        [Entrant(one, one) for one in ("con", "cat", "dan")],
+        tries,
+        minute(400),
+    )
+
+    assert {one.name: (one.solved, one.penalty) for one in lines} == {
+        "con": (2, 60 + 130),
+        "cat": (2, 105 + 280),
+        "dan": (0, 0),
+    }
+    assert (contest.over_at, contest.elapsed(contest.ends_at)) == (minute(360), timedelta(hours=5))
+    assert contest.elapsed(minute(360), "cat") == timedelta(hours=5)
+
+
+def test_the_first_solution_is_first_in_the_time_of_the_contest() -> None:
+    """A team whose clock stood still for an hour solves later by the wall, and earlier in the contest."""
+    contest = replace(ICPC, intervals=(Interval(1, "cat", minute(10), minute(70), "fire"),))
+    tries = [
+        ScoredSubmission("con", "fence", minute(50), "AC"),
+        ScoredSubmission("cat", "fence", minute(90), "AC"),
+    ]
+
+    lines = scoreboard(contest, [Entrant("con", "con"), Entrant("cat", "cat")], tries, minute(100))
+
+    assert [(one.name, one.penalty, one.cells["A"].first) for one in lines] == [
+        ("cat", 30, True),
+        ("con", 50, False),
+    ]
+
+
+def test_a_contest_without_feedback_shows_no_result_before_it_is_over() -> None:
+    contest = replace(IOI, feedback=Feedback.NONE, freeze_at=None)
+    tries = [ScoredSubmission("con", "fence", minute(50), "AC")]
+
+    def cell(moment: datetime, *, sees_all: bool = False) -> tuple[float | None, int]:
+        line = scoreboard(contest, [Entrant("con", "con")], tries, moment, sees_all=sees_all)[0]
+        return line.cells["A"].points, line.cells["A"].pending
+
+    assert cell(minute(60)) == (None, 1)
+    assert cell(minute(60), sees_all=True) == cell(minute(300)) == (100.0, 0)

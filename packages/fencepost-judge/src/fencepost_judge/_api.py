@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from fencepost.errors import FencepostError
 from fencepost_judge import (
     _accounts_api as accounts_api,
 )
@@ -25,6 +26,12 @@ from fencepost_judge import (
     _custom_run_api as custom_run_api,
 )
 from fencepost_judge import (
+    _judge_calls as judge_calls,
+)
+from fencepost_judge import (
+    _jury_api as jury_api,
+)
+from fencepost_judge import (
     _rejudge_api as rejudge_api,
 )
 from fencepost_judge import (
@@ -34,7 +41,7 @@ from fencepost_judge import (
     _worker_api as worker_api,
 )
 from fencepost_judge._access import ACCESS
-from fencepost_judge._authentication import Authentication, Who, author_of
+from fencepost_judge._authentication import Authentication, Who, author_of, told_to
 from fencepost_judge._judge_calls import PastSubmission, ProblemTitle
 from fencepost_judge._problem import Slug
 from fencepost_judge._program_request import ProgramRequest
@@ -42,10 +49,17 @@ from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._service import Judging
 from fencepost_judge._submission_watch import EventStream
 from fencepost_judge._visibility import as_json
+from fencepost_server.web.errors import status_of
 from fencepost_server.web.forms import Id
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 TimeLimit = Annotated[float, Query(ge=0.01, le=600)]
+BATCH_MAX = 20
+BATCH_STATUS_MAX = 100
+WAIT_SECONDS = 15.0
+WAIT_SECONDS_MAX = 60.0
+WaitSeconds = Annotated[float, Query(alias="timeout", ge=0, le=WAIT_SECONDS_MAX)]
+JobIds = Annotated[str, Query(max_length=2000, pattern=r"^\d{1,18}(,\d{1,18})*$")]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
@@ -55,6 +69,12 @@ class SubmitRequest(ProgramRequest):
     problem_id: Slug
     contest: Slug | None = None
     author: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
+
+
+class BatchRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    submissions: Annotated[list[SubmitRequest], Field(min_length=1, max_length=BATCH_MAX)]
 
 
 class SubmitAnswer(BaseModel):
@@ -67,18 +87,58 @@ def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
     router = authentication.make_router(auth)
     _add_submissions(router, judging)
     _add_problems(router, judging)
-    for module in (accounts_api, rejudge_api, contest_api, custom_run_api, worker_api):
+    for module in (accounts_api, rejudge_api, contest_api, jury_api, custom_run_api, worker_api):
         module.add(router, judging)
     assert authentication.lines_of(router) == set(ACCESS), "an access rule has no route"
     return router
 
 
 def _add_submissions(router: APIRouter, judging: Judging) -> None:
-    @router.post("/submit", status_code=202)
-    async def submit(request: SubmitRequest, who: Who, key: Key = None) -> SubmitAnswer:
+    @router.post("/submit", status_code=202, response_model=None)
+    async def submit(
+        request: SubmitRequest,
+        who: Who,
+        response: Response,
+        key: Key = None,
+        wait: bool = False,
+        wait_seconds: WaitSeconds = WAIT_SECONDS,
+    ) -> SubmitAnswer | dict[str, Any]:
         """Submit a program. Repeating a request with the same Idempotency-Key and body returns the same
-        job."""
-        return SubmitAnswer(job_id=await submit_as(who, judging, request, key))
+        job.
+
+        With `wait` the answer is the state of the submission, 200, once it has its verdict; 202 when that
+        takes longer than `timeout` seconds, and then `GET /status/{job_id}` says how it ends.
+        """
+        job_id = await submit_as(who, judging, request, key)
+        if not wait:
+            return SubmitAnswer(job_id=job_id)
+        found = await visibility.at_last(judging, who, job_id, within_seconds=wait_seconds)
+        response.status_code = 200 if found["status"] in visibility.OVER else 202
+        return found
+
+    @router.post("/submit/batch", status_code=202)
+    async def submit_batch(request: BatchRequest, who: Who, key: Key = None) -> list[dict[str, Any]]:
+        """Submit up to 20 programs. Each is submitted by itself: the answer has, in their order, a job or the
+        reason of its refusal. With an Idempotency-Key, a repeat returns the same jobs and submits those that
+        were refused."""
+        answers = list[dict[str, Any]]()
+        for place, one in enumerate(request.submissions):
+            try:
+                own = None if key is None else f"{key}#{place}"
+                answers.append({"job_id": await submit_as(who, judging, one, own)})
+            except FencepostError as error:
+                told = told_to(who, error)
+                answers.append({"error": {"status": status_of(told)[0], "message": str(told)}})
+        return answers
+
+    @router.get("/status")
+    async def statuses(job_ids: JobIds, who: Who) -> list[dict[str, Any]]:
+        """The states of up to 100 submissions, named with commas. Those that are not there for the caller
+        are left out."""
+        numbers = [int(one) for one in job_ids.split(",")][:BATCH_STATUS_MAX]
+        found = {one.job_id: one for one in await judging.fp.run(judge_calls.get_standings(numbers))}
+        seen = [found[number] for number in numbers if number in found]
+        return [as_json(one, who) for one in seen if who.sees(one.author)]
 
     @router.get("/status/{job_id}")
     async def status(job_id: Id, who: Who) -> dict[str, Any]:

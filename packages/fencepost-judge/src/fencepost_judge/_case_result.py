@@ -17,6 +17,8 @@ class CaseResult:
     time_ms: int = 0
     mem_kb: int = 0
     message: str = ""
+    output: str = ""
+    """The beginning of an output that is not right; of the first few tests only, and for juries."""
     share: float = 1.0
     """The fraction of the test's score that its validator awarded."""
     points: float | None = None

@@ -14,11 +14,11 @@ from fencepost_judge import _contests as contests
 from fencepost_judge import _teams as teams
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._authentication import Who, author_of
-from fencepost_judge._contests import SeenContest
+from fencepost_judge._contests import ContestRules, SeenContest
 from fencepost_judge._figures import Figures
 from fencepost_judge._problem import Slug
 from fencepost_judge._role import JudgeRole, JudgeVisitor
-from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring, next_reveal
+from fencepost_judge._scoreboard import Contest, ContestProblem, Feedback, Scoring, next_reveal
 from fencepost_judge._service import Judging
 from fencepost_server.web.forms import Id
 
@@ -26,6 +26,7 @@ Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
 Color = Annotated[str, Field(max_length=60, pattern=r"^[^#\x00-\x1f]*(#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$")]
 Medals = Annotated[int, Field(ge=0, le=1000)]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
+Line = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\x00-\x1f]+$")]
 
 
 class ContestRequest(BaseModel):
@@ -45,9 +46,15 @@ class ContestRequest(BaseModel):
     """Of balloons, by label: `red`, `#f00`, or `red #f00`."""
     public: bool | None = None
     """Whether its scoreboard needs no login. None leaves it as it is, like `medals`."""
-    medals: (
-        Annotated[list[Annotated[int, Field(ge=0, le=1000)]], Field(min_length=3, max_length=3)] | None
-    ) = None
+    medals: Annotated[list[Medals], Field(min_length=3, max_length=3)] | None = None
+    feedback: Feedback | None = None
+    """What contestants are told of a verdict until the contest is over."""
+    tokens: Annotated[int, Field(ge=0, le=1000)] | None = None
+    verifies: bool | None = None
+    """Whether the results are final only when a jury has verified each verdict."""
+    categories: Annotated[list[Line], Field(max_length=50)] | None = None
+    answers: Annotated[list[Text], Field(max_length=50)] | None = None
+    """Categories of questions, and answers that a jury gives often."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> ContestRequest:
@@ -63,7 +70,16 @@ class ContestRequest(BaseModel):
 
     def call(self, slug: str, actor: str) -> Call[None]:
         """The call that creates or changes the contest."""
-        return contests.put_contest(self.contest(slug), actor, is_public=self.public, medals=self.medals)
+        rules = ContestRules(
+            is_public=self.public,
+            medals=self.medals,
+            feedback=self.feedback,
+            tokens=self.tokens,
+            verifies=self.verifies,
+            categories=self.categories,
+            answers=self.answers,
+        )
+        return contests.put_contest(self.contest(slug), actor, rules)
 
     def contest(self, slug: str) -> Contest:
         return Contest(
@@ -100,6 +116,18 @@ class Question(BaseModel):
 
     label: Label | None = None
     text: Text
+    category: Line | None = None
+
+
+class IntervalRequest(BaseModel):
+    """An interval that is removed from the time of a contest, or of one team."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    team: Annotated[str, Field(max_length=36)] | None = None
+    from_at: AwareDatetime
+    until_at: AwareDatetime
+    reason: Text
 
 
 class Reply(BaseModel):
@@ -164,6 +192,21 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
     async def reopen(contest: str, who: Who) -> None:
         await fp.run(contests.reopen(contest, who.name))
 
+    @router.post("/judge/api/contests/{contest}/intervals", status_code=201)
+    async def remove_interval(contest: str, request: IntervalRequest, who: Who) -> dict[str, int]:
+        """Let the clock stand still, for all or for one team: the end comes later by as much."""
+        removed = contests.remove_interval(contest, **request.model_dump(), actor=who.name)
+        return {"interval_id": await fp.run(removed)}
+
+    @router.delete("/judge/api/contests/{contest}/intervals/{interval_id}", status_code=204)
+    async def restore_interval(contest: str, interval_id: Id, who: Who) -> None:
+        await fp.run(contests.restore_interval(contest, interval_id, who.name))
+
+    @router.post("/judge/api/submissions/{job_id}/token")
+    async def play_token(job_id: Id, who: Who) -> dict[str, int]:
+        """See all of a verdict that the contest withholds, for one of the team's tokens."""
+        return {"tokens_left": await fp.run(contests.play_token(job_id, who.name))}
+
 
 def _add_clarifications(router: APIRouter, judging: Judging) -> None:
     fp = judging.fp
@@ -206,7 +249,8 @@ async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Qu
     async with judging.fp.transaction() as tx:
         if who.is_limited:
             await tx.run(judging.allowance(who.name))
-        return await tx.run(contests.ask(contest, question.label, who.name, question.text))
+        asked = contests.ask(contest, question.label, who.name, question.text, question.category)
+        return await tx.run(asked)
 
 
 def seen_contest(found: SeenContest, who: JudgeVisitor | None) -> Contest:

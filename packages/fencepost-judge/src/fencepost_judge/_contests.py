@@ -6,9 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost.kernel.call import Call, column, each, nothing, optional_text, parsed, scalar, text
+from fencepost.kernel.call import (
+    Call,
+    Row,
+    column,
+    each,
+    nothing,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
 from fencepost_judge._figures import Figures
-from fencepost_judge._scoreboard import Contest, ContestProblem, ScoredSubmission, Scoring
+from fencepost_judge._scoreboard import (
+    Contest,
+    ContestProblem,
+    Feedback,
+    Interval,
+    ScoredSubmission,
+    Scoring,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,11 @@ class SeenContest:
     @property
     def has_begun(self) -> bool:
         return self.seen_at >= self.contest.starts_at
+
+    @property
+    def is_over(self) -> bool:
+        """For every team."""
+        return self.seen_at >= self.contest.over_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +58,54 @@ class Clarification:
     answered_at: datetime | None
     answered_by: str | None
     to_all: bool
+    category: str | None = None
 
 
-def put_contest(
-    contest: Contest, actor: str, *, is_public: bool | None = None, medals: Sequence[int] | None = None
-) -> Call[None]:
-    """Create or change a contest. What is None stays as it is."""
+@dataclass(frozen=True, slots=True)
+class ContestRules:
+    """Settings of a contest of which None leaves what is there."""
+
+    is_public: bool | None = None
+    medals: Sequence[int] | None = None
+    feedback: Feedback | None = None
+    tokens: int | None = None
+    verifies: bool | None = None
+    categories: Sequence[str] | None = None
+    answers: Sequence[str] | None = None
+
+
+KEPT = ContestRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    clarification_id: int
+    label: str | None
+    question: str
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What somebody has not read yet; `head` is the change of the feed up to which it is told."""
+
+    unread: Sequence[Unread]
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upsolved:
+    author: str
+    slug: str
+    solved_at: datetime
+
+
+def put_contest(contest: Contest, actor: str, rules: ContestRules = KEPT) -> Call[None]:
+    """Create or change a contest."""
     return Call(
         "select fencepost.judge_contest_put(%s::text, %s::text, %s::text, %s::timestamptz, %s::timestamptz,"
         " %s::timestamptz, %s::integer, %s::text[], %s::text[], %s::text, %s::text, %s::text[], %s::text[],"
-        " %s::boolean, %s::integer[])",
+        " %s::boolean, %s::integer[], %s::text, %s::integer, %s::boolean, %s::text[], %s::text[])",
         (
             text("contest", contest.slug),
             text("title", contest.title),
@@ -60,8 +120,13 @@ def put_contest(
             contest.secret_figures.value,
             [one.color for one in contest.problems],
             [one.rgb for one in contest.problems],
-            is_public,
-            None if medals is None else list(medals),
+            rules.is_public,
+            None if rules.medals is None else list(rules.medals),
+            None if rules.feedback is None else rules.feedback.value,
+            rules.tokens,
+            rules.verifies,
+            _texts("categories", rules.categories),
+            _texts("answers", rules.answers),
         ),
         nothing,
     )
@@ -72,7 +137,8 @@ def contests(
 ) -> Call[list[SeenContest]]:
     return Call(
         "select slug, title, scoring, starts_at, freeze_at, ends_at, unfrozen_at, penalty_minutes,"
-        " problems::text, seen_at, secret_figures, is_public, medals, finalized_at, revealed::text"
+        " problems::text, seen_at, secret_figures, is_public, medals, finalized_at, revealed::text,"
+        " intervals::text, feedback, tokens, verifies, categories, answers"
         " from fencepost.judge_contests(%s::text, %s::text, %s::integer)",
         (optional_text("contest", one), optional_text("after", after), limit),
         each(_contest),
@@ -165,14 +231,15 @@ def hidden(slugs: Sequence[str]) -> Call[list[str]]:
     )
 
 
-def ask(slug: str, label: str | None, author: str, question: str) -> Call[int]:
+def ask(slug: str, label: str | None, author: str, question: str, category: str | None = None) -> Call[int]:
     return Call(
-        "select fencepost.judge_clarification_ask(%s::text, %s::text, %s::text, %s::text)",
+        "select fencepost.judge_clarification_ask(%s::text, %s::text, %s::text, %s::text, %s::text)",
         (
             text("contest", slug),
             optional_text("label", label),
             text("author", author),
             text("question", question),
+            optional_text("category", category),
         ),
         scalar,
     )
@@ -199,11 +266,89 @@ def clarifications(
 ) -> Call[list[Clarification]]:
     """What the named contestant may see; everything for None."""
     return Call(
-        "select clarification_id, label, author, question, asked_at, answer, answered_at, answered_by, to_all"
-        " from fencepost.judge_clarifications(%s::text, %s::text, %s::bigint, %s::integer)",
+        "select clarification_id, label, author, question, asked_at, answer, answered_at, answered_by,"
+        " to_all, category from fencepost.judge_clarifications(%s::text, %s::text, %s::bigint, %s::integer)",
         (text("contest", slug), optional_text("name", seen_by), after, limit),
         each(Clarification),
     )
+
+
+def news(slug: str, name: str, *, is_jury: bool) -> Call[News]:
+    """What somebody has not read: answers and announcements; for a jury, open questions. The newest 20."""
+    return Call(
+        "select clarification_id, label, question, answer, head"
+        " from fencepost.judge_clarification_news(%s::text, %s::text, %s::boolean)",
+        (text("contest", slug), text("name", name), is_jury),
+        _news,
+    )
+
+
+def has_read(slug: str, name: str, head: int) -> Call[None]:
+    return Call(
+        "select fencepost.judge_clarification_seen(%s::text, %s::text, %s::bigint)",
+        (text("contest", slug), text("name", name), head),
+        nothing,
+    )
+
+
+def remove_interval(
+    slug: str, team: str | None, from_at: datetime, until_at: datetime, reason: str, actor: str
+) -> Call[int]:
+    """Let the clock stand still, for all or for one team."""
+    return Call(
+        "select fencepost.judge_interval_remove(%s::text, %s::text, %s::timestamptz, %s::timestamptz,"
+        " %s::text, %s::text)",
+        (
+            text("contest", slug),
+            optional_text("team", team),
+            from_at,
+            until_at,
+            text("reason", reason),
+            text("actor", actor),
+        ),
+        scalar,
+    )
+
+
+def restore_interval(slug: str, interval_id: int, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.judge_interval_restore(%s::text, %s::bigint, %s::text)",
+        (text("contest", slug), interval_id, text("actor", actor)),
+        nothing,
+    )
+
+
+def play_token(job_id: int, name: str) -> Call[int]:
+    """See all of a verdict, for one of the tokens of the user's team. Returns how many are left."""
+    return Call(
+        "select fencepost.judge_token_play(%s::bigint, %s::text)", (job_id, text("name", name)), scalar
+    )
+
+
+def tokens_left(slug: str, name: str) -> Call[int | None]:
+    return Call(
+        "select fencepost.judge_tokens_left(%s::text, %s::text)",
+        (text("contest", slug), text("name", name)),
+        scalar,
+    )
+
+
+def upsolved(slug: str) -> Call[list[Upsolved]]:
+    """What was solved after the end."""
+    return Call(
+        "select author, slug, solved_at from fencepost.judge_contest_upsolved(%s::text)",
+        (text("contest", slug),),
+        each(Upsolved),
+    )
+
+
+def _texts(field: str, given: Sequence[str] | None) -> list[str] | None:
+    return None if given is None else [text(field, one) for one in given]
+
+
+def _news(rows: Sequence[Row]) -> News:
+    unread = [Unread(*row[:4]) for row in rows if row[0] is not None]
+    return News(unread, rows[0][4] if rows else 0)
 
 
 def _contest(
@@ -222,6 +367,12 @@ def _contest(
     medals: Sequence[int],
     finalized_at: datetime | None,
     revealed: str,
+    intervals: str,
+    feedback: str,
+    tokens: int,
+    verifies: bool,
+    categories: Sequence[str],
+    answers: Sequence[str],
 ) -> SeenContest:
     contest = Contest(
         slug=slug,
@@ -238,8 +389,18 @@ def _contest(
         medals=tuple(medals),
         finalized_at=finalized_at,
         revealed=tuple((team, problem) for team, problem in parsed(revealed)),
+        intervals=tuple(_interval(**one) for one in parsed(intervals)),
+        feedback=Feedback(feedback),
+        tokens=tokens,
+        verifies=verifies,
+        categories=tuple(categories),
+        answers=tuple(answers),
     )
     return SeenContest(contest, seen_at)
+
+
+def _interval(id: int, team: str | None, from_at: str, until_at: str, reason: str) -> Interval:  # noqa: A002
+    return Interval(id, team, datetime.fromisoformat(from_at), datetime.fromisoformat(until_at), reason)
 
 
 def _entry(

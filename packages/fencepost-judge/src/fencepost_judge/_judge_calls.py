@@ -20,10 +20,15 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
+from fencepost_judge._case_result import CaseResult
 from fencepost_judge._figures import Figures
 from fencepost_judge._judging import Cause, Judgement
 from fencepost_judge._problem import Problem
+from fencepost_judge._scoreboard import Feedback
 from fencepost_judge._settings import JudgeSettings
+
+OUTPUTS_MAX = 3
+"""Of so many failed tests the output is stored."""
 
 
 class Holder(Protocol):
@@ -77,6 +82,9 @@ class SubmissionStanding:
     progress: Json
     result: Json
     figures: Figures = Figures.SHOWN
+    feedback: Feedback = Feedback.FULL
+    """What its author is told of the result."""
+    contest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,8 @@ class PastSubmission:
     mem_kb: int | None
     status: str | None = None
     figures: Figures = Figures.SHOWN
+    feedback: Feedback = Feedback.FULL
+    contest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +235,24 @@ def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> C
             judgement.time_ms,
             judgement.mem_kb,
             text("message", judgement.message.replace("\0", "")),
-            document("cases", [asdict(case) for case in judgement.cases]),
+            document("cases", _cases(judgement.cases)),
             document("points", dict(judgement.points)),
         ),
         scalar,
     )
+
+
+def _cases(cases: Sequence[CaseResult]) -> list[Json]:
+    """The tests as they are stored: with the outputs of the first few that failed."""
+    kept = list[Json]()
+    outputs = OUTPUTS_MAX
+    for case in cases:
+        told = asdict(case)
+        if told["output"] and outputs == 0:
+            told["output"] = ""
+        outputs -= bool(told["output"])
+        kept.append(told if told["output"] else {name: told[name] for name in told if name != "output"})
+    return kept
 
 
 def get_standing(job_id: int) -> Call[list[Stands]]:
@@ -305,7 +328,7 @@ def get_standings(job_ids: Sequence[int]) -> Call[list[SubmissionStanding]]:
     """The states of those submissions that exist, in no particular order."""
     return Call(
         "select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, s.job::text,"
-        " s.progress::text, s.result::text, s.figures"
+        " s.progress::text, s.result::text, s.figures, s.feedback, s.contest"
         " from unnest(%s::bigint[]) i cross join lateral fencepost.judge_status(i) s",
         (list(job_ids),),
         each(_standing),
@@ -314,7 +337,8 @@ def get_standings(job_ids: Sequence[int]) -> Call[list[SubmissionStanding]]:
 
 def get_history(author: str, before: int | None, limit: int) -> Call[list[PastSubmission]]:
     return Call(
-        "select job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, figures"
+        "select job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, figures,"
+        " feedback, contest"
         " from fencepost.judge_history(%s::text, %s::bigint, %s::integer)",
         (text("author", author), before, limit),
         each(_past),
@@ -358,6 +382,8 @@ def _standing(
     progress: str | None,
     result: str | None,
     figures: str,
+    feedback: str,
+    contest: str | None,
 ) -> SubmissionStanding:
     return SubmissionStanding(
         job_id,
@@ -370,6 +396,8 @@ def _standing(
         parsed(progress),
         parsed(result),
         Figures(figures),
+        Feedback(feedback),
+        contest,
     )
 
 
@@ -384,7 +412,20 @@ def _past(
     mem_kb: int | None,
     status: str | None,
     figures: str,
+    feedback: str,
+    contest: str | None,
 ) -> PastSubmission:
     return PastSubmission(
-        job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, Figures(figures)
+        job_id,
+        slug,
+        language,
+        submitted_at,
+        verdict,
+        score,
+        time_ms,
+        mem_kb,
+        status,
+        Figures(figures),
+        Feedback(feedback),
+        contest,
     )

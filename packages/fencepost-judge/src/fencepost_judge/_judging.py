@@ -46,6 +46,8 @@ from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
 _log = get_logger(__name__)
 LITTLE_BYTES = 16_384
+OUTPUT_BYTES_MAX = 4096
+"""Of an output that is not right, the beginning that is kept."""
 ERRORS_BYTES_MAX = 2048
 """Of the stderr of one test; and of all tests:"""
 ALL_ERRORS_BYTES_MAX = 65_536
@@ -480,6 +482,13 @@ class Judge:
             return Executed(outcome, _content(output), _content(errors))
 
     async def _opinion(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
+        """What is thought of an output; one that is not right is kept, as far as a page shows it."""
+        opinion = await self._asked(run, case, given, output, room)
+        if opinion.verdict in ("AC", "JE"):
+            return opinion
+        return replace(opinion, output=clean(os.pread(output, OUTPUT_BYTES_MAX, 0)))
+
+    async def _asked(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
         """Asks the validators in order: the first one that does not accept the output decides."""
         if run.validator is None or room.feedback is None:
             return await self._compare(run.flags(case), case, output)
@@ -633,6 +642,7 @@ def _judged(case: TestCase, outcome: RunOutcome, opinion: Opinion) -> CaseResult
         time_ms=outcome.time_ms,
         mem_kb=outcome.mem_kb,
         message=opinion.message,
+        output=opinion.output,
         share=opinion.share,
         points=opinion.points,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fencepost_judge._figures import Figures
@@ -24,6 +24,36 @@ class TeamKind(StrEnum):
     PARTICIPANTS = "participants"
     OBSERVERS = "observers"  # Shown to all, and not ranked.
     HIDDEN = "hidden"  # Shown to juries.
+
+
+class Feedback(StrEnum):
+    """What contestants are told of a verdict until the contest is over."""
+
+    FULL = "full"
+    POINTS = "points"  # The verdict and the points of each group; of tests only the samples.
+    NONE = "none"  # That it was received; and why it does not compile.
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """While it lasts the contest's clock stands still: for all, or for one team."""
+
+    id: int
+    team: str | None
+    from_at: datetime
+    until_at: datetime
+    reason: str
+
+    @property
+    def length(self) -> timedelta:
+        return self.until_at - self.from_at
+
+    def before(self, moment: datetime) -> timedelta:
+        """How much of it lies before a moment."""
+        return max(min(moment, self.until_at) - self.from_at, timedelta())
+
+    def concerns(self, team: str | None) -> bool:
+        return self.team is None or self.team == team
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +94,39 @@ class Contest:
     finalized_at: datetime | None = None
     revealed: Collection[tuple[str, str]] = ()
     """Teams and problems whose results are shown although the contest is still frozen."""
+    intervals: Sequence[Interval] = ()
+    """What was removed from its time; no two that concern the same team overlap."""
+    feedback: Feedback = Feedback.FULL
+    tokens: int = 0
+    """How many of its submissions a team may see in full all the same."""
+    verifies: bool = False
+    """Whether it is final only when a jury has verified each verdict."""
+    categories: Sequence[str] = ()
+    answers: Sequence[str] = ()
+    """Of questions, and the answers that a jury gives often."""
+
+    def elapsed(self, moment: datetime, team: str | None = None) -> timedelta:
+        """The time in the contest: for a team, or for a team that nothing was removed from."""
+        stood = (one.before(moment) for one in self.intervals if one.concerns(team))
+        return moment - self.starts_at - sum(stood, timedelta())
+
+    def ends_for(self, team: str | None) -> datetime:
+        own = (one.length for one in self.intervals if one.team is not None and one.team == team)
+        return self.ends_at + sum(own, timedelta())
+
+    @property
+    def over_at(self) -> datetime:
+        """When it is over for every team."""
+        return max(self.ends_for(team) for team in {None, *(one.team for one in self.intervals)})
 
     def hides_of(self, entry: ScoredSubmission, moment: datetime) -> bool:
         return self.hides(entry.submitted_at, moment) and (entry.team, entry.slug) not in self.revealed
 
     def hides(self, submitted_at: datetime, moment: datetime) -> bool:
-        """Whether the freeze hides, at that moment, the result of a submission."""
+        """Whether the freeze hides, at that moment, the result of a submission; or the contest, which tells
+        no results before it is over."""
+        if self.feedback is Feedback.NONE and moment < self.over_at:
+            return True
         if self.freeze_at is None or submitted_at < self.freeze_at:
             return False
         return self.unfrozen_at is None or moment < self.unfrozen_at
@@ -132,7 +189,9 @@ def scoreboard(
     teams = [one for one in entrants if sees_all or one.kind is not TeamKind.HIDDEN]
     seen = list(_seen(contest, entries, moment, sees_all=sees_all))
     ranked = {one.team_id for one in teams if one.kind is TeamKind.PARTICIPANTS}
-    first = _first_solvers(one for one in seen if one.team in ranked)
+    # The sort is stable: those of one moment stay in the order of their arrival.
+    in_time = sorted(seen, key=lambda one: contest.elapsed(one.submitted_at, one.team))
+    first = _first_solvers(one for one in in_time if one.team in ranked)
     by_team: dict[str, list[ScoredSubmission]] = {}
     for entry in seen:
         by_team.setdefault(entry.team, []).append(entry)
@@ -143,7 +202,9 @@ def _seen(
     contest: Contest, entries: Iterable[ScoredSubmission], moment: datetime, *, sees_all: bool
 ) -> Iterable[ScoredSubmission]:
     for entry in entries:
-        if not contest.starts_at <= entry.submitted_at < contest.ends_at or entry.submitted_at > moment:
+        if not contest.starts_at <= entry.submitted_at < contest.ends_for(entry.team):
+            continue
+        if entry.submitted_at > moment:
             continue
         hidden = not sees_all and contest.hides_of(entry, moment)
         yield replace(entry, verdict=None, score=None, points={}) if hidden else entry
@@ -225,7 +286,7 @@ def _points(entry: ScoredSubmission) -> float:
 
 
 def _minute(contest: Contest, entry: ScoredSubmission) -> int:
-    return int((entry.submitted_at - contest.starts_at).total_seconds() // 60)
+    return int(contest.elapsed(entry.submitted_at, entry.team).total_seconds() // 60)
 
 
 def _ranked(contest: Contest, lines: Iterable[ScoreboardRow]) -> list[ScoreboardRow]:

@@ -465,7 +465,7 @@ class Judging:
                 {name: content.encode() for name, content in task.sources.items()},
                 job_id=str(job.id),
                 attempt_id=job.attempt,
-                progress=_reporting(job),
+                progress=_reporting(job, task.problem),
             )
         except (JudgeFault, OSError) as fault:
             if isinstance(fault, DataAway):
@@ -525,8 +525,10 @@ def _undone(read: ReadProblem) -> str:
     return "The package gives no time limit" if read.making is None else "The package does not hold all tests"
 
 
-def _reporting(job: Job) -> Any:
+def _reporting(job: Job, problem: Problem) -> Any:
     told_at = 0.0
+    secret = (case.name for case in problem.data.all_cases() if not case.sample)
+    numbers = {name: place for place, name in enumerate(secret, 1)}
 
     async def report(results: Sequence[CaseResult], count: int) -> None:
         """Reports the latest results, at most once in PROGRESS_SECONDS: each report is a commit of its
@@ -537,7 +539,14 @@ def _reporting(job: Job) -> Any:
             return
         told_at = now
         latest = [
-            {"name": one.name[:100], "verdict": one.verdict, "time_ms": one.time_ms, "mem_kb": one.mem_kb}
+            {
+                "name": one.name[:100],
+                # Contestants see the number in the place of a secret test's name.
+                "number": numbers.get(one.name),
+                "verdict": one.verdict,
+                "time_ms": one.time_ms,
+                "mem_kb": one.mem_kb,
+            }
             for one in results[-PROGRESS_CASES:]
         ]
         await job.progress({"done": len(results), "total": count, "latest": latest})

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
+
+RoleWord = Literal["contestant", "jury", "admin"]
+
+
+def _pairs(value: object) -> object:
+    """`staff=jury,students=contestant` in the environment; a mapping in the file."""
+    if not isinstance(value, str):
+        return value
+    pairs = [one.partition("=") for one in value.split(",") if one.strip()]
+    return {name.strip(): role.strip() for name, _, role in pairs}
 
 
 class JudgeSettings(LayeredSettings):
@@ -120,6 +130,43 @@ class JudgeSettings(LayeredSettings):
     python: Annotated[Literal["python", "pypy"], From("JUDGE_PYTHON", "judge.python")] = "python"
     """The language of the jury's `.py` files."""
     workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
+    public_url: Annotated[
+        str | None, Field(pattern=r"^https?://[^\s/@]+$"), From("JUDGE_PUBLIC_URL", "judge.public_url")
+    ] = None
+    """Where browsers reach the judge: the provider of single sign-on redirects to it."""
+    oidc_issuer: Annotated[
+        str | None, Field(pattern=r"^https?://[^\s@]+$"), From("JUDGE_OIDC_ISSUER", "judge.oidc.issuer")
+    ] = None
+    oidc_client_id: Annotated[str | None, From("JUDGE_OIDC_CLIENT_ID", "judge.oidc.client_id")] = None
+    oidc_client_secret: Annotated[
+        str | None, From("JUDGE_OIDC_CLIENT_SECRET", "judge.oidc.client_secret", secret=True)
+    ] = None
+    oidc_name_claim: Annotated[
+        str, Field(min_length=1), From("JUDGE_OIDC_NAME_CLAIM", "judge.oidc.name_claim")
+    ] = "email"
+    oidc_role_claim: Annotated[
+        str, Field(min_length=1), From("JUDGE_OIDC_ROLE_CLAIM", "judge.oidc.role_claim")
+    ] = "groups"
+    oidc_roles: Annotated[
+        dict[str, RoleWord], BeforeValidator(_pairs), From("JUDGE_OIDC_ROLES", "judge.oidc.roles")
+    ] = Field(default_factory=dict)
+    oidc_else_role: Annotated[RoleWord | None, From("JUDGE_OIDC_ELSE_ROLE", "judge.oidc.else_role")] = None
+
+    @model_validator(mode="after")
+    def _single_sign_on_is_whole(self) -> Self:
+        if self.oidc_issuer is None:
+            return self
+        if self.oidc_client_id is None or self.public_url is None:
+            raise ValueError(
+                "JUDGE_OIDC_ISSUER needs JUDGE_OIDC_CLIENT_ID, and JUDGE_PUBLIC_URL, to which the provider"
+                " redirects."
+            )
+        if not self.oidc_roles and self.oidc_else_role is None:
+            raise ValueError(
+                "JUDGE_OIDC_ISSUER admits no user without JUDGE_OIDC_ROLES (group=role,...) or"
+                " JUDGE_OIDC_ELSE_ROLE."
+            )
+        return self
 
     @property
     def offered(self) -> frozenset[str] | None:

@@ -46,6 +46,8 @@ class Opinion:
     points: float | None = None
     """The points of the test, if the validator awards them."""
     next_input: Path | None = None
+    output: str = ""
+    """The beginning of an output that is not right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,15 @@ from fencepost_judge._grading import SKIPPED
 from fencepost_judge._judge_calls import PastSubmission, ProblemTitle, StoredProblem, SubmissionStanding
 from fencepost_judge._problem import StatementFile, TestCase
 from fencepost_judge._role import JudgeRole, JudgeVisitor
-from fencepost_judge._scoreboard import Contest, ScoreboardRow, scoreboard
+from fencepost_judge._scoreboard import Contest, Feedback, ScoreboardRow, scoreboard
 from fencepost_judge._service import Judging, final_status
 from fencepost_judge._submission_watch import no_submission
 
 KEEP_ALIVE_LOOKS = 60
 SAMPLE_BYTES_MAX = 4096
 OVER = frozenset({"FINISHED", "DEAD", "CANCELLED"})
+RECEIVED = "RECEIVED"
+"""In the place of a verdict that its author is not told yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,18 @@ async def board(
     return VisibleBoard(found, at, scoreboard(found.contest, entrants, entries, at, sees_all=sees_all))
 
 
+async def own_line(fp: Fencepost, who: JudgeVisitor, seen: SeenContest) -> ScoreboardRow | None:
+    """The visitor's own line of the scoreboard: its team sees its own results during the freeze."""
+    team = await fp.run(contests.team_of(seen.contest.slug, who.name))
+    if team is None:
+        return None
+    found = await fp.run(teams.teams(seen.contest.slug, [team]))
+    entries = [one for one in await fp.run(contests.entries(seen.contest.slug)) if one.team == team]
+    told = seen.contest.feedback is not Feedback.NONE or seen.is_over
+    lines = scoreboard(seen.contest, [one.entrant for one in found], entries, seen.seen_at, sees_all=told)
+    return lines[0] if lines else None
+
+
 async def clarifications(
     fp: Fencepost, who: JudgeVisitor, slug: str, after: int | None = None
 ) -> list[Clarification]:
@@ -177,10 +191,13 @@ async def history(
     found = await judging.history(author, before, limit)
     if who.may(JudgeRole.JURY):
         return list(found)
-    return [
-        replace(one, time_ms=one.figures.time_ms(one.time_ms), mem_kb=one.figures.mem_kb(one.mem_kb))
-        for one in found
-    ]
+    return [_past(one) for one in found]
+
+
+def _past(one: PastSubmission) -> PastSubmission:
+    if one.feedback is Feedback.NONE and one.verdict not in (None, "CE"):
+        return replace(one, verdict=RECEIVED, score=None, time_ms=None, mem_kb=None)
+    return replace(one, time_ms=one.figures.time_ms(one.time_ms), mem_kb=one.figures.mem_kb(one.mem_kb))
 
 
 def as_json(found: SubmissionStanding, who: JudgeVisitor) -> dict[str, Any]:
@@ -188,8 +205,8 @@ def as_json(found: SubmissionStanding, who: JudgeVisitor) -> dict[str, Any]:
     result: dict[str, Any] = dict(found.result or {})
     progress = found.progress
     if not who.may(JudgeRole.JURY):
-        result = _without_secrets(result, found.figures) if result else result
-        progress = _told_progress(progress, found.figures)
+        result = _fed_back(_without_secrets(result, found.figures), found.feedback) if result else result
+        progress = _told_progress(progress, found.figures, found.feedback)
     # A job that is gone and left no recorded end was pruned before ends were kept: it had no verdict.
     state, ended_as = str(found.job.get("state", "cancelled")).upper(), found.job.get("final_status")
     return {
@@ -208,29 +225,55 @@ def as_json(found: SubmissionStanding, who: JudgeVisitor) -> dict[str, Any]:
 
 
 def _without_secrets(result: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
-    """Removes what reveals the input or answer of a secret test: messages of the validator and of the
-    comparison, and how the program ended, since a program can choose that. Messages of the compiler and
+    """Removes what reveals the input or answer of a secret test: its name, messages of the validator and of
+    the comparison, and how the program ended, since a program can choose that. Messages of the compiler and
     about samples stay."""
     failed = next((case for case in result["cases"] if case["verdict"] not in ("AC", SKIPPED)), None)
     told = failed is None or _is_sample(failed)
+    cases, number = list[Mapping[str, Any]](), 0
+    for one in result["cases"]:
+        number += not _is_sample(one)
+        cases.append(one if _is_sample(one) else _secret(one, number, figures))
     return {
         **_measured(result, figures),
-        "cases": [one if _is_sample(one) else _secret(one, figures) for one in result["cases"]],
+        "cases": cases,
         "message": result["message"] if told else "",
+        "points": {f"subtask {place}": had for place, had in enumerate(result["points"].values(), 1)},
     }
 
 
-def _secret(case: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
+def _fed_back(result: Mapping[str, Any], feedback: Feedback) -> dict[str, Any]:
+    """What the contest tells of a result before it is over. That a program does not compile is always
+    told."""
+    if feedback is Feedback.FULL or result["verdict"] == "CE":
+        return dict(result)
+    samples = [one for one in result["cases"] if _is_sample(one)]
+    little = {**result, "cases": samples, "time_ms": None, "mem_kb": None}
+    if feedback is Feedback.POINTS:
+        return little
+    failed = next((one for one in samples if one["verdict"] != "AC"), None)
+    message = failed["message"] if failed is not None else ""
+    return {**little, "verdict": RECEIVED, "score": None, "points": {}, "message": message}
+
+
+def _secret(case: Mapping[str, Any], number: int | None, figures: Figures) -> dict[str, Any]:
+    """A test under a neutral name: its own tells the trap."""
+    told = {name: value for name, value in _measured(case, figures).items() if name != "output"}
     # The program knows the input: what it writes to its stderr is as secret, unless the contest is open.
     errors = case.get("errors", "") if figures is Figures.OPEN else ""
-    return {**_measured(case, figures), "message": "", "errors": errors}
+    return {**told, "name": f"test {number}" if number else "test", "message": "", "errors": errors}
 
 
-def _told_progress(progress: Any, figures: Figures) -> Any:
+def _told_progress(progress: Any, figures: Figures, feedback: Feedback) -> Any:
     if not progress:
         return progress
-    latest = [one if _is_sample(one) else _measured(one, figures) for one in progress.get("latest", ())]
-    return {**progress, "latest": latest}
+    latest = progress.get("latest", ())
+    if feedback is not Feedback.FULL:
+        # How many tests are done says which one failed, where the rest is skipped.
+        return {"done": 0, "total": progress["total"], "latest": [one for one in latest if _is_sample(one)]}
+    told = [one if _is_sample(one) else _secret(one, one.get("number"), figures) for one in latest]
+    names = ("name", "verdict", "time_ms", "mem_kb")
+    return {**progress, "latest": [{name: one[name] for name in names if name in one} for one in told]}
 
 
 def _measured(told: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
@@ -243,6 +286,22 @@ def _measured(told: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
 
 def _is_sample(case: Mapping[str, Any]) -> bool:
     return str(case["name"]).startswith("sample/")
+
+
+async def at_last(
+    judging: Judging, who: JudgeVisitor, job_id: int, *, within_seconds: float
+) -> dict[str, Any]:
+    """The state of a submission when it is over, or after so long. Counts as a stream: the waiting are
+    bounded."""
+    until = time.monotonic() + within_seconds
+    end = judging.streams.begin(who.name if who.is_user else "")
+    try:
+        seen = as_json(await judging.standing(job_id), who)
+        while seen["status"] not in OVER and time.monotonic() < until:
+            seen = as_json(await judging.submission_watch.next(job_id), who)
+        return seen
+    finally:
+        end()
 
 
 async def events(

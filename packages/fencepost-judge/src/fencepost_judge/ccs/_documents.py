@@ -80,10 +80,10 @@ def contest(one: Contest) -> Document:
             "name": one.title,
             "formal_name": one.title,
             "start_time": when(one.starts_at),
-            "duration": span(one.ends_at - one.starts_at),
+            "duration": span(one.elapsed(one.ends_at)),
             "scoreboard_freeze_duration": None
             if one.freeze_at is None
-            else span(one.ends_at - one.freeze_at),
+            else span(one.elapsed(one.ends_at) - one.elapsed(one.freeze_at)),
             "scoreboard_thaw_time": None if one.unfrozen_at is None else when(one.unfrozen_at),
             "scoreboard_type": "pass-fail" if pass_fail else "score",
             "penalty_time": one.penalty_minutes if pass_fail else None,
@@ -103,7 +103,7 @@ def state(one: Contest, moment: datetime) -> Document:
     return {
         "started": reached(one.starts_at),
         "frozen": reached(one.freeze_at),
-        "ended": reached(one.ends_at),
+        "ended": reached(one.over_at),
         "thawed": reached(thawed),
         "finalized": reached(final),
         "end_of_updates": reached(max(final, thawed or final)) if is_over and final is not None else None,
@@ -205,7 +205,7 @@ def submission(one: JudgedSubmission, contest: Contest, *, with_files: bool) -> 
         "problem_id": one.slug,
         "team_id": one.team,
         "time": when(one.submitted_at),
-        "contest_time": span(one.submitted_at - contest.starts_at),
+        "contest_time": span(contest.elapsed(one.submitted_at, one.team)),
         # No language needs one: the judge finds the program's entry.
         "entry_point": None,
     }
@@ -229,9 +229,9 @@ def judgement(one: JudgedSubmission, contest: Contest) -> Document | None:
             "judgement_type_id": judgement_type(one.verdict),
             "score": (whole if one.score is None else one.score) if scoring else None,
             "start_time": when(one.started_at),
-            "start_contest_time": span(one.started_at - contest.starts_at),
+            "start_contest_time": span(contest.elapsed(one.started_at, one.team)),
             "end_time": when(one.judged_at),
-            "end_contest_time": span(one.judged_at - contest.starts_at),
+            "end_contest_time": span(contest.elapsed(one.judged_at, one.team)),
             "max_run_time": (one.time_ms or 0) / 1000,
         }
     )
@@ -252,7 +252,7 @@ def runs(one: JudgedSubmission, contest: Contest) -> list[Document]:
             "ordinal": place,
             "judgement_type_id": judgement_type(case["verdict"]),
             "time": when(one.judged_at),
-            "contest_time": span(one.judged_at - contest.starts_at),
+            "contest_time": span(contest.elapsed(one.judged_at, one.team)),
             "run_time": case["time_ms"] / 1000,
         }
         for place, case in enumerate(one.cases, 1)
@@ -274,7 +274,7 @@ def clarifications(one: Clarification, contest: Contest, teams: Mapping[str, str
                 "problem_id": slug,
                 "text": said,
                 "time": when(at),
-                "contest_time": span(at - contest.starts_at),
+                "contest_time": span(contest.elapsed(at, asker)),
             }
         )
 
@@ -296,7 +296,7 @@ def scoreboard(
     """Ranked teams; those of one group are ranked among themselves by the caller."""
     return {
         "time": when(moment),
-        "contest_time": span(moment - one.starts_at),
+        "contest_time": span(one.elapsed(moment)),
         "state": state(one, moment),
         "rows": [
             _row(one, line)

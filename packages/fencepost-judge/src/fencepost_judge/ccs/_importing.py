@@ -35,6 +35,16 @@ def new_password() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(PASSWORD_LENGTH))
 
 
+def numbered(prefix: str, count: int, group: str | None = None) -> Imported:
+    """Teams `prefix` with a number, each with a user of that name and no password yet."""
+    names = [f"{prefix}{number:0{max(2, len(str(count)))}}" for number in range(1, count + 1)]
+    groups = () if group is None else (group,)
+    return Imported(
+        teams=[teams.Team(name, name, groups=groups) for name in names],
+        accounts=[ImportedAccount(name, JudgeRole.CONTESTANT, None, name) for name in names],
+    )
+
+
 def with_passwords(found: Imported) -> tuple[Imported, list[IssuedPassword]]:
     """The accounts with a password each, and those that were made up here."""
     names = {one.id: one.name for one in found.teams}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost_judge._scoreboard import Contest, ScoredSubmission, TeamKind
+from fencepost_judge._scoreboard import Contest, Feedback, ScoredSubmission, TeamKind
 from fencepost_judge._teams import JudgedSubmission, Team
 
 
@@ -45,9 +45,13 @@ class Sight:
         return self.team(one.team)
 
     def judgement(self, one: JudgedSubmission) -> bool:
-        """A team sees its own results during the freeze, others do not."""
-        if self.viewer.is_jury or one.team == self.viewer.team:
+        """A team sees its own results during the freeze, others do not; none of them while the contest tells
+        no results."""
+        if self.viewer.is_jury:
             return True
+        if one.team == self.viewer.team:
+            withheld = self.contest.feedback is Feedback.NONE and self.moment < self.contest.over_at
+            return not withheld
         entry = ScoredSubmission(one.team, one.slug, one.submitted_at, one.verdict)
         return self.submission(one) and not self.contest.hides_of(entry, self.moment)
 

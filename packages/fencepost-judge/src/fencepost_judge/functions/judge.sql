@@ -1,7 +1,7 @@
 -- The judge: problems are imported, programs are submitted, and each verdict is written once, under the job's fence.
 --
 -- Locks: the problem's current version before a new one; the job's running row (its fence), then its generation, then its
--- result, then finished jobs, then the head of the contest's feed.
+-- result, then finished jobs, then the webhooks that are told, then the head of the contest's feed.
 
 -- The final status of a job by its verdict.
 create or replace function fencepost._judge_final_status(p_verdict text) returns text
@@ -204,6 +204,7 @@ begin
   from fencepost.judge_submission s where s.job_id = p_job_id
   on conflict (job_id) do nothing;
   if found then
+    perform fencepost._judge_tell(array[p_job_id]);
     perform fencepost._judge_feed_results(array[p_job_id], '{null}', '{null}');
     return true;
   end if;
@@ -248,35 +249,79 @@ as $$
     select c.secret_figures
     from fencepost.judge_contest c
     where c.slug = p_contest
-       or (c.ends_at > p_now and c.slug in (select p.contest from fencepost.judge_contest_problem p where p.slug = p_slug))
+       or (fencepost._judge_contest_over_at(c) > p_now
+           and c.slug in (select p.contest from fencepost.judge_contest_problem p where p.slug = p_slug))
     order by array_position(array['withheld', 'rounded', 'shown', 'open'], c.secret_figures) limit 1), 'shown')
 $$;
+
+-- What its author is told of a submission's verdict: all of it, its points, or nothing. The strictest setting of the contests that
+-- have its problem, have begun and are not over, for the same reason as the figures; all of it when its team has played a token.
+create or replace function fencepost._judge_feedback(p_job_id bigint, p_slug text, p_now timestamptz) returns text
+language sql stable
+as $$
+  select case when exists (select 1 from fencepost.judge_token_played t where t.job_id = p_job_id) then 'full' else coalesce((
+    select c.feedback
+    from fencepost.judge_contest c
+    where c.starts_at <= p_now and fencepost._judge_contest_over_at(c) > p_now
+      and c.slug in (select p.contest from fencepost.judge_contest_problem p where p.slug = p_slug)
+    order by array_position(array['none', 'points', 'full'], c.feedback) limit 1), 'full') end
+$$;
+
+-- Tell the webhooks of the standing results of submissions: verdict.given, or verdict.changed for those of a generation that was
+-- applied. Once for each, in the transaction that makes it stand. docs/reference/judge.md#webhooks describes the messages. Before the
+-- lock of the feed's head, which is the last.
+create or replace function fencepost._judge_tell(p_job_ids bigint[]) returns void
+language plpgsql volatile
+as $$
+declare
+  v record;
+begin
+  if not fencepost._webhook_is_heard('judge') then
+    return;
+  end if;
+  for v in
+    select s.job_id, s.slug, s.contest, s.author, s.language, s.submitted_at, r.generation, r.version, r.verdict, r.score, r.time_ms,
+           r.mem_kb, r.judged_at,
+           'verdict-' || s.job_id || '-' || r.generation as id
+    from unnest(p_job_ids) i (job_id) join fencepost.judge_submission s on s.job_id = i.job_id
+    join fencepost.judge_result r on r.job_id = s.job_id order by s.job_id
+  loop
+    perform fencepost._webhook_publish('judge', 'submission:' || v.job_id, v.id, jsonb_build_object(
+      'version', 1, 'id', v.id, 'event', case when v.generation = 0 then 'verdict.given' else 'verdict.changed' end, 'at', v.judged_at,
+      'submission', jsonb_build_object(
+        'job_id', v.job_id, 'problem_id', v.slug, 'problem_version', v.version, 'contest', v.contest, 'author', v.author,
+        'language', v.language, 'submitted_at', v.submitted_at, 'generation', v.generation, 'verdict', v.verdict,
+        'final_status', fencepost._judge_final_status(v.verdict), 'score', v.score, 'time_ms', v.time_ms, 'mem_kb', v.mem_kb)), null);
+  end loop;
+end $$;
 
 -- The state of a submission: the job's state, its progress, and the result when there is one. Served by primary keys.
 create or replace function fencepost.judge_status(p_job_id bigint)
 returns table (job_id bigint, slug text, version integer, language text, author text, submitted_at timestamptz,
-               job jsonb, progress jsonb, result jsonb, figures text)
+               job jsonb, progress jsonb, result jsonb, figures text, feedback text, contest text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, fencepost._judge_job_seen(s.job_id),
          (select r.progress from fencepost.job_running r where r.job_id = s.job_id),
          (select jsonb_build_object('attempt', r.attempt, 'verdict', r.verdict, 'score', r.score, 'time_ms', r.time_ms,
                                     'mem_kb', r.mem_kb, 'message', r.message, 'cases', r.cases, 'judged_at', r.judged_at,
-                                    'generation', r.generation, 'version', r.version)
+                                    'generation', r.generation, 'version', r.version, 'points', r.points)
           from fencepost.judge_result r where r.job_id = s.job_id),
-         fencepost._judge_figures(s.slug, s.contest, fencepost.clock())
+         fencepost._judge_figures(s.slug, s.contest, fencepost.clock()), fencepost._judge_feedback(s.job_id, s.slug, fencepost.clock()),
+         s.contest
   from fencepost.judge_submission s where s.job_id = p_job_id
 $$;
 
 -- The submissions of one author, newest first, before p_before. Served by judge_submission_by_author.
 create or replace function fencepost.judge_history(p_author text, p_before bigint, p_limit integer)
 returns table (job_id bigint, slug text, language text, submitted_at timestamptz, verdict text, score double precision,
-               time_ms bigint, mem_kb bigint, status text, figures text)
+               time_ms bigint, mem_kb bigint, status text, figures text, feedback text, contest text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select s.job_id, s.slug, s.language, s.submitted_at, r.verdict, r.score, r.time_ms, r.mem_kb,
          case when r.job_id is null then upper(fencepost._judge_job_seen(s.job_id) ->> 'state') else 'FINISHED' end,
-         fencepost._judge_figures(s.slug, s.contest, fencepost.clock())
+         fencepost._judge_figures(s.slug, s.contest, fencepost.clock()), fencepost._judge_feedback(s.job_id, s.slug, fencepost.clock()),
+         s.contest
   from (select * from fencepost.judge_submission b
         where b.author = p_author and b.job_id < coalesce(p_before, 9223372036854775807)
         order by b.author desc, b.job_id desc limit p_limit) s

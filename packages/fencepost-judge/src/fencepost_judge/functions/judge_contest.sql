@@ -3,11 +3,13 @@
 -- Locks: a contest's row, shared by submissions and joins, exclusive for changes; the head of its feed last.
 
 -- Create a contest, or change one; its problems are replaced by those given. Its submissions are kept in any case. What is null
--- of colors, visibility and medals stays as it is.
+-- of the parameters from the colors on stays as it is. Refused when an interval that was removed would lie outside of it.
 create or replace function fencepost.judge_contest_put(
   p_slug text, p_title text, p_scoring text, p_starts_at timestamptz, p_freeze_at timestamptz, p_ends_at timestamptz,
   p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text, p_secret_figures text default 'rounded',
-  p_colors text[] default null, p_rgbs text[] default null, p_is_public boolean default null, p_medals integer[] default null
+  p_colors text[] default null, p_rgbs text[] default null, p_is_public boolean default null, p_medals integer[] default null,
+  p_feedback text default null, p_tokens integer default null, p_verifies boolean default null, p_categories text[] default null,
+  p_answers text[] default null
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -30,14 +32,21 @@ begin
   if v_missing is not null then
     perform fencepost._refuse('not_found', 'problem', v_missing, '{}', null);
   end if;
+  if exists (select 1 from fencepost.judge_interval i
+             where i.contest = p_slug and (i.from_at < p_starts_at or (i.team is null and i.until_at > p_ends_at))) then
+    perform fencepost._judge_contest_refuse(p_slug, 'an interval that was removed would be outside of it');
+  end if;
   insert into fencepost.judge_contest as c (slug, title, scoring, starts_at, freeze_at, ends_at, penalty_minutes, secret_figures,
-                                            is_public, medals)
+                                            is_public, medals, feedback, tokens, verifies, categories, answers)
   values (p_slug, p_title, p_scoring, p_starts_at, p_freeze_at, p_ends_at, p_penalty_minutes, p_secret_figures,
-          coalesce(p_is_public, false), coalesce(p_medals, '{4,4,4}'))
+          coalesce(p_is_public, false), coalesce(p_medals, '{4,4,4}'), coalesce(p_feedback, 'full'), coalesce(p_tokens, 0),
+          coalesce(p_verifies, false), coalesce(p_categories, '{}'), coalesce(p_answers, '{}'))
   on conflict (slug) do update
     set title = excluded.title, scoring = excluded.scoring, starts_at = excluded.starts_at, freeze_at = excluded.freeze_at,
         ends_at = excluded.ends_at, penalty_minutes = excluded.penalty_minutes, secret_figures = excluded.secret_figures,
-        is_public = coalesce(p_is_public, c.is_public), medals = coalesce(p_medals, c.medals);
+        is_public = coalesce(p_is_public, c.is_public), medals = coalesce(p_medals, c.medals),
+        feedback = coalesce(p_feedback, c.feedback), tokens = coalesce(p_tokens, c.tokens), verifies = coalesce(p_verifies, c.verifies),
+        categories = coalesce(p_categories, c.categories), answers = coalesce(p_answers, c.answers);
   insert into fencepost.judge_feed_head (contest, seq, told_at) values (p_slug, 0, fencepost.clock())
   on conflict on constraint judge_feed_head_pkey do nothing;
   v_known := array(select p from fencepost.judge_contest_problem p where p.contest = p_slug order by p.label);
@@ -59,7 +68,8 @@ end $$;
 create or replace function fencepost.judge_contests(p_slug text, p_after text, p_limit integer)
 returns table (slug text, title text, scoring text, starts_at timestamptz, freeze_at timestamptz, ends_at timestamptz,
                unfrozen_at timestamptz, penalty_minutes integer, problems jsonb, seen_at timestamptz, secret_figures text,
-               is_public boolean, medals integer[], finalized_at timestamptz, revealed jsonb)
+               is_public boolean, medals integer[], finalized_at timestamptz, revealed jsonb, intervals jsonb, feedback text,
+               tokens integer, verifies boolean, categories text[], answers text[])
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -72,7 +82,11 @@ begin
          coalesce((select jsonb_agg(jsonb_build_object('label', p.label, 'slug', p.slug, 'color', p.color, 'rgb', p.rgb) order by p.label)
                    from fencepost.judge_contest_problem p where p.contest = c.slug), '[]'), v_now, c.secret_figures,
          c.is_public, c.medals, c.finalized_at,
-         coalesce((select jsonb_agg(jsonb_build_array(d.team, d.slug)) from fencepost.judge_revealed d where d.contest = c.slug), '[]')
+         coalesce((select jsonb_agg(jsonb_build_array(d.team, d.slug)) from fencepost.judge_revealed d where d.contest = c.slug), '[]'),
+         coalesce((select jsonb_agg(jsonb_build_object('id', i.id, 'team', i.team, 'from_at', i.from_at, 'until_at', i.until_at,
+                                                       'reason', i.reason) order by i.id)
+                   from fencepost.judge_interval i where i.contest = c.slug), '[]'),
+         c.feedback, c.tokens, c.verifies, c.categories, c.answers
   from fencepost.judge_contest c
   where c.slug >= coalesce(p_slug, '') and c.slug > coalesce(p_after, '') and (p_slug is null or c.slug = p_slug)
   order by c.slug limit p_limit;
@@ -142,11 +156,16 @@ language plpgsql volatile
 as $$
 declare
   v_contest fencepost.judge_contest := fencepost._judge_contest_enter(p_contest);
+  v_team    text;
 begin
-  if p_now < v_contest.starts_at or p_now >= v_contest.ends_at then
-    perform fencepost._judge_contest_refuse(p_contest, case when p_now < v_contest.starts_at then 'it has not begun' else 'it is over' end);
+  if p_now < v_contest.starts_at then
+    perform fencepost._judge_contest_refuse(p_contest, 'it has not begun');
   end if;
   perform fencepost._judge_contest_check_contestant(p_contest, p_author);
+  select n.team into strict v_team from fencepost.judge_contestant n where n.contest = p_contest and n.name = p_author;
+  if p_now >= v_contest.ends_at + fencepost._judge_interval_of_team(p_contest, v_team) then
+    perform fencepost._judge_contest_refuse(p_contest, 'it is over');
+  end if;
   if not exists (select 1 from fencepost.judge_contest_problem p where p.contest = p_contest and p.slug = p_slug) then
     perform fencepost._refuse('not_found', 'problem', p_slug, jsonb_build_object('contest', p_contest), null);
   end if;
@@ -163,7 +182,7 @@ begin
   perform fencepost._check_text('actor', p_actor, 256);
   v_contest := fencepost._judge_contest_lock(p_slug);
   v_now := fencepost.clock();
-  if v_now < v_contest.ends_at then
+  if v_now < fencepost._judge_contest_over_at(v_contest) then
     perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
   end if;
   if v_contest.unfrozen_at is not null then
@@ -196,7 +215,7 @@ begin
   perform fencepost._check_text('actor', p_actor, 256);
   v_contest := fencepost._judge_contest_lock(p_slug);
   v_now := fencepost.clock();
-  if v_now < v_contest.ends_at then
+  if v_now < fencepost._judge_contest_over_at(v_contest) then
     perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
   end if;
   if not exists (select 1 from fencepost.judge_team t where t.contest = p_slug and t.id = p_team) then
@@ -246,7 +265,7 @@ begin
   if v_contest.finalized_at is not null then
     return;
   end if;
-  if v_now < v_contest.ends_at then
+  if v_now < fencepost._judge_contest_over_at(v_contest) then
     perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
   end if;
   -- Under the lock of the head: a verdict that is being written is waited for, and then seen.
@@ -256,6 +275,10 @@ begin
     and fencepost._judge_job_seen(s.job_id) ->> 'state' not in ('dead', 'cancelled', 'finished');
   if v_pending > 0 then
     perform fencepost._judge_contest_refuse(p_slug, format('%s submissions have no verdict yet', v_pending));
+  end if;
+  select count(*) into v_pending from fencepost._judge_unverified(p_slug) where v_contest.verifies;
+  if v_pending > 0 then
+    perform fencepost._judge_contest_refuse(p_slug, format('%s verdicts are not verified yet', v_pending));
   end if;
   update fencepost.judge_contest c set finalized_at = v_now, finalized_by = p_actor where c.slug = p_slug;
   perform fencepost._event(v_now, 'judge_contest', p_slug, 'finalized', p_actor, null, '{}');
@@ -331,7 +354,9 @@ begin
 end $$;
 
 -- Ask a question. Only for contestants, about the contest or one of its problems.
-create or replace function fencepost.judge_clarification_ask(p_slug text, p_label text, p_author text, p_question text) returns bigint
+create or replace function fencepost.judge_clarification_ask(
+  p_slug text, p_label text, p_author text, p_question text, p_category text default null
+) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -341,8 +366,9 @@ begin
   perform fencepost._check_text('question', p_question, 4000);
   perform fencepost._judge_contest_check_contestant(p_slug, p_author);
   perform fencepost._judge_contest_check_label(p_slug, p_label);
-  insert into fencepost.judge_clarification (contest, label, author, question, asked_at)
-  values (p_slug, p_label, p_author, p_question, fencepost.clock()) returning clarification_id into v_id;
+  perform fencepost._check_text('category', p_category, 200) where p_category is not null;
+  insert into fencepost.judge_clarification (contest, label, author, question, asked_at, category)
+  values (p_slug, p_label, p_author, p_question, fencepost.clock(), p_category) returning clarification_id into v_id;
   perform fencepost._judge_feed_add(p_slug, '{clarifications}', array[v_id::text]);
   return v_id;
 end $$;
@@ -407,15 +433,43 @@ end $$;
 -- The clarifications of a contest after p_after: for p_name its own questions and what was sent to all; for null everything.
 create or replace function fencepost.judge_clarifications(p_slug text, p_name text, p_after bigint, p_limit integer)
 returns table (clarification_id bigint, label text, author text, question text, asked_at timestamptz, answer text,
-               answered_at timestamptz, answered_by text, to_all boolean)
+               answered_at timestamptz, answered_by text, to_all boolean, category text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 begin
   perform fencepost._check_limit(p_limit);
   return query
-  select c.clarification_id, c.label, c.author, c.question, c.asked_at, c.answer, c.answered_at, c.answered_by, c.to_all
+  select c.clarification_id, c.label, c.author, c.question, c.asked_at, c.answer, c.answered_at, c.answered_by, c.to_all, c.category
   from fencepost.judge_clarification c
   where c.contest = p_slug and c.clarification_id > coalesce(p_after, 0) and (p_name is null or c.to_all or c.author = p_name)
   order by c.contest, c.clarification_id limit p_limit;
+end $$;
+
+-- What p_name has not read yet of the questions and announcements of a contest; for a jury, the questions that wait for an answer. A
+-- change of the feed is numbered in the order of commits, so nothing that commits later is taken for read. Served by
+-- judge_feed_clarifications.
+create or replace function fencepost.judge_clarification_news(p_slug text, p_name text, p_is_jury boolean)
+returns table (clarification_id bigint, label text, question text, answer text, head bigint)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select c.clarification_id, c.label, c.question, c.answer, h.seq
+  from fencepost.judge_feed_head h
+  left join fencepost.judge_clarification c on c.contest = h.contest and (
+    (p_is_jury and c.answer is null)
+    or (not p_is_jury and c.answer is not null and (c.to_all or c.author = p_name) and c.clarification_id in (
+      select split_part(f.id, '-', 1)::bigint from fencepost.judge_feed f
+      where f.contest = p_slug and f.type = 'clarifications' and f.seq > coalesce((
+        select r.seq from fencepost.judge_clarification_read r where r.contest = p_slug and r.name = p_name), 0))))
+  where h.contest = p_slug order by c.clarification_id desc nulls last limit 20
+$$;
+
+-- Record that somebody has read the questions up to a change of the feed. It only grows.
+create or replace function fencepost.judge_clarification_seen(p_slug text, p_name text, p_seq bigint) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('name', p_name, 200);
+  insert into fencepost.judge_clarification_read as r (contest, name, seq) values (p_slug, p_name, p_seq)
+  on conflict on constraint judge_clarification_read_pkey do update set seq = greatest(r.seq, excluded.seq);
 end $$;

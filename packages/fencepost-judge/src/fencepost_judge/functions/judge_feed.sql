@@ -26,13 +26,18 @@ begin
   if not fencepost._judge_feed_is_due(v_contest, v_head.told_at, v_now) then
     return v_head.seq;
   end if;
-  -- With the start, the problems are shown to all.
+  -- With the start, the problems are shown to all; with the end, the verdicts that were withheld until then.
   insert into fencepost.judge_feed (contest, seq, type, id)
   select p_contest, v_head.seq + row_number() over (order by n.place), n.type, n.id from (
     select 0, 'state', null
     union all
     select row_number() over (order by p.label), 'problems', p.slug from fencepost.judge_contest_problem p
-    where p.contest = p_contest and v_contest.starts_at > v_head.told_at and v_contest.starts_at <= v_now) n (place, type, id);
+    where p.contest = p_contest and v_contest.starts_at > v_head.told_at and v_contest.starts_at <= v_now
+    union all
+    select 1000 + row_number() over (order by s.job_id), 'judgements', fencepost._judge_judgement_id(s.job_id, r.generation)
+    from fencepost.judge_submission s join fencepost.judge_result r on r.job_id = s.job_id
+    where s.contest = p_contest and v_contest.feedback <> 'full'
+      and fencepost._judge_contest_over_at(v_contest) > v_head.told_at and fencepost._judge_contest_over_at(v_contest) <= v_now) n (place, type, id);
   update fencepost.judge_feed_head h
   set told_at = v_now, seq = (select max(f.seq) from fencepost.judge_feed f where f.contest = p_contest)
   where h.contest = p_contest returning h.seq into v_head.seq;
@@ -42,11 +47,11 @@ end $$;
 -- Whether the contest has begun, was frozen or has ended since p_told_at.
 create or replace function fencepost._judge_feed_is_due(p_contest fencepost.judge_contest, p_told_at timestamptz, p_now timestamptz)
 returns boolean
-language sql immutable parallel safe
+language sql stable
 as $$
   select (p_contest.starts_at > p_told_at and p_contest.starts_at <= p_now)
     or coalesce(p_contest.freeze_at > p_told_at and p_contest.freeze_at <= p_now, false)
-    or (p_contest.ends_at > p_told_at and p_contest.ends_at <= p_now)
+    or (fencepost._judge_contest_over_at(p_contest) > p_told_at and fencepost._judge_contest_over_at(p_contest) <= p_now)
 $$;
 
 -- Tell that objects changed, in their order. Types and ids go together. Nothing for a submission outside of contests.
@@ -69,6 +74,16 @@ end $$;
 create or replace function fencepost._judge_judgement_id(p_job_id bigint, p_generation bigint) returns text
 language sql immutable parallel safe
 as $$ select p_job_id || case when p_generation > 0 then '-' || p_generation else '' end $$;
+
+-- Tell again of submissions, with their results: what their times in the contest are has changed.
+create or replace function fencepost._judge_feed_submissions(p_contest text, p_job_ids bigint[]) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._judge_feed_add(p_contest, array_agg('submissions'::text), array_agg(i::text order by i))
+  from unnest(p_job_ids) i having count(*) > 0;
+  perform fencepost._judge_feed_shown(p_contest, p_job_ids);
+end $$;
 
 -- Tell of the standing results of submissions, each with its runs; and, of those that they replaced, that they are gone.
 -- p_before and p_runs: the replaced generation of each and how many runs it had, null where there was none. Served by primary keys.

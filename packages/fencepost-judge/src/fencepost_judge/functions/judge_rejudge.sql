@@ -177,6 +177,9 @@ begin
   from fencepost.judge_result r where r.generation = p_generation and r.job_id = any (array(
     select d.submission_id from fencepost.judge_rejudged d where d.generation = p_generation));
   perform fencepost._judge_rejudging_settle(p_generation, 'applied', p_actor, jsonb_build_object('replaced', v_count));
+  perform fencepost._judge_tell(array(
+    select r.job_id from fencepost.judge_rejudged d join fencepost.judge_result r on r.job_id = d.submission_id
+    where d.generation = p_generation and r.generation = p_generation));
   perform fencepost._judge_feed_results(array_agg(d.submission_id), array_agg((d.before ->> 'generation')::bigint),
                                         array_agg((d.before ->> 'runs')::integer))
   from fencepost.judge_rejudged d where d.generation = p_generation and d.verdict <> 'SE';

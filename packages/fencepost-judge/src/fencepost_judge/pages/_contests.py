@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -18,17 +20,25 @@ from fencepost_judge import _teams as teams
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._authentication import Who, author_of
-from fencepost_judge._contest_api import ContestRequest, Question, Reply, ask_as, reveal_next, seen_contest
+from fencepost_judge._contest_api import ContestRequest, Question, Reply, ask_as, reveal_next
 from fencepost_judge._problem import Slug
-from fencepost_judge._role import JudgeVisitor
+from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._scoreboard import Contest, ScoreboardRow, TeamKind
 from fencepost_judge.ccs import _documents as documents
+from fencepost_judge.pages._contest_frame import contest_frame
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import Id, filled
 from fencepost_server.web.questions import Confirmation
+from fencepost_server.web.templating import HEADERS
 
 PAGE_ROWS = 200
+OWN_MAX = 200
+"""Of a contestant's submissions, so many are looked through for those into a contest."""
+CATEGORIES = ("statement", "tests and verdicts", "technical", "other")
+"""Of questions, where the contest has none of its own."""
+ANSWERS = ("No comment.", "Read the statement.", "Yes.", "No.", "We look into it.")
+"""Which juries give often, where the contest has none of its own."""
 HOME = f"{PAGES_ROOT}/contests"
 
 
@@ -71,14 +81,20 @@ def _add_contests(router: PageRouter) -> None:
     async def one_contest(request: Request, who: Who, contest: str) -> Response:
         seen = await visibility.contest(fp, contest)
         taking_part = [one.name for one in await fp.run(teams.accounts(contest))]
-        shown = seen_contest(seen, who)
-        titles = await fp.run(judge_calls.get_titles([one.slug for one in shown.problems]))
+        frame = await contest_frame(router, request, seen)
+        slugs = [one.slug for one in frame["contest"].problems]
+        own = await visibility.own_line(fp, who, seen)
+        name = author_of(who, None)
+        past = await visibility.history(router.judging, who, name, None, OWN_MAX)
         facts = {
-            "seen": seen,
-            "contest": shown,
-            "titles": {one.slug: one.title for one in titles},
-            "takes_part": author_of(who, None) in taking_part,
+            **frame,
+            "titles": {one.slug: one.title for one in await fp.run(judge_calls.get_titles(slugs))},
+            "takes_part": name in taking_part,
             "contestants": len(taking_part),
+            "own": own,
+            "own_submissions": [one for one in past if one.contest == contest],
+            "tokens_left": await fp.run(contests.tokens_left(contest, name)) if seen.contest.tokens else None,
+            "labels": {one.slug: one.label for one in frame["contest"].problems},
         }
         return router.show(request, "contest.html", seen.contest.title, facts)
 
@@ -94,14 +110,20 @@ def _add_contests(router: PageRouter) -> None:
             # The same for a contest that is not there.
             raise HTTPException(401, "Log in.")
         board = await visibility.board(fp, who, contest)
+        after = await fp.run(contests.upsolved(contest)) if board.seen.is_over else []
         own = None if who is None else await fp.run(contests.team_of(contest, author_of(who, None)))
         organizations = {one.id: one.name for one in await fp.run(teams.organizations(contest))}
         groups = [one for one in await fp.run(teams.groups(contest)) if one.kind is not TeamKind.HIDDEN]
         chosen = request.query_params.get("group", "")
+        later: dict[str, list[str]] = {}
+        labels = {one.slug: one.label for one in board.contest.problems}
+        for one in after:
+            later.setdefault(one.author, []).append(labels[one.slug])
         facts = {
+            **await contest_frame(router, request, board.seen),
+            "later": later,
             "board": board,
             "lines": [line for line in board.lines if not chosen or chosen in line.groups],
-            "contest": seen_contest(board.seen, who),
             "is_frozen": board.contest.hides(board.moment, board.moment),
             "own": own,
             "organizations": organizations,
@@ -164,9 +186,12 @@ def _add_making(router: PageRouter) -> None:
     async def put_contest(request: Request, who: Who) -> Response:
         fields: dict[str, Any] = dict(await form_of(request))
         for name in ("starts_at", "freeze_at", "ends_at"):
-            fields[name] = _moment(name, fields.get(name, ""))
+            fields[name] = moment_of(name, fields.get(name, ""))
         fields["problems"], fields["colors"] = _problems(fields.get("problems", ""))
-        fields["public"] = fields.get("public") == "on"
+        for name in ("public", "verifies"):
+            fields[name] = fields.get(name) == "on"
+        for name in ("categories", "answers"):
+            fields[name] = [line.strip() for line in fields.get(name, "").splitlines() if line.strip()]
         named = filled(Named, fields)
         wanted = filled(ContestRequest, fields)
         await fp.run(wanted.call(named.contest, who.name))
@@ -180,10 +205,17 @@ def _add_clarifications(router: PageRouter) -> None:
     @router.router.get(place)
     async def clarifications(request: Request, who: Who, contest: str) -> Response:
         seen = await visibility.contest(fp, contest)
+        is_jury = who.may(JudgeRole.JURY)
+        # Before the questions: what comes in between is shown, and is new once more.
+        news = await fp.run(contests.news(contest, who.name, is_jury=is_jury))
         facts = {
-            "contest": seen_contest(seen, who),
+            **await contest_frame(router, request, seen),
+            "categories": seen.contest.categories or CATEGORIES,
+            "answers": seen.contest.answers or ANSWERS,
             "clarifications": list(reversed(await visibility.clarifications(fp, who, contest))),
         }
+        if not is_jury:
+            await fp.run(contests.has_read(contest, who.name, news.head))
         return router.show(request, "clarifications.html", f"Questions about {seen.contest.title}", facts)
 
     @router.router.post(place)
@@ -191,9 +223,18 @@ def _add_clarifications(router: PageRouter) -> None:
         await ask_as(who, router.judging, contest, filled(Question, await form_of(request)))
         return router.done(request, f"{HOME}/{contest}/clarifications", "Your question was sent to the jury.")
 
+    @router.router.get(f"{HOME}/{{contest}}/news")
+    async def news(who: Who, contest: str) -> Response:
+        """What is new, for the badge and the toasts of open pages."""
+        await visibility.contest(fp, contest)
+        found = await fp.run(contests.news(contest, who.name, is_jury=who.may(JudgeRole.JURY)))
+        return JSONResponse([asdict(one) for one in found.unread], headers=dict(HEADERS))
+
     @router.router.post(f"{place}/{{clarification_id}}/answer")
     async def answer(request: Request, who: Who, contest: str, clarification_id: Id) -> Response:
-        reply = filled(Reply, await form_of(request))
+        fields = dict(await form_of(request))
+        # One of the usual answers, or what was written; the latter where both are given.
+        reply = filled(Reply, {**fields, "text": fields.get("text") or fields.get("usual", "")})
         said = contests.answer(contest, clarification_id, reply.text, to_all=reply.to_all, actor=who.name)
         await fp.run(said)
         return router.done(request, f"{HOME}/{contest}/clarifications", "It is answered.")
@@ -205,7 +246,7 @@ def _add_clarifications(router: PageRouter) -> None:
         return router.done(request, f"{HOME}/{contest}/clarifications", "The announcement is published.")
 
 
-def _moment(name: str, text: str) -> datetime | None:
+def moment_of(name: str, text: str) -> datetime | None:
     """The value of a browser's date and time field, which has no zone: the form says UTC."""
     if not text:
         return None

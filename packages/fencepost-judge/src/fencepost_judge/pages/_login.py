@@ -12,12 +12,18 @@ from fencepost.errors import InvalidInput
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._authentication import Who
 from fencepost_judge._role import ACCOUNTS, JudgeRole
+from fencepost_judge._settings import JudgeSettings
 from fencepost_judge.pages._page_router import LOGIN, PageRouter
 from fencepost_judge.pages._page_sessions import form_of
+from fencepost_server.accounts._oidc_settings import OidcSettings
 from fencepost_server.accounts.login import LoginRefused, PasswordLogin, Proof
 from fencepost_server.accounts.passwords import Passwords
+from fencepost_server.accounts.sign_on import SignOn, SignOnRefused
+from fencepost_server.web.formatting import link
 from fencepost_server.web.forms import local_path
 from fencepost_server.web.templating import HEADERS
+
+SIGN_ON, BACK = f"{LOGIN}/sso", f"{LOGIN}/sso/back"
 
 
 def add(router: PageRouter, passwords: Passwords) -> None:
@@ -33,14 +39,19 @@ def add(router: PageRouter, passwords: Passwords) -> None:
 
     logins = PasswordLogin(router.page_sessions, passwords, with_tokens=True)
     _add_login(router, logins)
+    _add_sign_on(router)
     _add_account(router, logins, passwords)
 
 
 def _add_login(router: PageRouter, logins: PasswordLogin[JudgeRole]) -> None:
     def form(request: Request, wanted: str, user_error: str | None = None, status: int = 200) -> Response:
-        return router.show(
-            request, "login.html", "Log in", {"next": wanted, "error_message": user_error}, status=status
-        )
+        has_provider = router.judging.settings.oidc_issuer is not None
+        facts = {
+            "next": wanted,
+            "error_message": user_error,
+            "sign_on": link(SIGN_ON, next=wanted) if has_provider else None,
+        }
+        return router.show(request, "login.html", "Log in", facts, status=status)
 
     @router.router.get(LOGIN)
     async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
@@ -57,6 +68,51 @@ def _add_login(router: PageRouter, logins: PasswordLogin[JudgeRole]) -> None:
         response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
         await router.page_sessions.begin(request, response, name)
         return response
+
+
+def _add_sign_on(router: PageRouter) -> None:
+    settings = router.judging.settings
+    sign_on: SignOn[JudgeRole] | None = None
+    if settings.oidc_issuer is not None:
+        sign_on = SignOn(router.fp, ACCOUNTS, router.page_sessions, _provider_of(settings))
+
+    @router.router.get(SIGN_ON)
+    async def leave(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        if sign_on is None:
+            return router.refuse(request, 404, "This judge has no single sign-on.")
+        try:
+            return await sign_on.leave(request, local_path(next, PAGES_ROOT))
+        except SignOnRefused as refused:
+            return router.refuse(request, 403, str(refused))
+
+    @router.router.get(BACK)
+    async def come_back(
+        request: Request,
+        code: Annotated[str, Query(max_length=4000)] = "",
+        state: Annotated[str, Query(max_length=200)] = "",
+    ) -> Response:
+        if sign_on is None:
+            return router.refuse(request, 404, "This judge has no single sign-on.")
+        try:
+            return await sign_on.come_back(request, code, state)
+        except SignOnRefused as refused:
+            return router.refuse(request, 403, str(refused))
+
+
+def _provider_of(settings: JudgeSettings) -> OidcSettings[JudgeRole]:
+    assert settings.oidc_issuer is not None, "a judge without single sign-on has no provider"
+    assert settings.oidc_client_id is not None, "validated by the settings"
+    word = settings.oidc_else_role
+    return OidcSettings(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        redirect_uri=f"{settings.public_url}{BACK}",
+        name_claim=settings.oidc_name_claim,
+        role_claim=settings.oidc_role_claim,
+        roles={group: JudgeRole[role.upper()] for group, role in settings.oidc_roles.items()},
+        else_role=None if word is None else JudgeRole[word.upper()],
+    )
 
 
 def _add_account(router: PageRouter, logins: PasswordLogin[JudgeRole], passwords: Passwords) -> None:

@@ -11,6 +11,7 @@ from fastapi import Query, Request, Response
 from fencepost.errors import FencepostError, NotFound
 from fencepost_judge import _contests as contests
 from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _jury as jury
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._authentication import Who, author_of, told_to
@@ -21,6 +22,7 @@ from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._service import Judging
 from fencepost_judge.packages._tex import markdown_of
 from fencepost_judge.pages import _statement as markdown
+from fencepost_judge.pages._contest_frame import contest_frame
 from fencepost_judge.pages._html_statement import render_html
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._submit_form import SubmitForm, offered, only_source
@@ -38,9 +40,18 @@ def add(router: PageRouter) -> None:
         open_now = [
             seen_contest(one, who)
             for one in await router.fp.run(contests.contests(limit=CONTESTS_MAX))
-            if one.has_begun and one.seen_at < one.contest.ends_at
+            if one.has_begun and not one.is_over
         ]
-        facts = {"problems": found, "further": further, "contests": open_now}
+        slugs = [one.slug for one in found]
+        marks = await router.fp.run(jury.own_marks(author_of(who, None), slugs))
+        known = await router.fp.run(jury.statistics(slugs))
+        facts = {
+            "problems": found,
+            "further": further,
+            "contests": open_now,
+            "marks": marks,
+            "statistics": {one.slug: one for one in known},
+        }
         return router.show(request, "problems.html", "Problems", facts)
 
     @router.router.get(f"{PAGES_ROOT}/problems/{{slug}}")
@@ -78,6 +89,9 @@ async def show_problem(
     judging, who = router.judging, _visitor(request)
     found = await visibility.problem(judging, who, slug)
     contest = bench.get("contest")
+    known = await router.fp.run(jury.statistics([slug]))
+    marks = await router.fp.run(jury.own_marks(author_of(who, None), [slug]))
+    in_contest = None if contest is None else await visibility.contest(router.fp, contest)
     facts = {
         "problem": found,
         **await _statement_of(judging, found, wanted),
@@ -85,7 +99,10 @@ async def show_problem(
         "attachments": sorted(found.problem.attachments),
         "samples": await visibility.samples(judging, found),
         "tests": sum(1 for _ in found.problem.data.all_cases()),
-        "contest": None if contest is None else await visibility.contest(router.fp, contest),
+        "contest": in_contest,
+        "frame": None if in_contest is None else await contest_frame(router, request, in_contest),
+        "statistics": known[0] if known else None,
+        "mark": marks.get(slug),
         "bench": SubmitForm(problem=slug, languages=offered(judging, found.problem.languages), **bench),
         "error_message": None if refused is None else str(told_to(who, refused)),
     }

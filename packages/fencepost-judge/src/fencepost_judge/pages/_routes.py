@@ -21,6 +21,9 @@ from fencepost_judge.pages import (
     _imports as imports,
 )
 from fencepost_judge.pages import (
+    _jury as jury,
+)
+from fencepost_judge.pages import (
     _login as login,
 )
 from fencepost_judge.pages import (
@@ -28,6 +31,9 @@ from fencepost_judge.pages import (
 )
 from fencepost_judge.pages import (
     _rejudgings as rejudgings,
+)
+from fencepost_judge.pages import (
+    _sample_runs as sample_runs,
 )
 from fencepost_judge.pages import (
     _submissions as submissions,
@@ -50,7 +56,17 @@ def make_pages(
     auth = Authentication(judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes)
     router = PageRouter(judging, PageSessions(judging.fp, auth, judging.settings))
     passwords = passwords or Passwords()
-    for module in (problems, submissions, custom_runs, contests, rejudgings, imports, workers):
+    for module in (
+        problems,
+        submissions,
+        custom_runs,
+        sample_runs,
+        contests,
+        jury,
+        rejudgings,
+        imports,
+        workers,
+    ):
         module.add(router)
     for module in (login, accounts, teams):
         module.add(router, passwords)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,13 +10,18 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from fencepost.errors import FencepostError
+from fencepost_judge import _contests as contests
 from fencepost_judge import _judge_calls as judge_calls
+from fencepost_judge import _jury as jury
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
 from fencepost_judge._api import SubmitRequest, submit_as
 from fencepost_judge._authentication import Who, author_of
-from fencepost_judge._problem import Slug
-from fencepost_judge._role import JudgeRole
+from fencepost_judge._difference import difference
+from fencepost_judge._problem import Problem, Slug
+from fencepost_judge._role import JudgeRole, JudgeVisitor
+from fencepost_judge._scoreboard import Feedback
+from fencepost_judge._store import CorruptData, StoreUnavailable
 from fencepost_judge._submission_watch import EventStream
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
@@ -27,6 +33,8 @@ from fencepost_server.web.templating import HEADERS
 
 PAGE_ROWS = 50
 KEY_MAX = 100
+ANSWER_BYTES_MAX = 4096
+"""As much of an answer is compared with an output as is stored of that."""
 STREAM_SECONDS = 300.0
 """After this time the browser reconnects, and is authenticated again."""
 Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
@@ -83,9 +91,50 @@ def _add_reading(router: PageRouter) -> None:
             "is_over": status["status"] in visibility.OVER,
             "sources": task.sources,
             "problem": task.problem,
-            "contest": contest,
+            "contest": contest or found.contest,
+            "may_play": await _may_play(found, who),
+            "dossier": await _dossier(job_id, who),
+            "interactive": task.problem.interactive,
+            "shown_outputs": await _outputs(found, task.problem, who),
         }
         return router.show(request, "submission.html", f"Submission {job_id}", facts)
+
+    async def _dossier(job_id: int, who: JudgeVisitor) -> jury.Dossier | None:
+        if not who.may(JudgeRole.JURY):
+            return None
+        found: jury.Dossier = await router.fp.run(jury.dossier(job_id))
+        return found
+
+    async def _outputs(
+        found: judge_calls.SubmissionStanding, problem: Problem, who: JudgeVisitor
+    ) -> list[dict[str, Any]]:
+        """The stored outputs of failed tests with what differs, for juries."""
+        if not who.may(JudgeRole.JURY) or not found.result:
+            return []
+        cases = {case.name: case for case in problem.data.all_cases()}
+        shown = list[dict[str, Any]]()
+        for one in found.result["cases"]:
+            if not one.get("output") or one["name"] not in cases:
+                continue
+            try:
+                answer = await asyncio.to_thread(judging.store.get, cases[one["name"]].answer)
+            except (StoreUnavailable, CorruptData, FileNotFoundError):
+                # The page is shown without what differs: the output is in the database.
+                answer = b""
+            same = difference(answer[:ANSWER_BYTES_MAX].decode("utf-8", "replace"), one["output"])
+            shown.append({"name": one["name"], "output": one["output"], "difference": same if answer else []})
+        return shown
+
+    async def _may_play(found: judge_calls.SubmissionStanding, who: JudgeVisitor) -> bool:
+        """Whether a token would show more of it, and there is one."""
+        if found.contest is None or found.feedback is Feedback.FULL or who.may(JudgeRole.JURY):
+            return False
+        return (await router.fp.run(contests.tokens_left(found.contest, who.name)) or 0) > 0
+
+    @router.router.post(f"{PAGES_ROOT}/submissions/{{job_id}}/token")
+    async def play(request: Request, who: Who, job_id: Id) -> Response:
+        left = await router.fp.run(contests.play_token(job_id, who.name))
+        return router.done(request, f"{PAGES_ROOT}/submissions/{job_id}", f"Tokens left: {left}.")
 
     @router.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}/events")
     async def events(who: Who, job_id: Id) -> Response:

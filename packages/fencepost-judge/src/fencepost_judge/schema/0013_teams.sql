@@ -115,6 +115,94 @@ drop function if exists fencepost.judge_contests(text, text, integer);
 drop function if exists fencepost.judge_contest_contestants(text);
 drop function if exists fencepost.judge_contest_entries(text);
 
+-- While the clock of a contest stands still, for all or for one team: nobody's time goes on, and the end comes later by as much.
+create table fencepost.judge_interval (
+  contest  text collate "C" not null references fencepost.judge_contest,
+  id       bigint generated always as identity,
+  team     text collate "C",
+  from_at  timestamptz not null,
+  until_at timestamptz not null,
+  reason   text not null,
+  made_at  timestamptz not null,
+  made_by  text not null,
+  constraint judge_interval_pkey primary key (contest, id),
+  constraint judge_interval_has_a_team foreign key (contest, team) references fencepost.judge_team,
+  constraint judge_interval_has_a_length check (from_at < until_at)
+);
+
+-- feedback: what contestants are told of a verdict until the contest is over; all, points without tests, or nothing.
+-- tokens: how many of its submissions a team may see in full all the same.
+-- verifies: whether the results are final only when a jury has verified each verdict.
+-- categories, answers: of questions, and the answers that a jury gives often. Empty means the usual ones.
+alter table fencepost.judge_contest
+  add column feedback text collate "C" not null default 'full',
+  add column tokens integer not null default 0,
+  add column verifies boolean not null default false,
+  add column categories text[] not null default '{}',
+  add column answers text[] not null default '{}',
+  add constraint judge_contest_feedback_is_known check (feedback in ('full', 'points', 'none')),
+  add constraint judge_contest_tokens_are_few check (tokens between 0 and 1000);
+
+create table fencepost.judge_token_played (
+  contest   text collate "C" not null,
+  team      text collate "C" not null,
+  job_id    bigint not null references fencepost.judge_submission,
+  played_at timestamptz not null,
+  played_by text not null,
+  constraint judge_token_played_pkey primary key (job_id),
+  constraint judge_token_played_has_a_team foreign key (contest, team) references fencepost.judge_team
+);
+create index judge_token_played_by_team on fencepost.judge_token_played (contest, team);
+
+-- A verdict that a jury looked at. One of a later generation has to be verified again.
+create table fencepost.judge_verified (
+  job_id      bigint not null references fencepost.judge_submission,
+  generation  bigint not null,
+  verified_at timestamptz not null,
+  verified_by text not null,
+  constraint judge_verified_pkey primary key (job_id)
+);
+
+-- What juries write to each other about a submission.
+create table fencepost.judge_note (
+  note_id bigint generated always as identity,
+  job_id  bigint not null references fencepost.judge_submission,
+  author  text not null,
+  text    text not null,
+  made_at timestamptz not null,
+  constraint judge_note_pkey primary key (job_id, note_id)
+);
+
+-- Which team has a balloon follows from the results; who brought it is here.
+create table fencepost.judge_balloon (
+  contest      text collate "C" not null,
+  team         text collate "C" not null,
+  slug         text collate "C" not null,
+  delivered_at timestamptz not null,
+  delivered_by text not null,
+  constraint judge_balloon_pkey primary key (contest, team, slug),
+  constraint judge_balloon_has_a_team foreign key (contest, team) references fencepost.judge_team
+);
+
+alter table fencepost.judge_clarification add column category text;
+
+-- Until which change of the feed somebody has read the questions of a contest.
+create table fencepost.judge_clarification_read (
+  contest text collate "C" not null references fencepost.judge_contest,
+  name    text collate "C" not null,
+  seq     bigint not null,
+  constraint judge_clarification_read_pkey primary key (contest, name)
+);
+create index judge_feed_clarifications on fencepost.judge_feed (contest, seq) where type = 'clarifications';
+
+insert into fencepost.webhook_known_topic (topic, about) values ('judge', 'verdicts of submissions, and verdicts that a rejudging changes');
+
+-- They answer more now, or take more.
+drop function if exists fencepost.judge_status(bigint);
+drop function if exists fencepost.judge_history(text, bigint, integer);
+drop function if exists fencepost.judge_clarifications(text, text, bigint, integer);
+drop function if exists fencepost.judge_clarification_ask(text, text, text, text);
+
 -- open: as measured, and what a program writes to its stderr too.
 alter table fencepost.judge_contest
   drop constraint judge_contest_secret_figures_is_known,

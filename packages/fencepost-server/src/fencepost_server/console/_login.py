@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from fencepost.errors import InvalidInput
-from fencepost.logs import get_logger
-from fencepost_server.accounts._oidc import IdentityRefused, LoginState, OidcProvider
 from fencepost_server.accounts.login import LoginRefused, PasswordLogin
 from fencepost_server.accounts.passwords import Passwords
+from fencepost_server.accounts.sign_on import SignOn, SignOnRefused
 from fencepost_server.console._role import ACCOUNTS, Role
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.router import PAGES
@@ -20,20 +18,12 @@ from fencepost_server.web.formatting import link
 from fencepost_server.web.forms import address_of, fields_of, local_path
 from fencepost_server.web.templating import HEADERS, THEME_COOKIE, THEMES
 
-_log = get_logger(__name__)
-
 SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
 OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
 """The paths that need no authentication. A test checks that every other one requires a role."""
 LOGOUT = ("POST", f"{PAGES}/logout")
 THEME = ("POST", f"{PAGES}/theme")
 THEME_SECONDS = 366 * 86_400
-LOGIN_STATE_SECONDS = 600.0
-_LOGIN_STATE = "login_state"
-_REFUSED = {
-    "disabled": "This account is disabled.",
-    "name_taken": "Another account has this name.",
-}
 
 
 def add_pages(context: ConsoleContext) -> None:
@@ -53,7 +43,8 @@ def add_pages(context: ConsoleContext) -> None:
 
     _add_login(context, PasswordLogin(router.auth, Passwords()))
     if context.settings.oidc_issuer is not None:
-        _add_sign_on(context, OidcProvider(context.settings.oidc(BACK)))
+        sign_on = SignOn(context.fp, ACCOUNTS, router.auth, context.settings.oidc(BACK))
+        _add_sign_on(context, sign_on)
 
     @pages.get(f"{PAGES}/enter")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=200)] = "") -> Response:
@@ -111,23 +102,15 @@ def _add_login(context: ConsoleContext, passwords: PasswordLogin[Role]) -> None:
         return response
 
 
-def _add_sign_on(context: ConsoleContext, provider: OidcProvider[Role]) -> None:
+def _add_sign_on(context: ConsoleContext, sign_on: SignOn[Role]) -> None:
     router = context.router
 
-    def refuse(request: Request, why: str) -> Response:
-        _log.warning("sign_on_refused", reason=why, address=address_of(request))
-        return router.refuse(request, 403, f"{why} Log in again, or ask an administrator.")
-
     @router.pages.get(SIGN_ON)
-    async def sign_on(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
-        begun = LoginState.new(local_path(next, PAGES))
+    async def leave(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
         try:
-            address = await provider.address(begun)
-        except IdentityRefused as error:
-            return refuse(request, str(error))
-        response = RedirectResponse(address, 303, headers=dict(HEADERS))
-        router.auth.cookies.keep(request, response, _LOGIN_STATE, begun.written(), LOGIN_STATE_SECONDS)
-        return response
+            return await sign_on.leave(request, local_path(next, PAGES))
+        except SignOnRefused as refused:
+            return router.refuse(request, 403, str(refused))
 
     @router.pages.get(BACK)
     async def come_back(
@@ -135,29 +118,10 @@ def _add_sign_on(context: ConsoleContext, provider: OidcProvider[Role]) -> None:
         code: Annotated[str, Query(max_length=4000)] = "",
         state: Annotated[str, Query(max_length=200)] = "",
     ) -> Response:
-        carried = router.auth.cookies.kept(request, _LOGIN_STATE, LOGIN_STATE_SECONDS)
-        begun = None if carried is None else LoginState.read(carried)
-        if begun is None or not secrets.compare_digest(begun.state.encode(), state.encode()):
-            return refuse(request, "This login was not begun here, or it took too long.")
         try:
-            person = await provider.person(code, begun)
-            known = await context.fp.run(
-                ACCOUNTS.sign_on(
-                    person.name,
-                    person.role,
-                    issuer=provider.issuer,
-                    subject=person.subject,
-                    address=address_of(request),
-                )
-            )
-        except (IdentityRefused, InvalidInput) as error:
-            return refuse(request, str(error))
-        if known.refused is not None:
-            return refuse(request, _REFUSED[known.refused])
-        response = RedirectResponse(begun.next, 303, headers=dict(HEADERS))
-        router.auth.cookies.delete(request, response, _LOGIN_STATE)
-        await router.auth.begin(request, response, known.name)
-        return response
+            return await sign_on.come_back(request, code, state)
+        except SignOnRefused as refused:
+            return router.refuse(request, 403, str(refused))
 
 
 def _form(context: ConsoleContext, wanted: str, user_error: str | None = None) -> dict[str, Any]:

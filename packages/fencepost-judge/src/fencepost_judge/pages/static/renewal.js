@@ -1,5 +1,6 @@
 // A part of a page that reloads itself at its own interval, while the page is visible and the user is not typing in it.
 import { askFirst } from "./questions.js";
+import { colourBalloons } from "./contest.js";
 import { showTimes } from "./times.js";
 
 export function renew(section) {
@@ -25,4 +26,5 @@ async function replace(section) {
   if (fresh.dataset.again === undefined) section.removeAttribute("data-again");
   showTimes(section);
   askFirst(section);
+  colourBalloons(section);
 }

@@ -8,20 +8,26 @@ const OPENS = /[{([:]\s*$/;
 export function openSubmitForm(form) {
   const area = form.querySelector("textarea[name=code]");
   const shade = form.querySelector(".shade");
+  const gutter = form.querySelector(".gutter");
   const language = form.elements.language;
   const draft = `fencepost-draft:${form.elements.problem_id.value}`;
   for (const place of form.querySelectorAll(".with-script")) place.hidden = false;
   shade.hidden = false;
+  gutter.hidden = false;
   shade.parentElement.classList.add("coloured");
   if (!area.value) area.value = sessionStorage.getItem(draft) ?? "";
 
   function paint() {
     // A line more than the text has: the last one can be empty, and the two must scroll alike.
     colour(shade, `${area.value}\n`, language.value);
+    const lines = area.value.split("\n").length;
+    // A line more, as the colours have: both scroll alike.
+    gutter.textContent = Array.from({ length: lines }, (_, place) => place + 1).join("\n") + "\n\n";
     follow();
   }
   function follow() {
     shade.scrollTop = area.scrollTop;
+    gutter.scrollTop = area.scrollTop;
     shade.scrollLeft = area.scrollLeft;
   }
 
@@ -33,7 +39,9 @@ export function openSubmitForm(form) {
   language.addEventListener("change", paint);
   area.addEventListener("keydown", keys(form, area, () => (language.value === "go" ? "\t" : "    ")));
   form.querySelector("[data-open]").addEventListener("change", (event) => open(event.target, area));
-  form.querySelector("[data-try]").addEventListener("click", (event) => tryOut(event, form));
+  for (const button of form.querySelectorAll("[data-try], [data-samples]")) {
+    button.addEventListener("click", (event) => tryOut(event, form));
+  }
   paint();
 }
 
@@ -54,6 +62,9 @@ function keys(form, area, unit) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       form.requestSubmit(form.querySelector("button.main") ?? undefined);
+    } else if (event.key === "'" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      form.querySelector("[data-samples]")?.click();
     } else if (event.key === "Tab" && plain && !leaves) {
       event.preventDefault();
       indent(area, unit(), event.shiftKey);

@@ -45,8 +45,8 @@ function row({ name, verdict, time_ms, mem_kb }) {
   head.scope = "row";
   head.textContent = name;
   // What a contest withholds is not there.
-  const time = time_ms === null ? "" : `${time_ms.toLocaleString("en")} ms`;
-  const memory = mem_kb === null ? "" : `${(mem_kb / 1024).toFixed(1)} MiB`;
+  const time = time_ms === null || verdict === "SK" ? "" : `${time_ms.toLocaleString("en")} ms`;
+  const memory = mem_kb === null || verdict === "SK" ? "" : `${(mem_kb / 1024).toFixed(1)} MiB`;
   const cells = [badge(verdict, KINDS[verdict] ?? "bad"), time, memory, ""];
   made.append(head, ...cells.map(cell));
   return made;
