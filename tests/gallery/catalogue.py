@@ -155,12 +155,12 @@ def _of_stories() -> Iterator[Entry]:
             tale.__name__.replace("_", " "),
             f"test_too_late_or_too_early_replaces_nothing_and_a_planted_bug_is_noticed[{tale.__name__}]",
         )
-    for name, (file, _, _, story) in contest_day.BUGS.items():
+    for name, (file, _, _, seen_by) in contest_day.BUGS.items():
         yield Entry(
             "tests/integration/judge/test_contest_day.py",
             name,
             file,
-            story.__name__.removeprefix("test_").replace("_", " "),
+            seen_by.__name__.removeprefix("test_").replace("_", " "),
             f"test_a_planted_bug_is_seen[{name}]",
         )
     for name, (function, _, _) in suspects.BUGS.items():

@@ -155,11 +155,11 @@ class Rehearsal:
                 self._open_judge()
             jury = FeedClient("127.0.0.1", self.port, CONTEST, self.tokens["jo"])
             public = FeedClient("127.0.0.1", self.port, CONTEST, None)
-            for client in (jury, public):
-                thread = threading.Thread(target=client.run, daemon=True)
+            for follower in (jury, public):
+                thread = threading.Thread(target=follower.run, daemon=True)
                 thread.start()
                 closing.callback(thread.join, 10)
-                closing.callback(client.stopped.set)
+                closing.callback(follower.stopped.set)
             client = await closing.enter_async_context(httpx.AsyncClient(base_url=self._base, timeout=60))
             await self._hold(client, jury, public)
 

@@ -38,6 +38,7 @@ class VersionBumper(Protocol):
 
     async def bump(self, tx: Transaction, player: str) -> int:
         """Raise the version in this transaction and return it. The row stays locked until the commit."""
+        ...
 
 
 class PlayerVersionBumper:

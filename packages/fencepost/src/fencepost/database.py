@@ -19,6 +19,7 @@ class AsyncDatabase(CallRunner, Protocol):
         self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
         """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
+        ...
 
 
 class SyncDatabase(SyncCallRunner, Protocol):
@@ -28,6 +29,7 @@ class SyncDatabase(SyncCallRunner, Protocol):
         self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
     ) -> AbstractContextManager[SyncTransaction]:
         """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
+        ...
 
 
 class OpenClient(AsyncDatabase, Protocol):
@@ -36,15 +38,19 @@ class OpenClient(AsyncDatabase, Protocol):
     @property
     def database_url(self) -> str:
         """The URL of the database that this client is connected to."""
+        ...
 
     @property
     def settings(self) -> Settings:
         """The settings that this client was opened with."""
+        ...
 
     @property
     def metrics(self) -> Metrics:
         """The registry that counts what this client does."""
+        ...
 
     @property
     def owner(self) -> str:
         """The name under which this process holds leases and jobs; it has a boot id."""
+        ...

@@ -65,6 +65,7 @@ class CallRunner(Protocol):
 
     async def run(self, call: Call[T]) -> T:
         """Send the call and return its result. Raises a `Refusal` if the database refused it."""
+        ...
 
 
 class SyncCallRunner(Protocol):
@@ -72,6 +73,7 @@ class SyncCallRunner(Protocol):
 
     def run(self, call: Call[T]) -> T:
         """Send the call and return its result. Raises a `Refusal` if the database refused it."""
+        ...
 
 
 def nothing(rows: Sequence[Row]) -> None:

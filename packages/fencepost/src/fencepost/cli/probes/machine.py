@@ -26,6 +26,7 @@ class Machine(Protocol):
 
     def writable(self, path: str) -> bool:
         """Whether this process may write there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
