@@ -345,3 +345,36 @@ async def test_a_planted_bug_is_seen(database: Database, tmp_path: Path, clock: 
         connection.execute(source.replace(right, wrong).encode())
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await story(database, tmp_path, clock)
+
+
+async def test_pages_ask_before_they_move_the_clock_or_play_a_token(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await joined(office, clock, scoring="ioi", freeze_at=None, feedback="none", tokens=1)
+        job_id = await sent(office, "con")
+        token = f"/judge/submissions/{job_id}/token"
+        moment = "%Y-%m-%dT%H:%M:%S"
+        form = {
+            "from_at": clock.now().strftime(moment),
+            "until_at": (clock.now() + timedelta(minutes=10)).strftime(moment),
+            "team": "cat",
+            "reason": "no power",
+        }
+        async with office.browser("jo") as jo, office.browser("con") as con:
+            asked = await jo.send("/judge/contests/autumn/intervals", **form)
+            before = (await office.ask("jo", "GET", PLACE)).json()["intervals"]
+            done = await jo.send("/judge/contests/autumn/intervals", confirmed="yes", **form)
+            [interval] = (await office.ask("jo", "GET", PLACE)).json()["intervals"]
+            place = f"/judge/contests/autumn/intervals/{interval['id']}/restore"
+            restoring = await jo.send(place)
+            restored = await jo.send(place, confirmed="yes")
+            playing = await con.send(token)
+            played = await con.send(token, confirmed="yes")
+        after = (await office.ask("jo", "GET", PLACE)).json()["intervals"]
+
+    assert [one.status_code for one in (asked, restoring, playing)] == [200] * 3
+    assert "The contest ends 0:10:00 later for team cat." in asked.text
+    assert "A token does not come back." in playing.text
+    assert [one.status_code for one in (done, restored, played)] == [303] * 3
+    assert (before, after) == ([], [])

@@ -25,6 +25,7 @@ from fencepost_judge.pages._contests import HOME, moment_of
 from fencepost_judge.pages._page_router import PageRouter
 from fencepost_judge.pages._page_sessions import form_of
 from fencepost_server.web.forms import Id, filled, local_path
+from fencepost_server.web.questions import Confirmation
 
 PAGE_ROWS = 100
 DECISIONS_MAX = 500
@@ -85,6 +86,14 @@ def _add_balloons(router: PageRouter) -> None:
     @router.router.post(place)
     async def deliver(request: Request, who: Who, contest: str) -> Response:
         wanted = filled(BalloonRequest, await form_of(request))
+        if not wanted.delivered:
+            name = f"The balloon of {wanted.team} at {wanted.problem_id}"
+            told = ["It is listed again among those to deliver."]
+            question = Confirmation(
+                f"{name} is not delivered?", told, "Not delivered", f"{HOME}/{contest}/balloons"
+            )
+            if (asked := await router.ask(request, question)) is not None:
+                return asked
         by = await router.fp.run(
             jury.deliver(contest, wanted.team, wanted.problem_id, who.name, is_delivered=wanted.delivered)
         )
@@ -113,11 +122,31 @@ def _add_clock(router: PageRouter) -> None:
         for name in ("from_at", "until_at"):
             fields[name] = moment_of(name, fields.get(name, ""))
         wanted = filled(IntervalRequest, {**fields, "team": fields.get("team") or None})
+        for_whom = f"team {wanted.team}" if wanted.team else "all teams"
+        question = Confirmation(
+            f"Remove {wanted.from_at:%H:%M:%S} to {wanted.until_at:%H:%M:%S} from {contest}, for {for_whom}?",
+            [
+                f"The contest ends {wanted.until_at - wanted.from_at} later for {for_whom}.",
+                "Submissions since then have earlier times in the contest, and so other penalties.",
+            ],
+            "Remove the interval",
+            f"{HOME}/{contest}/clock",
+        )
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(contests.remove_interval(contest, **wanted.model_dump(), actor=who.name))
         return router.done(request, f"{HOME}/{contest}/clock", "The interval is removed.")
 
     @router.router.post(f"{HOME}/{{contest}}/intervals/{{interval_id}}/restore")
     async def restore(request: Request, who: Who, contest: str, interval_id: Id) -> Response:
+        question = Confirmation(
+            f"Let interval {interval_id} of {contest} count again?",
+            ["The contest ends earlier by its length, and submissions since then have later times in it."],
+            "Let it count",
+            f"{HOME}/{contest}/clock",
+        )
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         await fp.run(contests.restore_interval(contest, interval_id, who.name))
         return router.done(request, f"{HOME}/{contest}/clock", "The interval counts again.")
 

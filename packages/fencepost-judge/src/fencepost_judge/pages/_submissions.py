@@ -29,6 +29,7 @@ from fencepost_judge.pages._problems import show_problem
 from fencepost_judge.pages._submit_form import sent
 from fencepost_server.web.formatting import link
 from fencepost_server.web.forms import Id, filled
+from fencepost_server.web.questions import Confirmation
 from fencepost_server.web.templating import HEADERS
 
 PAGE_ROWS = 50
@@ -133,8 +134,13 @@ def _add_reading(router: PageRouter) -> None:
 
     @router.router.post(f"{PAGES_ROOT}/submissions/{{job_id}}/token")
     async def play(request: Request, who: Who, job_id: Id) -> Response:
+        place = f"{PAGES_ROOT}/submissions/{job_id}"
+        told = ["Your team sees all of its verdict, and has one token fewer. A token does not come back."]
+        question = Confirmation(f"Play a token on submission {job_id}?", told, "Play it", place)
+        if (asked := await router.ask(request, question)) is not None:
+            return asked
         left = await router.fp.run(contests.play_token(job_id, who.name))
-        return router.done(request, f"{PAGES_ROOT}/submissions/{job_id}", f"Tokens left: {left}.")
+        return router.done(request, place, f"Tokens left: {left}.")
 
     @router.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}/events")
     async def events(who: Who, job_id: Id) -> Response:
