@@ -116,7 +116,7 @@ def test_a_program_is_written_tried_sent_and_its_verdict_arrives_by_itself(enter
         editor.press("Tab")
         expect(page.get_by_role("button", name="Submit")).to_be_focused()
         editor.fill(POSTS)
-        page.locator("summary").click()
+        page.locator("summary", has_text="My input").click()
         page.locator("#input").fill("10 3\n")
         guest.shoot("judge-editor")
         page.get_by_role("button", name="Run on my input").click()

@@ -90,6 +90,7 @@ PLANTS: Mapping[str, Callable[[CanaryServers, str], str]] = {
     "JUDGE_S3_SECRET_KEY": lambda _, song: song,
     "JUDGE_DISCOVERY": lambda ground, song: f"etcd://parrot:{song}@{ground.parrot}",
     "CONSOLE_OIDC_CLIENT_SECRET": lambda _, song: song,
+    "JUDGE_OIDC_CLIENT_SECRET": lambda _, song: song,
 }
 """How each is planted, so that the system runs with it. A secret that is not here fails the test."""
 UNDECLARED = ("BROKER_KEY", "APCA_API_KEY_ID", "APCA_API_SECRET_KEY", "OANDA_API_TOKEN")

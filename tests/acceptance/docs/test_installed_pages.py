@@ -55,6 +55,7 @@ NOT_RUN = {
     "how-to/follow-a-trace.md": "it needs a collector; tests/integration/traces has one",
     "how-to/judge-contest.md": "it happens in a browser; tests/browser/test_judge.py does it",
     "how-to/judge-direct-path.md": "it needs a reader of the old stream",
+    "how-to/judge-embed.md": "it needs a judge that runs; tests/integration/judge/test_embedding.py has one",
     "how-to/nonces-recover.md": "it needs a restored backup",
     "how-to/nonces-transactions.md": "it needs a chain and its keys",
     "how-to/pgbouncer.md": "it needs a pooler; `make test-matrix` has one",

@@ -46,6 +46,7 @@ KEPT = {
     "sleeper",
     "judge_worker",
     "console_minute",
+    "console_minute_part",
     "job_schedule_release",
 }
 

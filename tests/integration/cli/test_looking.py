@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import threading
 
 import pytest
 
 from fencepost.cli.exit_codes import ExitCode
+from fencepost.cli.shutdown import SignalEvent
 from fencepost.embedded import Database
 from tests.integration.cli.conftest import Fencepost
 
@@ -55,13 +55,13 @@ def test_status_for_machines_has_the_same(fencepost: Fencepost, job: int) -> Non
 def test_status_watches_until_ctrl_c(fencepost: Fencepost, job: int, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
 
-    def second_look_is_the_last(event: threading.Event, seconds: float) -> bool:
+    def second_look_is_the_last(event: SignalEvent, seconds: float) -> bool:
         looks.append(seconds)
         if len(looks) == 2:
             signal.raise_signal(signal.SIGINT)
         return event.is_set()
 
-    monkeypatch.setattr("threading.Event.wait", second_look_is_the_last)
+    monkeypatch.setattr(SignalEvent, "wait", second_look_is_the_last)
     watched = fencepost("status", "--watch", "--every", "7", "--json")
     assert (watched.code, len(watched.out.splitlines()), looks) == (ExitCode.OK, 2, [7.0, 7.0])
 

@@ -39,8 +39,10 @@ async def test_the_code_of_the_reference_runs(players: Players, database: Databa
 
 
 def test_the_functions_of_the_how_to_are_those_that_are_tested() -> None:
-    for statement in blocks(ADOPTING, "sql"):
-        assert statement.strip() in SCHEMA
+    """The page grants each function where it makes it, as the owner."""
+    for block in blocks(ADOPTING, "sql"):
+        made = block.removeprefix("set role fencepost_owner;\n").partition("\ngrant execute")[0]
+        assert made.strip() in SCHEMA
 
 
 def test_the_declaration_of_the_how_to_can_be_made() -> None:
