@@ -53,6 +53,8 @@ class Guest:
 
     def decide(self, button: str, answer: str) -> str:
         """Press a button that asks first, answer its question, and be where it leads. Returns its words."""
+        # Before its scripts are there a form leads to the question as a page of its own.
+        self.page.wait_for_load_state()
         self.page.get_by_role("button", name=button, exact=True).click()
         dialog = self.page.get_by_role("dialog")
         dialog.wait_for()
@@ -63,6 +65,8 @@ class Guest:
 
     def deny(self, button: str) -> None:
         """Press a button that asks first, and press Enter: nothing happens."""
+        # Before its scripts are there a form leads to the question as a page of its own.
+        self.page.wait_for_load_state()
         self.page.get_by_role("button", name=button, exact=True).click()
         dialog = self.page.get_by_role("dialog")
         dialog.wait_for()
