@@ -61,6 +61,7 @@ pytestmark = [
 CONTEST = "rehearsal"
 HOURS = 5
 REVEALS = 5
+AWAY = {"redis away", "s3 away"}
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,23 @@ class Size:
     """The share of submissions in languages whose compilers are slow."""
     stall_seconds: float
     """After so long without a verdict only leases of the dead are left, and the clock goes on."""
+    away_seconds: float
+    """How long Redis and S3 are away at least."""
+    languages: int
+    """How many languages it must have at least."""
 
 
-SMALL = Size(teams=5, problems=3, submissions=20, waves=10, judges=2, slow=0.0, stall_seconds=3)
+SMALL = Size(
+    teams=5,
+    problems=3,
+    submissions=20,
+    waves=10,
+    judges=2,
+    slow=0.0,
+    stall_seconds=3,
+    away_seconds=0,
+    languages=2,
+)
 WHOLE = Size(
     teams=100,
     problems=12,
@@ -85,7 +100,10 @@ WHOLE = Size(
     judges=3,
     slow=0.15,
     stall_seconds=6,
+    away_seconds=60,
+    languages=9,
 )
+SLOTS = 2
 
 
 def settings_of(folder: Path, who: str, endpoint: str) -> JudgeSettings:
@@ -96,7 +114,7 @@ def settings_of(folder: Path, who: str, endpoint: str) -> JudgeSettings:
         s3_region="us-east-1",
         s3_access_key=ACCESS,
         s3_secret_key=SECRET,
-        slots=2,
+        slots=SLOTS,
         submits_per_minute=100_000,
         submit_burst=100_000,
         # By the clock of the database, which is compressed too.
@@ -143,6 +161,7 @@ class Rehearsal:
     chance: random.Random = field(default_factory=lambda: random.Random(7))  # noqa: S311 - Repeatable.
     spoken: list[str] = field(default_factory=list[str])
     api: Child | None = None
+    frozen: Child | None = None
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000)))
 
     async def run(self) -> None:
@@ -216,14 +235,24 @@ class Rehearsal:
     async def _hold(self, client: httpx.AsyncClient, jury: FeedClient, public: FeedClient) -> None:
         troubles = self._troubles()
         for wave in range(self.size.waves):
-            for trouble in troubles.get(wave, ()):
-                await self._strike(trouble, client)
+            began = time.monotonic()
             count = self.size.submissions * (wave + 1) // self.size.waves - len(self.expected)
-            await asyncio.gather(*(self._submit(client, next(self.numbers)) for _ in range(count)))
+            async with asyncio.TaskGroup() as submitting:
+                for _ in range(count):
+                    submitting.create_task(self._submit(client, next(self.numbers)))
+                for trouble in troubles.get(wave, ()):
+                    await self._strike(trouble, client)
+            struck = time.monotonic()
             await self._judged()
+            if AWAY & {*troubles.get(wave, ())}:
+                await asyncio.sleep(struck + self.size.away_seconds - time.monotonic())
             for trouble in troubles.get(wave, ()):
                 await self._mend(trouble)
             self.clock.advance(HOURS * 3600 / self.size.waves)
+            took = time.monotonic() - began
+            faults = ", ".join(troubles.get(wave, ()))
+            # A whole rehearsal is watched.
+            print(f"wave {wave + 1}: {self._count()} verdicts, {took:.1f} s {faults}", flush=True)  # noqa: T201
         # The team whose clock stood still has its time now.
         self.clock.advance(3600)
         await self._everything()
@@ -252,12 +281,14 @@ class Rehearsal:
     async def _strike(self, trouble: str, client: httpx.AsyncClient) -> None:
         self.befell[trouble] += 1
         if trouble == "judge killed":
-            victim = self.judges.pop(0)
+            victim = await self._busy_judge()
+            self.judges.remove(victim)
             victim.kill()
             victim.__exit__(None, None, None)
             self._open_judge()
         elif trouble == "judge frozen":
-            self.judges[0].stop()
+            self.frozen = await self._busy_judge()
+            self.frozen.stop()
         elif trouble == "redis away":
             await asyncio.to_thread(self.valkey.stop)
         elif trouble == "s3 away":
@@ -281,9 +312,24 @@ class Rehearsal:
             )
             assert answer.status_code == 201, answer.text
 
+    async def _busy_judge(self) -> Child:
+        """A judge that is judging a submission at this moment."""
+
+        async def look() -> Child | None:
+            with self.database.connect_admin() as connection:
+                owners = connection.execute("select owner from fencepost.job_running").fetchall()
+            return next(
+                (one for one in self.judges if any(f":{one.pid}:" in owner for (owner,) in owners)), None
+            )
+
+        busy = await found("a judge is judging", look, lambda one: one is not None, within=300)
+        assert busy is not None
+        return busy
+
     async def _mend(self, trouble: str) -> None:
         if trouble == "judge frozen":
-            self.judges[0].resume()
+            assert self.frozen is not None
+            self.frozen.resume()
         elif trouble == "redis away":
             await asyncio.to_thread(self.valkey.start)
         elif trouble == "s3 away":
@@ -445,6 +491,7 @@ async def test_a_rehearsed_contest_comes_through_every_fault(tmp_path: Path, siz
         Counter(rehearsal.expected.values()),
     )
 
+    assert len(rehearsal.languages) >= size.languages
     assert rehearsal.befell["result revealed"] > 0
     assert rehearsal.befell["judge killed"] == rehearsal.befell["api restarted"] == 2
     assert (
