@@ -74,7 +74,7 @@ class Size:
     slow: float
     """The share of submissions in languages whose compilers are slow."""
     stall_seconds: float
-    """After so long without a verdict only leases of the dead are left, and the clock goes on."""
+    """How long judges have nothing in hand before the clock goes on, which ends the leases of the dead."""
     away_seconds: float
     """How long Redis and S3 are away at least."""
     languages: int
@@ -98,7 +98,7 @@ WHOLE = Size(
     submissions=int(os.environ.get("REHEARSAL_SUBMISSIONS", "2000")),
     waves=30,
     judges=3,
-    slow=0.15,
+    slow=0.06,
     stall_seconds=6,
     away_seconds=60,
     languages=9,
@@ -246,6 +246,10 @@ class Rehearsal:
             await self._judged()
             if AWAY & {*troubles.get(wave, ())}:
                 await asyncio.sleep(struck + self.size.away_seconds - time.monotonic())
+            if self.frozen is not None:
+                # Others judge what it holds, and it comes back when its lease is over.
+                self.clock.advance(31)
+                await self._judged()
             for trouble in troubles.get(wave, ()):
                 await self._mend(trouble)
             self.clock.advance(HOURS * 3600 / self.size.waves)
@@ -316,20 +320,26 @@ class Rehearsal:
         """A judge that is judging a submission at this moment."""
 
         async def look() -> Child | None:
-            with self.database.connect_admin() as connection:
-                owners = connection.execute("select owner from fencepost.job_running").fetchall()
-            return next(
-                (one for one in self.judges if any(f":{one.pid}:" in owner for (owner,) in owners)), None
-            )
+            return next(iter(self._busy()), None)
 
         busy = await found("a judge is judging", look, lambda one: one is not None, within=300)
         assert busy is not None
         return busy
 
+    def _busy(self) -> list[Child]:
+        """Judges that have a submission in hand."""
+        try:
+            with self.database.connect_admin() as connection:
+                owners = connection.execute("select owner from fencepost.job_running").fetchall()
+        except psycopg.OperationalError:
+            return []
+        return [one for one in self.judges if any(f":{one.pid}:" in owner for (owner,) in owners)]
+
     async def _mend(self, trouble: str) -> None:
         if trouble == "judge frozen":
             assert self.frozen is not None
             self.frozen.resume()
+            self.frozen = None
         elif trouble == "redis away":
             await asyncio.to_thread(self.valkey.start)
         elif trouble == "s3 away":
@@ -369,15 +379,17 @@ class Rehearsal:
         self.languages[language] += 1
 
     async def _judged(self) -> None:
-        """Everything that was submitted has its verdict; or nothing moves any more."""
-        seen, since = self._count(), time.monotonic()
+        """Everything that was submitted has its verdict; or no live judge has anything in hand any more, and
+        what is left waits for a moment or for the lease of a judge that died."""
+        since = time.monotonic()
 
         async def look() -> bool:
-            nonlocal seen, since
-            count = self._count()
-            if count > seen:
-                seen, since = count, time.monotonic()
-            return count >= len(self.expected) or time.monotonic() - since > self.size.stall_seconds
+            nonlocal since
+            if self._count() >= len(self.expected):
+                return True
+            if any(one is not self.frozen for one in self._busy()):
+                since = time.monotonic()
+            return time.monotonic() - since > self.size.stall_seconds
 
         await found("the wave is judged", look, bool, within=1800)
 
