@@ -55,6 +55,7 @@ from fencepost_judge._runtime import open_directory, open_judge, open_store
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._submission_watch import Streams, SubmissionWatch, no_submission
 from fencepost_judge._test_making import make_tests
+from fencepost_judge._verifications import Verifications
 from fencepost_judge.packages._reading import ReadProblem, read_problem
 from fencepost_judge.sandbox._probing import Report, probe_machine
 
@@ -114,6 +115,9 @@ class Judging:
         """Packages being imported and waiting."""
         self._elsewhere: dict[str, str] = {}
         self._is_serving = False
+        self.verifications = Verifications(
+            fp, settings, self._metrics, self.store, QUEUE, self._sitting, self._read
+        )
         self.custom_runs = CustomRuns(fp, settings, self._metrics, QUEUE, self._sitting)
         declare = fp.job(QUEUE, kind="judge_submission", tries=settings.tries, lease=settings.lease_seconds)
         self._job = declare(self._run)
