@@ -573,3 +573,15 @@ def test_the_time_limit_of_another_judges_file(tmp_path: Path, store: Store, tex
     assert read_problem(write(tmp_path / "p", files), store).problem.bounds.time_ms == time_ms
     with pytest.raises(InvalidInput, match="special_run"):
         read_problem(write(tmp_path / "q", files | {"domjudge-problem.ini": "special_run=x\n"}), store)
+
+
+def test_a_file_that_is_no_program_stops_no_package(tmp_path: Path, store: Store) -> None:
+    read = read_problem(write(tmp_path / "p", {**LEGACY, "submissions/accepted/a.out": "ELF"}), store)
+    assert {one.name: one.language() for one in read.submissions}["accepted/a.out"] == ""
+
+
+def test_a_source_url_is_accepted_in_every_version(tmp_path: Path, store: Store) -> None:
+    said = (
+        "problem_format_version: 2025-09\nname: New\nlimits: {time_limit: 1}\nsource_url: https://a.example\n"
+    )
+    assert read_problem(write(tmp_path / "p", {**LEGACY, "problem.yaml": said}), store).problem.title == "New"

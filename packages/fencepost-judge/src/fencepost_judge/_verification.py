@@ -39,6 +39,13 @@ class Verified:
         return next((one for one in said if one), "")
 
     @property
+    def skipped(self) -> str:
+        """Why it was not run; empty when it was."""
+        if self.got is not None or self.fault:
+            return ""
+        return "its language is not installed" if self.language else "no language has its extension"
+
+    @property
     def kept(self) -> bool | None:
         """Whether it meets its expectations; None when it could not be run."""
         return None if self.got is None and not self.fault else not self.broken

@@ -41,7 +41,7 @@ def _line(one: Verified) -> str:
     """One submission."""
     sign = _WIDE_SIGNS[one.kept]
     if one.got is None:
-        return f"{sign} {one.submission.name}: {one.fault or 'its language is not installed'}"
+        return f"{sign} {one.submission.name}: {one.fault or one.skipped}"
     score = "" if one.got.score is None else f"  {one.got.score:g} points"
     wanted = f", {one.broken}" if one.broken else ""
     failed = next((case for case in one.got.cases if case.verdict not in ("AC", SKIPPED)), None)
@@ -73,7 +73,7 @@ def _row(one: Verified) -> str:
     got = one.got
     longest = max(got.cases, key=lambda case: case.time_ms, default=None) if got else None
     failed = next((case for case in got.cases if case.verdict not in ("AC", SKIPPED)), None) if got else None
-    why = one.broken or ("" if got else "its language is not installed")
+    why = one.broken or one.skipped
     if failed is not None:
         why = "; ".join(part for part in (why, f"{failed.name}: {failed.verdict} {failed.message}") if part)
     cells = [

@@ -302,4 +302,5 @@ def _row(one: Verified) -> dict[str, object]:
         "kept": one.kept,
         "fault": one.fault,
         "broken": one.broken,
+        "skipped": one.skipped,
     }

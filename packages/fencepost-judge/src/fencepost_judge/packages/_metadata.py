@@ -113,6 +113,7 @@ class _Common(Described):
     license: Text | None = None
     rights_owner: Any = None
     source: Any = None
+    source_url: Any = None
     keywords: Any = None
     limits: Limits = Limits()
     # Written by contest tools; they describe the contest, and do not affect judging.
@@ -126,7 +127,6 @@ class _Common(Described):
 
 class LegacyProblem(_Common):
     type: Literal["pass-fail", "scoring"] = "pass-fail"
-    source_url: Any = None
     validation: Words = ["default"]
     validator_flags: Text | None = None
     grading: LegacyGrading = LegacyGrading()

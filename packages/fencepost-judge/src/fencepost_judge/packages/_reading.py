@@ -65,10 +65,14 @@ class JurySubmission:
         return self.expectations.verdicts
 
     def language(self, *, python: str = "python") -> str:
-        """As the package says, or by the extension; `python` is the language of `.py` files."""
+        """As the package says, or by the extension; `python` is the language of `.py` files. Empty when no
+        language has the extension."""
         said = self.expectations.language
         if said is None:
-            return language_of(self.sources, python=python)
+            try:
+                return language_of(self.sources, python=python)
+            except InvalidInput:
+                return ""
         return next(iter(our_names(said)), said)
 
 
