@@ -383,10 +383,32 @@ UNSUPPORTED = {
     "a new file in the old format": ({"data/secret/test_group.yaml": "max_score: 3"}, "of the new format"),
     "static validation of a group": (
         new("", **{"data/secret/test_group.yaml": "static_validation_score: 3"}),
-        "static validation",
+        "must be pass-fail",
     ),
-    "static validation": ({"static_validator/v.py": ""}, "static"),
-    "answers instead of programs": (new("type: submit-answer\n"), "submit-answer"),
+    "static validation without its validator": (
+        new("", **{"data/secret/test_group.yaml": "static_validation_score: pass-fail"}),
+        "holds no program",
+    ),
+    "arguments of no static validation": (
+        new("", **{"data/secret/test_group.yaml": "static_validator_args: [a]"}),
+        "need a static_validation_score",
+    ),
+    "more points for the text than there are": (
+        new("type: scoring\n", **{"data/secret/test_group.yaml": "static_validation_score: 101"}),
+        "more than max_score",
+    ),
+    "a static validator that nothing asks": ({"static_validator/v.py": ""}, "static_validation_score"),
+    "a static validator of answers": (
+        new(
+            "type: submit-answer\n",
+            **{
+                "data/secret/test_group.yaml": "static_validation_score: pass-fail",
+                "static_validator/v.py": "",
+            },
+        ),
+        "answers are no program",
+    ),
+    "answers to a conversation": (new("type: [submit-answer, interactive]\n"), "submit-answer"),
     "a folder in a program": (
         {
             "problem.yaml": "name: x\nvalidation: custom",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fencepost.errors import InvalidInput
 from fencepost_judge._judging import Judge, JudgeFault, Judgement
-from fencepost_judge._problem import SCRIPT, ProgramSpec
+from fencepost_judge._problem import ANSWERS, SCRIPT, ProgramSpec
 from fencepost_judge._store import Store
 from fencepost_judge._test_making import make_tests
 from fencepost_judge._time_limit import given, infer
@@ -57,7 +57,7 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
         language = ""
         try:
             language = submission.language(python=python)
-            if language not in judge.languages:
+            if language != ANSWERS and language not in judge.languages:
                 yield Verified(submission, None, language=language)
                 continue
             got = await judge.judge(

@@ -207,6 +207,11 @@ def _new(version: Version, said: NewProblem) -> Metadata:
             "exclude each other.",
             field="type",
         )
+    others = sorted({"interactive", "multi-pass"} & kinds)
+    if "submit-answer" in kinds and others:
+        raise InvalidInput(
+            f"{PROBLEM}: answers are not run, so the type submit-answer excludes {others[0]}.", field="type"
+        )
     return Metadata(
         version=version,
         names=_names(said.name),
