@@ -12,7 +12,7 @@ import ssl
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any, cast
+from typing import Any, LiteralString, cast
 
 import hypothesis
 import jinja2
@@ -28,7 +28,7 @@ from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
 from tests.matrix.sentinel import Watched, watched
-from tests.reused_databases import ReusedDatabase, ReusedDatabases
+from tests.reused_databases import ReusedDatabase, ReusedDatabases, furnish
 from tests.scheduling import dealt
 from tests.tmp_dirs import server_directory
 
@@ -159,18 +159,26 @@ def reused_databases(
         yield databases
 
 
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    """What a database begins with beside the product: a folder whose tests share tables overrides it."""
+    return ""
+
+
 @pytest.fixture
 def reused_database(
-    request: pytest.FixtureRequest, reused_databases: ReusedDatabases
+    request: pytest.FixtureRequest, reused_databases: ReusedDatabases, user_tables: LiteralString
 ) -> Iterator[ReusedDatabase]:
     """A database of the test's own until it ends, with a settable clock if the test asks for one."""
-    reused = reused_databases.take(with_clock="clock" in request.fixturenames)
+    reused = reused_databases.take(with_clock="clock" in request.fixturenames, user_tables=user_tables)
     yield reused
     reused_databases.give_back(reused)
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest, pooler: Pooler | None) -> Iterator[Database]:
+def database(
+    request: pytest.FixtureRequest, pooler: Pooler | None, user_tables: LiteralString
+) -> Iterator[Database]:
     """A migrated database of the test's own."""
     if pooler is None:
         reused: ReusedDatabase = request.getfixturevalue("reused_database")
@@ -179,6 +187,8 @@ def database(request: pytest.FixtureRequest, pooler: Pooler | None) -> Iterator[
     # A pooler keeps sessions that it will give to the next client: their end is not that of the test.
     databases: ReusedDatabases = request.getfixturevalue("reused_databases")
     copy = databases.copy()
+    if user_tables:
+        furnish(copy, user_tables)
     yield PooledDatabase(copy.server, copy.name, pooler)
     databases.drop(copy)
 

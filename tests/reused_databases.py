@@ -64,6 +64,22 @@ _TABLES: LiteralString = """
     select oid::int8, relnamespace::regnamespace::text, relname from pg_class
     where relkind = 'r' and oid >= 16384
 """
+
+
+def furnish(database: Database, tables: LiteralString) -> None:
+    """Make tables of a user, unless the database began with them (the fixture `user_tables`)."""
+    reused = _REUSED.get(database.name)
+    if reused is None or reused.kind.user_tables != tables:
+        with database.connect_admin() as admin:
+            admin.execute(tables)
+
+
+def release(database: Database) -> None:
+    """Close the session that waits to put it back: PostgreSQL copies a database only while nobody uses it."""
+    if database.name in _REUSED:
+        _REUSED[database.name].close()
+
+
 # A truncation of our own belongs to the state from which the next test begins.
 _FLUSH: LiteralString = "select pg_stat_force_next_flush()"
 
@@ -116,12 +132,20 @@ class _Stored:
                     copy.write(self.rows[table])
 
 
+class _Kind(NamedTuple):
+    """What a database begins with beside the product."""
+
+    with_clock: bool
+    user_tables: LiteralString
+
+
 class ReusedDatabase:
     """One of them, and the connection that puts it back; it stays idle during a test."""
 
-    def __init__(self, database: Database, stored: _Stored, *, with_clock: bool) -> None:
+    def __init__(self, database: Database, stored: _Stored, kind: _Kind) -> None:
         self.database = database
-        self.clock = KeptClock(self) if with_clock else None
+        self.kind = kind
+        self.clock = KeptClock(self) if kind.with_clock else None
         self._stored = stored
         self._connection = self._connect()
         self._beside = self._look_beside()
@@ -186,6 +210,10 @@ class _Count(NamedTuple):
     maintained: int
 
 
+# Those that stand, by name.
+_REUSED: dict[str, ReusedDatabase] = {}
+
+
 class KeptClock(Clock):
     """The clock of such a database, set on the connection that stands."""
 
@@ -198,31 +226,35 @@ class KeptClock(Clock):
 
 
 class ReusedDatabases:
-    """The databases of one run: those that are free, with a settable clock and without."""
+    """The databases of one run: those that are free, by what they begin with."""
 
     def __init__(self, template: Database, registrar: psycopg.Connection[Any]) -> None:
         self._template = template
         self._registrar = registrar
-        self._free: defaultdict[bool, list[ReusedDatabase]] = defaultdict(list)
-        self._templates: dict[bool, tuple[Database, _Stored]] = {}
+        self._free: defaultdict[_Kind, list[ReusedDatabase]] = defaultdict(list)
+        self._templates: dict[_Kind, tuple[Database, _Stored]] = {}
 
-    def take(self, *, with_clock: bool = False) -> ReusedDatabase:
+    def take(self, *, with_clock: bool = False, user_tables: LiteralString = "") -> ReusedDatabase:
         """One in the state of the template."""
-        return self._free[with_clock].pop() if self._free[with_clock] else self.fresh(with_clock=with_clock)
+        free = self._free[_Kind(with_clock, user_tables)]
+        return free.pop() if free else self.fresh(with_clock=with_clock, user_tables=user_tables)
 
-    def fresh(self, *, with_clock: bool = False) -> ReusedDatabase:
+    def fresh(self, *, with_clock: bool = False, user_tables: LiteralString = "") -> ReusedDatabase:
         """One that has served no test."""
-        if with_clock not in self._templates:
-            self._templates[with_clock] = self._make_template(with_clock=with_clock)
-        template, stored = self._templates[with_clock]
-        return ReusedDatabase(self.copy(template), stored, with_clock=with_clock)
+        kind = _Kind(with_clock, user_tables)
+        if kind not in self._templates:
+            self._templates[kind] = self._make_template(kind)
+        template, stored = self._templates[kind]
+        reused = ReusedDatabase(self.copy(template), stored, kind)
+        _REUSED[reused.database.name] = reused
+        return reused
 
     def give_back(self, reused: ReusedDatabase) -> None:
         """Put it back, or drop it."""
         if reused.restore():
-            self._free[reused.clock is not None].append(reused)
+            self._free[reused.kind].append(reused)
         else:
-            self._discard(reused)
+            self.discard(reused)
 
     def copy(self, template: Database | None = None) -> Database:
         """A copy that is not put back."""
@@ -236,19 +268,23 @@ class ReusedDatabases:
 
     def close(self) -> None:
         for reused in (reused for free in self._free.values() for reused in free):
-            self._discard(reused)
+            self.discard(reused)
         for template, _ in self._templates.values():
             if template is not self._template:
                 self.drop(template)
 
-    def _discard(self, reused: ReusedDatabase) -> None:
+    def discard(self, reused: ReusedDatabase) -> None:
+        """Drop one that serves no other test."""
+        del _REUSED[reused.database.name]
         reused.close()
         self.drop(reused.database)
 
-    def _make_template(self, *, with_clock: bool) -> tuple[Database, _Stored]:
-        template = self.copy() if with_clock else self._template
-        if with_clock:
+    def _make_template(self, kind: _Kind) -> tuple[Database, _Stored]:
+        template = self.copy() if kind.with_clock or kind.user_tables else self._template
+        if kind.with_clock:
             Clock(template.admin_url).install()
+        if kind.user_tables:
+            furnish(template, kind.user_tables)
         # All copies have the same tables under the same OIDs.
         with template.connect_admin() as connection:
             return template, _Stored.of(connection)

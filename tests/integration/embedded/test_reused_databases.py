@@ -36,8 +36,7 @@ def fresh(reused_databases: ReusedDatabases) -> Iterator[ReusedDatabase]:
     """One that has served no test."""
     fresh = reused_databases.fresh(with_clock=True)
     yield fresh
-    fresh.close()
-    reused_databases.drop(fresh.database)
+    reused_databases.discard(fresh)
 
 
 def write(database: Database) -> None:
