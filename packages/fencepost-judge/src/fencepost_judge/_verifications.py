@@ -49,6 +49,11 @@ class StoredVerification:
     """Of its job."""
     progress: Json
 
+    @property
+    def text(self) -> str:
+        """The report in Markdown; empty while there is none, and of a package that was refused."""
+        return str(self.report["text"]) if self.report and "text" in self.report else ""
+
 
 class Verifications:
     """`judge` returns the judge that is open on this machine, and `read` reads a package; both are called in

@@ -53,18 +53,16 @@ def add(router: PageRouter) -> None:
     async def shown(request: Request, job_id: Id) -> Response:
         one = await verifications.get(job_id)
         title = f"Verification of {one.name}"
-        text = (one.report or {}).get("text")
-        facts = {"one": one, "report": render_report(text) if text else None}
+        facts = {"one": one, "report": render_report(one.text)}
         return router.show(request, "verification.html", title, facts)
 
     @router.router.get(f"{HOME}/{{job_id}}/report")
     async def report(job_id: Id) -> Response:
         one = await verifications.get(job_id)
-        text = (one.report or {}).get("text")
-        if not text:
+        if not one.text:
             raise NotFound(f"Verification {job_id} has no report.", noun="verification", subject=str(job_id))
         name = {"Content-Disposition": f'attachment; filename="{one.name}.md"'}
-        return Response(text, media_type="text/markdown; charset=utf-8", headers={**HEADERS, **name})
+        return Response(one.text, media_type="text/markdown; charset=utf-8", headers={**HEADERS, **name})
 
     @router.router.post(f"{HOME}/{{job_id}}/again")
     async def again(request: Request, who: Who, job_id: Id) -> Response:
