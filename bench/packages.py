@@ -20,6 +20,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from bench.report import DIRECTORY
 
 DESCRIBING = ("problem.yaml", "domjudge-problem.ini", "problem.xml", "init.yml", "task.yaml")
@@ -98,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with ThreadPoolExecutor(asked.at_once) as threads:
         answers = dict(pair for pair in threads.map(one, found) if pair is not None)
-    print(table(answers))  # noqa: T201 - It is read by people.
+    Console().print(table(answers), highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
