@@ -167,6 +167,8 @@ TAGS = {
     "COMPILER-ERROR": frozenset({"CE"}),
     "PARTIAL": frozenset({"PA"}),
     "CHECK-MANUALLY": ANYTHING,
+    # DOMjudge's, for a file that it does not accept as a submission: here it has no language, and is skipped.
+    "NONE-INVALID-SUBMISSION": ANYTHING,
 }
 """The words of a tag in a program, as DOMjudge reads them, and our verdicts."""
 
