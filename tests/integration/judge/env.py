@@ -134,7 +134,7 @@ def cgroups_of(pid: int) -> list[Path]:
 
 
 def mounts() -> set[str]:
-    """Where something is mounted. A named network namespace is of another test: a box has none with a name."""
+    """Where something is mounted, without the named network namespaces of other tests: a box has none."""
     places = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     return {place for place in places if not place.startswith("/run/netns/")}
 
