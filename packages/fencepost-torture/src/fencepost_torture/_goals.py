@@ -139,19 +139,18 @@ GOALS: Mapping[str, Goal] = {
         Floors(effects_per_second=2.0, hits_per_second=0.1),
         lease_seconds=1.0,
         pace=RunPace(
-            # A process that is stopped at a crash point costs no CPU time; one that was killed costs the start of
-            # the next. With twice as many processes there is always one that goes on.
-            crowd=2,
             open_max=200,
-            # A crash waits for its point, so the workflows get on meanwhile: ten steps for each fault.
+            # A crash and a stall wait for their points, so they are drawn often: ten steps for each fault. A process
+            # that was killed has to be started again, and after a server all of them connect again: those cost most
+            # of the CPU time, and come more seldom than stops and wipes.
             weights={
-                "crash": 100,
-                "kill": 3,
-                "pause": 6,
-                "stall": 70,
-                "postgres-kill": 1,
-                "redis-kill": 1,
-                "redis-wipe": 2,
+                "crash": 550,
+                "stall": 320,
+                "pause": 60,
+                "redis-wipe": 40,
+                "kill": 25,
+                "redis-kill": 5,
+                "postgres-kill": 3,
             },
             evenly=True,
         ),
