@@ -140,9 +140,9 @@ GOALS: Mapping[str, Goal] = {
         lease_seconds=1.0,
         pace=RunPace(
             open_max=200,
-            # A crash and a stall wait for their points, so they are drawn often: ten steps for each fault. A process
-            # that was killed has to be started again, and after a server all of them connect again: those cost most
-            # of the CPU time, and come more seldom than stops and wipes.
+            # A crash and a stall wait for their points, so they are drawn often: ten steps for each fault. A
+            # process that was killed has to be started again, and after a server all of them connect again:
+            # those cost most of the CPU time, and come more seldom than stops and wipes.
             weights={
                 "crash": 550,
                 "stall": 320,

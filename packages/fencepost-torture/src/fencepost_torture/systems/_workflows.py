@@ -57,8 +57,8 @@ WAITS_SECONDS = (0.0, 0.05, 0.3)
 """How long sleeps last, when events come, and how soon a workflow is cancelled."""
 FRAIL_TRIES = 2
 LONG_WEIGHT = 4
-"""How often a workflow of many steps is started, for one of each other shape: a crash among its steps finds the
-most to be repeated, and to be left alone."""
+"""How often a workflow of many steps is started, for one of each other shape: a crash among its steps leaves
+the most to be repeated, and to be left alone."""
 CONCURRENCY = (1, 8, 2, 16)
 """What the workers hold at once. A crash is charged to a workflow that ran alone; those that ran together
 come back as suspects, and a worker that runs suspects runs nothing else."""
