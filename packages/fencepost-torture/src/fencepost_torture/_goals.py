@@ -129,7 +129,7 @@ GOALS: Mapping[str, Goal] = {
     "workflows": Goal(
         ("workflows",),
         WORKFLOW_FAULTS,
-        0.1,
+        0.05,
         (
             Size(EFFECTS, 100_000),
             Size("faults", 10_000, WORKFLOW_FAULTS),

@@ -56,7 +56,7 @@ LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
 WAITS_SECONDS = (0.0, 0.05, 0.3)
 """How long sleeps last, when events come, and how soon a workflow is cancelled."""
 FRAIL_TRIES = 2
-LONG_WEIGHT = 4
+LONG_WEIGHT = 3
 """How often a workflow of many steps is started, for one of each other shape: a crash among its steps leaves
 the most to be repeated, and to be left alone."""
 CONCURRENCY = (1, 8, 2, 16)
@@ -276,8 +276,12 @@ def _declare_waiting(workflow: Declares) -> None:
     @workflow("long")
     async def long(wf: Workflow, key: str, wait: float, linger: float) -> None:
         writer = Writer(wf, key, linger / len(LONG))
-        for step in LONG:
-            await writer.write(step)
+        for number, step in enumerate(LONG):
+            # Half of them share their commits with those of other workflows.
+            if number % 2:
+                await wf.options(name=step).write((EFFECT, (key, step, wf.id, wf.attempt, "", step)))
+            else:
+                await writer.write(step)
 
     @workflow("sleeper")
     async def sleeper(wf: Workflow, key: str, wait: float, linger: float) -> None:
