@@ -210,6 +210,11 @@ class Writer:
         )
         await self._wf.options(name=step, undo=undo).transaction(self._insert, step, str(value))
 
+    async def state(self, step: str, value: object = "") -> None:
+        """The same row as a statement, which shares its commit."""
+        row = (self._key, step, self._wf.id, self._wf.attempt, str(value), step)
+        await self._wf.options(name=step).write((EFFECT, row))
+
     async def _insert(self, tx: Transaction, step: str, value: str) -> None:
         await asyncio.sleep(self._linger)
         await tx.execute(EFFECT, (self._key, step, self._wf.id, self._wf.attempt, value, step))
@@ -266,7 +271,7 @@ def _declare_waiting(workflow: Declares) -> None:
     async def rows(wf: Workflow, key: str, wait: float, linger: float) -> None:
         writer = Writer(wf, key, linger)
         value = await wf.uuid()
-        await writer.write("a", value)
+        await writer.state("a", value)
         await wf.options(durable=False).step(_pure, key)
         await writer.write("b", value)
         await asyncio.gather(
@@ -279,7 +284,7 @@ def _declare_waiting(workflow: Declares) -> None:
         for number, step in enumerate(LONG):
             # Half of them share their commits with those of other workflows.
             if number % 2:
-                await wf.options(name=step).write((EFFECT, (key, step, wf.id, wf.attempt, "", step)))
+                await writer.state(step)
             else:
                 await writer.write(step)
 
