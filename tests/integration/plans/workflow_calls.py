@@ -49,12 +49,8 @@ WORKFLOWS = (
     HotCall(
         "step_commit_all",
         "select fencepost.step_commit_all(%s::bigint[], %s::bigint[], 'owner', %s::text[], %s::text[])",
-        lambda size: (
-            running(size),
-            [1] * len(running(size)),
-            ["ship"] * len(running(size)),
-            ["digest"] * len(running(size)),
-        ),
+        # Few: it refuses what does not run.
+        lambda size: (running(size)[:5], [1] * 5, ["ship"] * 5, ["digest"] * 5),
     ),
     HotCall(
         "step_result", "select * from fencepost.step_result(%s, 'parts')", lambda size: (running(size)[0],)
