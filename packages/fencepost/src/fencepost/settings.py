@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from fencepost._cluster_url import ClusterUrl, speaks_of_a_cluster
 from fencepost._sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.redaction import each_host
@@ -36,12 +37,16 @@ def _postgres_url(url: str) -> str:
 
 
 def _redis_url(url: str) -> str:
-    if not speaks_of_sentinels(url):
+    if speaks_of_sentinels(url):
+        read, form = SentinelUrl.read, "redis+sentinel://host:26379,host:26379/service/0"
+    elif speaks_of_a_cluster(url):
+        read, form = ClusterUrl.read, "redis+cluster://host:6379,host:6379"
+    else:
         return _check_scheme(url, "redis", "rediss", "unix")
     try:
-        SentinelUrl.read(url)
+        read(url)
     except ValueError:
-        raise ValueError("a URL like redis+sentinel://host:26379,host:26379/service/0") from None
+        raise ValueError(f"a URL like {form}") from None
     return url
 
 
