@@ -5,6 +5,7 @@ Each variable, its place in config.yaml, its default and what is allowed: docs/r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -38,11 +39,13 @@ def _postgres_url(url: str) -> str:
 
 def _redis_url(url: str) -> str:
     if speaks_of_sentinels(url):
-        read, form = SentinelUrl.read, "redis+sentinel://host:26379,host:26379/service/0"
-    elif speaks_of_a_cluster(url):
-        read, form = ClusterUrl.read, "redis+cluster://host:6379,host:6379"
-    else:
-        return _check_scheme(url, "redis", "rediss", "unix")
+        return _read_by(SentinelUrl.read, url, "redis+sentinel://host:26379,host:26379/service/0")
+    if speaks_of_a_cluster(url):
+        return _read_by(ClusterUrl.read, url, "redis+cluster://host:6379,host:6379")
+    return _check_scheme(url, "redis", "rediss", "unix")
+
+
+def _read_by(read: Callable[[str], object], url: str, form: str) -> str:
     try:
         read(url)
     except ValueError:
