@@ -244,7 +244,9 @@ class _InlineWorkflow(Workflow):
 
 async def _execute(tx: Any, *statements: Statement) -> None:
     """What `wf.write` does with `tx`; nothing without one."""
-    for query, parameters in statements if tx is not None else ():
+    if tx is None:
+        return
+    for query, parameters in statements:
         answer = tx.execute(query, parameters)
         if inspect.isawaitable(answer):
             await answer
