@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import Fencepost, NotFound
+from fencepost import Fencepost, Job, NotFound
 from fencepost.cli._live_status import look
 from fencepost.embedded._deadline import Deadline
 from fencepost.kernel import _lineage as lineage
@@ -28,7 +28,7 @@ async def test_results_status_and_pages_are_read_from_the_standby_with_their_age
     async with Fencepost(pair.database.url, settings=settings(pair)) as fp:
 
         @fp.job("mail")
-        async def mail() -> None: ...
+        async def mail(_job: Job) -> None: ...
 
         async with fp.transaction() as tx:
             job = await mail.submit(tx)
@@ -57,7 +57,7 @@ async def test_a_standby_that_is_away_is_no_reason_to_fail(pair: Replicas) -> No
     async with Fencepost(pair.database.url, settings=quick) as fp:
 
         @fp.job("mail")
-        async def mail() -> None: ...
+        async def mail(_job: Job) -> None: ...
 
         async with fp.transaction() as tx:
             job = await mail.submit(tx)
