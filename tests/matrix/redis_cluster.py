@@ -27,7 +27,7 @@ class Member(ValkeyServer):
 
     def __init__(self, directory: Path, *, ephemeral: bool = False) -> None:
         super().__init__(directory, ephemeral=ephemeral)
-        self.port, self._bus = free_port(), free_port()
+        self.port, self.bus = free_port(), free_port()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -72,7 +72,7 @@ class Member(ValkeyServer):
             "port": str(self.port),
             "bind": "127.0.0.1",
             "cluster-enabled": "yes",
-            "cluster-port": str(self._bus),
+            "cluster-port": str(self.bus),
             "cluster-node-timeout": str(NODE_TIMEOUT_MS),
             "repl-diskless-sync-delay": "0",
         }
@@ -151,7 +151,7 @@ def redis_cluster() -> Generator[RedisCluster]:
         ]
         first, *others = members
         for member in others:
-            first.ask("CLUSTER", "MEET", *member.address, member._bus)
+            first.ask("CLUSTER", "MEET", *member.address, member.bus)
         Deadline(SECONDS_MAX, "all nodes have met").wait(
             lambda: all(member.sees() == len(members) for member in members)
         )

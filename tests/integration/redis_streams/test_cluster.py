@@ -27,7 +27,7 @@ def cluster() -> Iterator[RedisCluster]:
 
 @pytest.fixture
 async def client(cluster: RedisCluster) -> AsyncIterator[Any]:
-    client = connect(cluster.url, reply_seconds=5)
+    client: Any = connect(cluster.url, reply_seconds=5)
     yield client
     await client.flushall()
     await client.aclose()

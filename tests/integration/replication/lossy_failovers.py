@@ -1,6 +1,6 @@
 """Failovers that lose commits, one after another, with and without the guard of the lineage.
 
-    python -m tests.integration.replication.lossy_failovers --result docs/results/lossy-failovers.json
+    python -m tests.integration.replication.lossy_failovers --result docs/results/torture-lossy.json
 
 A primary with an asynchronous standby. In each round a holder acquires a lease and is answered, the standby
 has not heard of it, the primary ends, and the standby takes over. Then another holder acquires the lease.
@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import shutil
 import sys
 import time
@@ -166,20 +165,20 @@ def facts(outcomes: dict[str, Outcome], seconds: Sequence[float], before: dict[s
             "doubled effects": outcome.doubled,
             "epochs raised": outcome.epochs_raised,
         }
-        earlier = before["rows"][number] if before else {}
+        earlier: dict[str, Any] = before["rows"][number] if before else {}
         summed = {what: count + earlier.get(what, 0) for what, count in counts.items()}
         rows.append({"guard": "yes" if name == GUARDED else "no", **summed})
     ordered = sorted([*before.get("first_claim_seconds", []), *(round(each, 2) for each in seconds)])
+    middle, late = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)]
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cores": os.cpu_count(),
-            "system": platform.system(),
-            "load": round(os.getloadavg()[0], 1),
-        },
+        "name": "torture-lossy",
+        "at": datetime.now(UTC).date().isoformat(),
+        "quick": False,
+        "command": "python -m tests.integration.replication.lossy_failovers",
+        "took": f"from the end of the primary to the first claim {middle} s in the median, {late} s at p95",
+        "machine": {"cores": os.cpu_count(), "load": round(os.getloadavg()[0])},
         "rows": rows,
-        "first_claim_median_seconds": ordered[len(ordered) // 2],
-        "first_claim_p95_seconds": ordered[int(len(ordered) * 0.95)],
+        "goals": [],
         "first_claim_seconds": ordered,
     }
 
@@ -190,7 +189,7 @@ def main() -> None:
     options.add_argument("--result", type=Path, help="adds to the rounds that this file has")
     asked = options.parse_args()
     result: Path | None = asked.result
-    before = json.loads(result.read_text()) if result is not None and result.exists() else {}
+    before: dict[str, Any] = json.loads(result.read_text()) if result is not None and result.exists() else {}
     with own_directory() as directory:
         told = facts(*asyncio.run(run_rounds(asked.rounds, directory)), before)
     text = json.dumps(told, indent=1)

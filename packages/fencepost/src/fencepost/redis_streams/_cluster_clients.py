@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import redis
 import redis.asyncio
@@ -48,7 +48,7 @@ class ClusterRedis(redis.asyncio.Redis):
         self._nodes: dict[Address, Any] = {}
         self._reading = asyncio.Lock()
         # The parent has an encoder and the parsers of replies; it opens no connection.
-        super().__init__(connection_pool=self._node(seeds[0]).connection_pool)
+        cast("Any", super()).__init__(connection_pool=self._node(seeds[0]).connection_pool)
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         if str(args[0]).upper() in EVERYWHERE:
@@ -149,13 +149,14 @@ class ClusterRedis(redis.asyncio.Redis):
 
 class _ClusterPipeline(redis.asyncio.client.Pipeline):
     def __init__(self, client: ClusterRedis) -> None:
-        super().__init__(
+        cast("Any", super()).__init__(
             client.connection_pool, client.response_callbacks, transaction=False, shard_hint=None
         )
         self._client = client
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        commands, self.command_stack = self.command_stack, []
+        commands: list[Command] = cast("Any", self).command_stack
+        self.command_stack = []
         answers = await self._client.execute_all(commands)
         return _checked(answers) if raise_on_error else answers
 
@@ -167,7 +168,7 @@ class SyncClusterRedis(redis.Redis):
         self._slots = SlotMap(seeds)
         self._connect_node = connect_node
         self._nodes: dict[Address, Any] = {}
-        super().__init__(connection_pool=self._node(seeds[0]).connection_pool)
+        cast("Any", super()).__init__(connection_pool=self._node(seeds[0]).connection_pool)
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         if str(args[0]).upper() in EVERYWHERE:
@@ -237,14 +238,15 @@ class SyncClusterRedis(redis.Redis):
 
 class _SyncClusterPipeline(redis.client.Pipeline):
     def __init__(self, client: SyncClusterRedis) -> None:
-        super().__init__(
+        cast("Any", super()).__init__(
             client.connection_pool, client.response_callbacks, transaction=False, shard_hint=None
         )
         self._client = client
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         """One after another: a thread has time."""
-        commands, self.command_stack = self.command_stack, []
+        commands: list[Command] = cast("Any", self).command_stack
+        self.command_stack = []
         answers: list[Any] = []
         for args, options in commands:
             try:

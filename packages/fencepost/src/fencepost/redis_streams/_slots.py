@@ -147,7 +147,8 @@ class Route:
 
 def _told(error: AskError, asked: Address) -> Address:
     """Without a host it is that of the node that answered."""
-    return error.host or asked[0], int(error.port)
+    host: Any = error.host
+    return host or asked[0], int(error.port)
 
 
 def _address(member: Sequence[Any], asked: Address) -> Address:
