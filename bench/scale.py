@@ -239,7 +239,7 @@ def _commands_per_second(redis_url: str) -> float:
 
 
 def run(*, quick: bool) -> Report:
-    costs = [measure(system, 6.0 if quick else 15.0) for system in SYSTEMS]
+    costs = [measure(system, 5.0 if quick else 10.0) for system in SYSTEMS]
     directory = Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     with migrated_database() as database, ValkeyServer(directory, ephemeral=True) as valkey:
         here = capacity_here(database, valkey.url)

@@ -56,7 +56,7 @@ async def test_a_database_that_was_used_and_recovered_is_whole(database: Databas
         ),
         ("update fencepost.token_floor set floor = 10^9", "leases held with a token of a lost time"),
         (
-            "update pg_index set indisvalid = false where indexrelid = 'fencepost.job_finished_dead'::regclass",
+            "update pg_index set indisvalid = false where indexrelid = 'fencepost.lease_pkey'::regclass",
             "indexes that are not valid",
         ),
         (
