@@ -17,6 +17,7 @@ from fencepost.flows.sinks._sink import FlowContext
 from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.signals import listening
+from tests.reused_databases import furnish
 from tests.waiting_for import Waiter
 
 TABLES: LiteralString = """
@@ -56,8 +57,7 @@ class FlowHarness:
     @classmethod
     @asynccontextmanager
     async def of(cls, database: Database, redis_url: str) -> AsyncGenerator["FlowHarness"]:
-        with database.connect_admin() as connection:
-            connection.execute(TABLES)
+        furnish(database, TABLES)
         async with Fencepost(database.url, redis_url=redis_url) as fp:
             with closing(Waiter(database)) as looker:
                 harness = cls(database, redis_url, fp, looker)
