@@ -9,7 +9,7 @@ KEPT = 10_000
 WRITE = """
     insert into soak_effect values (%s, 1) on conflict (slot) do update set times = soak_effect.times + 1
 """
-fp = Fencepost()
+fp = Fencepost.from_env()
 
 
 @fp.job("soak", tries=100)
