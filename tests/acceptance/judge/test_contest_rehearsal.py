@@ -49,8 +49,8 @@ from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.feed_client import FeedClient
 from tests.acceptance.judge.judge_workers import BRISK
 from tests.acceptance.judge.rehearsal_programs import RIGHT, SLOW, program
-from tests.integration.judge.s3_server import ACCESS, BUCKET, PROGRAM, SECRET, S3Server, s3_server
 from tests.matrix.ports import free_port
+from tests.s3_server import ACCESS, BUCKET, PROGRAM, SECRET, S3Server, s3_server
 from tests.tmp_dirs import server_directory
 from tests.waiting_for import found
 
