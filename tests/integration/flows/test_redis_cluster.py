@@ -10,7 +10,7 @@ from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.redis_streams import _keys as redis_keys
 from fencepost.redis_streams._slots import slot_of
