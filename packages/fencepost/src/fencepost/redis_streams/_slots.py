@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
@@ -147,8 +147,8 @@ class Route:
 
 def _told(error: AskError, asked: Address) -> Address:
     """Without a host it is that of the node that answered."""
-    host: Any = error.host
-    return host or asked[0], int(error.port)
+    told = cast("Any", error)
+    return str(told.host or asked[0]), int(told.port)
 
 
 def _address(member: Sequence[Any], asked: Address) -> Address:

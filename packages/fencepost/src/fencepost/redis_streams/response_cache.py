@@ -137,6 +137,18 @@ class ResponseCache:
             return _FAILED
 
 
+def kept_response(seen: str | None) -> dict[str, str] | None:
+    """What a key of the cache holds: scope, key, digest and body of an answered request; None for others."""
+    try:
+        document: Any = json.loads(seen.removeprefix(_DONE)) if seen and seen.startswith(_DONE) else None
+    except (ValueError, RecursionError):
+        return None
+    names = ("scope", "key", "digest", "body")
+    if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in names):
+        return None
+    return {name: document[name] for name in names}
+
+
 _FAILED = object()
 
 
