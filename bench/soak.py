@@ -36,7 +36,6 @@ import psycopg
 from rich.console import Console
 
 from bench.report import DIRECTORY, Goal, Report, machine, show, write
-from bench.soak_app import TABLE
 from bench.soak_picture import picture
 from fencepost import Fencepost, FencepostError
 from fencepost.embedded._reaper import descendants
@@ -410,9 +409,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = Path(tempfile.mkdtemp(prefix="fencepost-soak-"))
     soak = Soak(directory / "data", asked.seed)
     console = Console()
-    console.print(
-        f"{asked.hours:g} h from {datetime.now(UTC):%H:%M} UTC, seed {asked.seed}; {TABLE} is kept small."
-    )
+    console.print(f"{asked.hours:g} h from {datetime.now(UTC):%H:%M} UTC, seed {asked.seed}.")
     try:
         soak.run(asked.hours * 3600)
     finally:

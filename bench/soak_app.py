@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fencepost import Fencepost, Job
 
-TABLE = "soak_effect"
 KEPT = 10_000
 WRITE = """
     insert into soak_effect values (%s, 1) on conflict (slot) do update set times = soak_effect.times + 1

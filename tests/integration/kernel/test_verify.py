@@ -11,6 +11,7 @@ from fencepost.cli._app import run
 from fencepost.embedded import Database
 from fencepost.kernel._recover import recover
 from fencepost.kernel._verify import verify
+from tests.reused_databases import release
 
 DISABLED: LiteralString = "set session_replication_role = replica"
 """Without triggers and foreign keys: as damage comes."""
@@ -74,16 +75,21 @@ async def test_damage_is_found(database: Database, damage: LiteralString, found:
     assert broken(database) == {found: 1}
 
 
-async def test_a_table_whose_pages_are_gone_is_found(database: Database) -> None:
+async def test_a_table_whose_pages_are_damaged_is_found(database: Database) -> None:
     await fill(database)
+    release(database)
+    # Of a copy nothing is in memory yet: what is read comes from its files.
+    copy = Database(database.server, f"{database.name}_d")
+    copy.create(template=database.name)
     with closing(database.connect_admin()) as admin:
         [(path,)] = admin.execute(
-            "select current_setting('data_directory') || '/' ||"
-            " pg_relation_filepath('fencepost.job_finished')"
+            "select current_setting('data_directory') || '/base/' || d.oid || '/' ||"
+            " pg_relation_filenode('fencepost.job_finished') from pg_database d where d.datname = %s",
+            (copy.name,),
         ).fetchall()
-        admin.execute("checkpoint")
-        damage(path)
-    assert "tables that cannot be read" in broken(database)
+    damage(path)
+    assert broken(copy) == {"tables that cannot be read": 1}
+    copy.drop()
 
 
 def damage(path: str) -> None:

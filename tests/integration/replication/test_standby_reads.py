@@ -33,7 +33,7 @@ async def test_results_status_and_pages_are_read_from_the_standby_with_their_age
         async with fp.transaction() as tx:
             job = await mail.submit(tx)
         pair.wait_until_caught_up()
-        await asyncio.to_thread(_wait_until_replayed, pair, int(job))
+        await asyncio.to_thread(_wait_until_replayed, pair, job.job_id)
         polled = await fp.jobs.poll(job)
         assert polled.outcome.state in ("pending", "dispatched")
         assert polled.read_from.is_standby
@@ -41,7 +41,7 @@ async def test_results_status_and_pages_are_read_from_the_standby_with_their_age
 
         board = await asyncio.to_thread(look, settings(pair))
         assert board.read_from.is_standby
-        assert [queue.queue for queue in board.queues] == ["default"]
+        assert [queue.queue for queue in board.queues] == ["mail"]
         assert board.as_json()["read_from"]["age_seconds"] >= 0
 
         reading = ReadPool(pair.successor.viewer_url, pool_max=1, statement_seconds=5, connect_seconds=5)

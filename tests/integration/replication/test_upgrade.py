@@ -28,8 +28,9 @@ def statements() -> list[LiteralString]:
     return [cast("LiteralString", block) for block in blocks]
 
 
-def new_server() -> PostgresServer:
-    return PostgresServer(server_directory(), settings={**SETTINGS, "wal_level": "logical"}, ephemeral=True)
+def new_server(**options: Any) -> PostgresServer:
+    settings = {**SETTINGS, "wal_level": "logical"}
+    return PostgresServer(server_directory(), settings=settings, ephemeral=True, **options)
 
 
 def prepared(server: PostgresServer) -> Database:
@@ -51,9 +52,10 @@ async def work(fp: Fencepost, count: int) -> None:
     await fp.testing.drain()
 
 
-async def test_a_database_moves_with_its_rows_and_its_tokens_are_worth_nothing_there() -> None:
+async def test_a_database_moves_with_its_rows_and_its_tokens_are_worth_nothing_there(tmp_path: Path) -> None:
     truncate, publish, subscribe, waiting, carry = statements()
-    with new_server() as first, new_server() as second:
+    # A system of its own: servers from the cache of initdb have one identifier.
+    with new_server() as first, new_server(cache=tmp_path) as second:
         old, new = prepared(first), prepared(second)
         async with Fencepost(old.url) as fp:
             await work(fp, 20)

@@ -101,10 +101,10 @@ def _known_by_redis(connection: Reader, redis_url: str | None) -> Iterator[Lost]
 
 def _jobs(connection: Reader, client: Any) -> Iterator[Lost]:
     from fencepost.jobs.settings import JobSettings  # noqa: PLC0415 - Needs an extra, as Redis does.
-    from fencepost.redis_streams.stream_names import PRIORITIES, stream_of  # noqa: PLC0415
+    from fencepost.redis_streams.stream_names import DEFAULT_QUEUE, PRIORITIES, stream_of  # noqa: PLC0415
 
     key = JobSettings.load().stream_key
-    for (queue,) in connection.execute(QUEUES).fetchall():
+    for queue in {DEFAULT_QUEUE, *(queue for (queue,) in connection.execute(QUEUES).fetchall())}:
         for priority in range(len(PRIORITIES)):
             stream = stream_of(key, queue, priority)
             for entries in _batches(_entries(client, stream)):
