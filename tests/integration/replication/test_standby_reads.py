@@ -4,6 +4,7 @@ import asyncio
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 
 from fencepost import Fencepost, Job, NotFound
@@ -20,7 +21,7 @@ def settings(pair: Replicas) -> Settings:
     return Settings(database_url=pair.database.url, standby_database_url=pair.successor.url)
 
 
-def age_on(connection: Any) -> lineage.ReadAge:
+def age_on(connection: psycopg.Connection[Any]) -> lineage.ReadAge:
     return run(connection, lineage.read_age())
 
 

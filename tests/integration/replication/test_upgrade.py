@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
-import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from fencepost import Fencepost, Job, Refusal
 from fencepost.embedded import Database, PostgresServer
@@ -63,7 +63,7 @@ async def test_a_database_moves_with_its_rows_and_its_tokens_are_worth_nothing_t
         with closing(old.connect_admin()) as source, closing(new.connect_admin()) as target:
             target.execute(truncate)
             source.execute(publish)
-            address = psycopg.conninfo.make_conninfo(old.admin_url).replace("'", "''")
+            address = make_conninfo(old.admin_url).replace("'", "''")
             target.execute(
                 cast("LiteralString", subscribe.replace("host=old dbname=shop user=owner", address))
             )

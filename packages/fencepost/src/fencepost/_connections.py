@@ -132,7 +132,7 @@ class Connections(Generic[AnyTransaction]):
 
     async def _read_from_standby(self, url: str, call: Call[T]) -> tuple[lineage.ReadAge, T]:
         if self._standby_pool is None:
-            options = {**pool_options(self.settings), "name": "standby", "min_size": 0}
+            options: dict[str, Any] = {**pool_options(self.settings), "name": "standby", "min_size": 0}
             self._standby_pool = (
                 ConnectionPool(url, connection_class=PooledConnection, **options)
                 if self.is_blocking

@@ -144,9 +144,10 @@ def kept_response(seen: str | None) -> dict[str, str] | None:
     except (ValueError, RecursionError):
         return None
     names = ("scope", "key", "digest", "body")
-    if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in names):
+    facts = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    if not all(isinstance(facts.get(name), str) for name in names):
         return None
-    return {name: document[name] for name in names}
+    return {name: facts[name] for name in names}
 
 
 _FAILED = object()
