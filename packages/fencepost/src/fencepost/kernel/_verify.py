@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
-_VERIFY = cast("LiteralString", (Path(__file__).parent / "verify.sql").read_text(encoding="utf-8"))
+_VERIFY = (Path(__file__).parent / "verify.sql").read_bytes()
 _TABLES: LiteralString = """
     select c.relname::text from pg_class c
     where c.relnamespace = 'fencepost'::regnamespace and c.relkind = 'r' order by c.relname
