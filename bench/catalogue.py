@@ -21,7 +21,6 @@ NAMES = (
     "flows",
     "judge",
     "install",
-    "scale",
 )
 
 
