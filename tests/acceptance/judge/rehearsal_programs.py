@@ -21,10 +21,8 @@ RIGHT = {
     "tcl": "lassign [gets stdin] a b\nputs [expr {$a + $b + NUMBER}]",
 }
 FAILS = {"RE": ("python", "raise SystemExit(3)"), "CE": ("c", "int main(void) { return 0 }")}
-SLOW = frozenset({"java", "rust", "cpp"})
-"""Whose compilers take a second or more."""
-LEFT_OUT = frozenset({"go"})
-"""Its compiler builds the standard library with each program, which takes longer than all others together."""
+SLOW = frozenset({"go", "java", "rust", "cpp"})
+"""Whose compilers take longest."""
 
 
 def program(language: str, number: int, verdict: str) -> tuple[str, str]:

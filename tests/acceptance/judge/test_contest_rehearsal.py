@@ -48,7 +48,7 @@ from fencepost_server.web.http_service import HttpService
 from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.feed_client import FeedClient
 from tests.acceptance.judge.judge_workers import BRISK
-from tests.acceptance.judge.rehearsal_programs import LEFT_OUT, RIGHT, SLOW, program
+from tests.acceptance.judge.rehearsal_programs import RIGHT, SLOW, program
 from tests.matrix.ports import free_port
 from tests.s3_server import ACCESS, BUCKET, PROGRAM, SECRET, S3Server, s3_server
 from tests.tmp_dirs import server_directory
@@ -168,7 +168,7 @@ class Rehearsal:
     async def run(self) -> None:
         async with AsyncExitStack() as closing:
             closing.callback(self._end)
-            self.spoken = [one for one in find_languages() if one in RIGHT and one not in LEFT_OUT]
+            self.spoken = [one for one in find_languages() if one in RIGHT]
             await self._prepare()
             self._open_api()
             for _ in range(self.size.judges):
