@@ -26,7 +26,7 @@ from fencepost_judge._settings import JudgeSettings
 from tests.acceptance.judge.judge_workers import BRISK
 from tests.waiting_for import found
 
-TEST_BYTES = 300_000
+TEST_BYTES = 400_000
 CACHE_BYTES = 3 * TEST_BYTES
 """Room for one problem, and not for two."""
 PROGRAM = "print(len(input()))\n"
