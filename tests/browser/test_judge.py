@@ -255,6 +255,9 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         page.get_by_label("Until (UTC)").fill((minute - timedelta(minutes=5)).isoformat())
         page.get_by_label("Reason").fill("The power failed.")
         guest.press("Remove the interval")
+        expect(page.get_by_text("The contest ends 0:05:00 later")).to_be_visible()
+        looked_at(guest, "judge-clock-question")
+        guest.press("Remove the interval")
         expect(page.get_by_role("region", name="Intervals")).to_contain_text("The power failed.")
         looked_at(guest, "judge-clock")
         with page.expect_download() as loading:
