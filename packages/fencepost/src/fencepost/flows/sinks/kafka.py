@@ -120,8 +120,7 @@ class KafkaSink(StagedSink):
         producer.begin_transaction()
         try:
             for body, key in messages:
-                producer.produce(self._topic, body, key=key)
-                producer.poll(0)
+                self._produce(producer, body, key)
             producer.produce(self._frontier_topic, str(number).encode(), key=resource.encode(), partition=0)
             producer.commit_transaction(ANSWER_SECONDS)
         except BaseException:
@@ -129,6 +128,20 @@ class KafkaSink(StagedSink):
             self._producers.pop(resource, None)
             self._positions.pop(resource, None)
             raise
+
+    def _produce(self, producer: Any, body: bytes, key: bytes | str | None) -> None:
+        """Hand a message to the client, which sends it; while its queue is full, wait for it."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                producer.produce(self._topic, body, key=key)
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise
+                producer.poll(LOOK_SECONDS)
+            else:
+                producer.poll(0)
+                return
 
     def _mark(self, resource: str) -> int:
         """Write a message, and return its offset. A reader of committed messages gets nothing after an open
