@@ -167,7 +167,7 @@ def test_vectors_that_the_senders_publish() -> None:
     standard_headers = {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
         "webhook-timestamp": "1614265330",
-        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmzKtSyZlE3uFJELVlNIOLJ1OE=",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     }
     scheme = StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", tolerance_seconds=1e9)
     assert scheme.verified(standard_headers, b'{"test": 2432232314}') == "msg_p5jXN8AQM9LWM0D4loKWxJek"

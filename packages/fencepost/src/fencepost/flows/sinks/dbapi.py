@@ -362,9 +362,10 @@ class DbApiTable(StagedSink):
     def _examine(self) -> None:
         """Everything that a commit needs, before the first record."""
         columns = [*self._key, *self._columns]
-        names, table = self._language.names(columns), self._language.name(self._table)
+        # Under a name for the table: SQLite takes a bare name that it does not know for a text.
+        names = ", ".join(f"t.{self._language.name(column)}" for column in columns)
         try:
-            self._run(f"select {names} from {table} where 1 = 0", ()).fetchall()
+            self._run(f"select {names} from {self._language.name(self._table)} t where 1 = 0", ()).fetchall()
         except self._driver.Error as error:
             raise StartRefused(
                 f"DbApiTable cannot read {self._table}: {error} It needs the columns {', '.join(columns)}."
