@@ -7,7 +7,7 @@ table, and again when the table has changed, it describes the table's columns.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -146,11 +146,11 @@ class Decoder:
         return values
 
 
-def copied(table: str, columns: Mapping[str, int], texts: list[str | None], load: Load) -> Change:
+def copied(table: str, columns: list[tuple[str, int]], texts: list[str | None], load: Load) -> Change:
     """A row of the first copy, as its columns' texts."""
     row = {
         name: None if value is None else load(kind, value.encode())
-        for (name, kind), value in zip(columns.items(), texts, strict=True)
+        for (name, kind), value in zip(columns, texts, strict=True)
     }
     return Change(table, "snapshot", row, None, 0, None)
 

@@ -64,15 +64,14 @@ _LEFT = """
       and slot_name ~ %s and slot_name <> %s and not active
       and substring(slot_name from '_([0-9]+)$')::bigint <= %s"""
 _TABLES = """
-    select p.schemaname, p.tablename, c.relkind = 'p', has_table_privilege(c.oid, 'SELECT')
-    from pg_publication_tables p join pg_class c
-      on c.oid = format('%%I.%%I', p.schemaname, p.tablename)::regclass
-    where p.pubname = %s order by 1, 2"""
+    select n.nspname, c.relname, c.relkind = 'p', has_table_privilege(c.oid, 'SELECT')
+    from pg_get_publication_tables(%s) p join pg_class c on c.oid = p.relid
+      join pg_namespace n on n.oid = c.relnamespace
+    order by 1, 2"""
 # A publication may have the partitions of a table in its place.
 _MISSING = """
     select t.name from unnest(%s::text[]) t (name) where not exists (
-      select 1 from pg_publication_tables p where p.pubname = %s
-        and format('%%I.%%I', p.schemaname, p.tablename)::regclass in (
+      select 1 from pg_get_publication_tables(%s) p where p.relid in (
           select to_regclass(t.name)
           union all select r.relid from pg_partition_tree(to_regclass(t.name)) r))"""
 _IDENTITIES = """
@@ -394,7 +393,8 @@ class PostgresChanges:
             result = (await _sent(reader, f"fetch {FETCH_ROWS} from fencepost_copy")).pgresult
             if result is None or result.ntuples == 0:
                 break
-            types = {name: result.ftype(place) for place, name in enumerate(columns)}
+            # A list, and no mapping: jsonb keeps no order of keys.
+            types = [[name, result.ftype(place)] for place, name in enumerate(columns)]
             rows = [
                 [_text(result.get_value(row, place)) for place in range(len(columns))]
                 for row in range(result.ntuples)
@@ -445,6 +445,8 @@ class ChangeReader:
         self._last: str = "0-0" if after is None else str(after)
         self._load = _loader(control)
         self._copying = order(self._last)[0] == 0
+        self._keeps_copy = log.last > 0
+        """Whether the log may still have rows of the first copy."""
         self._ready: deque[Placed] = deque()
         self._decoder: Decoder | None = None
         """Of the peek that is open."""
@@ -454,6 +456,9 @@ class ChangeReader:
         """How far an empty peek has looked."""
         self._looks_to = 0
         """How far the peek that is open looks."""
+        self._wanted = 0
+        """How many messages it may return before it ends with a transaction."""
+        self._returned = 0
         self._idle_at = time.monotonic()
         self._advanced = 0
 
@@ -484,8 +489,8 @@ class ChangeReader:
         if lsn == 0:
             await self._log.trim(place // PLACES - 1)
             return
-        if self._log.last and await self._log.trim(self._log.last):
-            return  # More of it goes with the next commit.
+        while self._keeps_copy:
+            self._keeps_copy = bool(await self._log.trim(self._log.last))
         await self._advance(lsn)
 
     async def lag(self, count: int) -> int | None:
@@ -529,10 +534,13 @@ class ChangeReader:
                 self._decoder.committed = None
                 if not self._transactions or lsn > self._transactions[-1][0]:
                     self._transactions.append((lsn, count))
+        self._returned += len(rows)
         if rows:
             return True
         await self._stream.execute("commit")
         self._decoder = None
+        if self._returned >= self._wanted:
+            return True  # There may be more behind them, also if all of these were read before.
         if not self._ready:
             await self._found_nothing()
         return bool(self._ready)
@@ -544,12 +552,13 @@ class ChangeReader:
             await self._found_nothing()
             return False
         self._looks_to = now
-        wanted = PEEK_ROWS + sum(count for _, count in self._transactions)
+        self._wanted = PEEK_ROWS + sum(count for _, count in self._transactions)
+        self._returned = 0
         await self._stream.execute("begin")
         try:
             # The first FETCH runs the function to its end: the slot is free again while the rest is read.
             declare = sql.SQL("declare fencepost_peek no scroll cursor for " + _PEEK)
-            values = (self._cursor.slot, _lsn(now), wanted, self._source.publication)
+            values = (self._cursor.slot, _lsn(now), self._wanted, self._source.publication)
             await psycopg.AsyncClientCursor(self._stream).execute(declare, values)
         except BaseException:
             await self._stream.execute("rollback")
