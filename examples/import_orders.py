@@ -19,7 +19,7 @@ from fencepost.flows.sources.files import Csv, FolderFiles
 fp = Fencepost.from_env()
 
 
-@fp.job
+@fp.job("mail")
 async def send_receipt(job: Job, customer: str, euros: int) -> None:
     async with job.finish() as tx:
         await tx.execute("select %s::text, %s::int", (customer, euros))  # Your mail goes out here.

@@ -390,6 +390,8 @@ async def test_a_source_and_a_sink_in_another_redis_than_the_flow(harness: FlowH
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        # Its bucket is there from the first object on.
+        server.bucket(f"s3://{BUCKET}").put("made", b"")
         yield server
 
 
@@ -426,7 +428,7 @@ async def test_objects_that_appear_whole(
 
 @BOTH
 async def test_a_record_submits_a_job_once(harness: FlowHarness, points: Points) -> None:
-    @harness.fp.job
+    @harness.fp.job("mail")
     async def receipt(job: Job, n: int) -> None: ...
 
     async def effects() -> list[int]:
@@ -441,7 +443,7 @@ async def test_a_record_submits_a_job_once(harness: FlowHarness, points: Points)
 
 
 async def test_arguments_that_the_handler_refuses_are_rejected(harness: FlowHarness) -> None:
-    @harness.fp.job
+    @harness.fp.job("mail")
     async def receipt(job: Job, n: int) -> None: ...
 
     sink = JobSink(receipt, lambda n: {"n": n}, on_reject=DeadLetters("bad"))
