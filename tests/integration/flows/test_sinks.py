@@ -449,7 +449,7 @@ async def test_arguments_that_the_handler_refuses_are_rejected(harness: FlowHarn
     sink = JobSink(receipt, lambda n: {"n": n}, on_reject=DeadLetters("bad"))
     await harness.run(Flow("jobs").source(IterableSource([1, "two", 3])).sink(sink))
 
-    assert [row[0] for row in harness.rows("select payload->>'n' from fencepost.job order by id")] == [
+    assert [row[0] for row in harness.rows("select payload->>'n' from fencepost.job order by job_id")] == [
         "1",
         "3",
     ]

@@ -120,28 +120,14 @@ class KafkaSink(StagedSink):
         producer.begin_transaction()
         try:
             for body, key in messages:
-                self._produce(producer, body, key)
-            producer.produce(self._frontier_topic, str(number).encode(), key=resource.encode(), partition=0)
+                _produce(producer, self._topic, body, key)
+            _produce(producer, self._frontier_topic, str(number).encode(), resource, partition=0)
             producer.commit_transaction(ANSWER_SECONDS)
         except BaseException:
             # The next position() opens another producer, which aborts any open transaction of this one.
             self._producers.pop(resource, None)
             self._positions.pop(resource, None)
             raise
-
-    def _produce(self, producer: Any, body: bytes, key: bytes | str | None) -> None:
-        """Hand a message to the client, which sends it; while its queue is full, wait for it."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while True:
-            try:
-                producer.produce(self._topic, body, key=key)
-            except BufferError:
-                if time.monotonic() > deadline:
-                    raise
-                producer.poll(LOOK_SECONDS)
-            else:
-                producer.poll(0)
-                return
 
     def _mark(self, resource: str) -> int:
         """Write a message, and return its offset. A reader of committed messages gets nothing after an open
@@ -208,3 +194,18 @@ class KafkaSink(StagedSink):
                 "if the sink is new, or may begin anew, name another frontier_topic."
             )
         return 0
+
+
+def _produce(producer: Any, topic: str, body: bytes, key: bytes | str | None, **place: int) -> None:
+    """Hand a message to the client, which sends it; while its queue is full, wait for it."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            producer.produce(topic, body, key=key, **place)
+        except BufferError:
+            if time.monotonic() > deadline:
+                raise
+            producer.poll(LOOK_SECONDS)
+        else:
+            producer.poll(0)
+            return
