@@ -19,6 +19,7 @@ from fencepost.kernel import lease
 from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.signals import listening
+from tests.reused_databases import furnish
 from tests.waiting_for import Waiter
 
 TABLES: LiteralString = """
@@ -58,8 +59,7 @@ class FlowHarness:
     @classmethod
     @asynccontextmanager
     async def of(cls, database: Database, redis_url: str) -> AsyncGenerator["FlowHarness"]:
-        with database.connect_admin() as connection:
-            connection.execute(TABLES)
+        furnish(database, TABLES)
         async with Fencepost(database.url, redis_url=redis_url) as fp:
             with closing(Waiter(database)) as looker:
                 harness = cls(database, redis_url, fp, looker)
