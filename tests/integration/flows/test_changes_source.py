@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from fencepost.embedded import Database, PostgresServer
 from fencepost.flows import Flow, GraphRefused, SourceTrimmed, StartRefused
@@ -44,8 +45,9 @@ class Shop:
     def run(self, *statements: Any) -> list[Any]:
         """One transaction; the rows of the last statement."""
         with psycopg.connect(self.url) as connection:
+            cursor = connection.cursor()
             for statement in statements:
-                cursor = connection.execute(statement)
+                cursor.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
     def put(self, numbers: Sequence[int]) -> None:
@@ -417,7 +419,7 @@ async def test_what_a_server_or_a_table_lacks_is_told_with_the_statement(
 
 async def test_a_login_without_rights_is_told_which(harness: FlowHarness, shop: Shop) -> None:
     shop.run("drop role if exists reader", "create role reader login")
-    url = psycopg.conninfo.make_conninfo(shop.url, user="reader")
+    url = make_conninfo(shop.url, user="reader")
     with pytest.raises(StartRefused, match='alter role "reader" replication'):
         await harness.run(copied(PostgresChanges(url, ["item"])))
     shop.run("alter role reader replication")

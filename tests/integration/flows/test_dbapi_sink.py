@@ -192,12 +192,14 @@ async def test_a_table_without_transactions_is_refused(harness: FlowHarness, mar
 
 def test_what_cannot_be_meant_is_refused() -> None:
     make: Callable[..., DbApiTable] = DbApiTable
-    for given, told in (
+    cases: tuple[tuple[tuple[Any, ...], str], ...] = (
         ((sqlite3, {}, 'a"b', ["x"]), "can be quoted"),
         ((sqlite3, {}, "a", []), "has no columns"),
         ((sys, {}, "a", ["x"]), "driver of the DB-API"),
-    ):
+    )
+    for given, told in cases:
         with pytest.raises(GraphRefused, match=told):
             make(*given)
+    options: dict[str, Any] = {"on_conflict": "no"}
     with pytest.raises(GraphRefused, match="on_conflict is 'no'"):
-        make(sqlite3, {}, "a", ["x"], on_conflict="no")
+        make(sqlite3, {}, "a", ["x"], **options)

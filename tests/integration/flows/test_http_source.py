@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -55,7 +55,7 @@ class Service:
 
 
 @contextmanager
-def served() -> Iterator[Service]:
+def served() -> Generator[Service]:
     service = Service()
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,12 +94,20 @@ def service() -> Iterator[Service]:
 def polling(service: Service, **changes: Any) -> HttpPolling:
     options: dict[str, Any] = {
         "every": 0.01,
-        "records": lambda page: page["items"],
-        "cursor": lambda page: page["last"],
+        "records": _items,
+        "cursor": _last,
         "headers": {"Authorization": f"Bearer {TOKEN}"},
         "name": "orders",
     }
     return HttpPolling(service.url, **{**options, **changes})
+
+
+def _items(page: Any) -> Any:
+    return page["items"]
+
+
+def _last(page: Any) -> Any:
+    return page["last"]
 
 
 def flow_of(source: HttpPolling) -> Flow:
@@ -175,14 +183,14 @@ async def test_a_service_that_is_away_is_asked_again_later(harness: FlowHarness,
     assert values(harness) == list(range(20))
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ((401, {}, f"no {TOKEN} here".encode()), "answered 401"),
-        ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
-        ((200, {}, b"<html>"), "are no JSON"),
-    ],
-)
+OF_EVERY_REQUEST: list[tuple[Answer, str]] = [
+    ((401, {}, f"no {TOKEN} here".encode()), "answered 401"),
+    ((302, {"Location": "http://127.0.0.1:1/"}, b""), "answered 302"),
+    ((200, {}, b"<html>"), "are no JSON"),
+]
+
+
+@pytest.mark.parametrize(("answer", "why"), OF_EVERY_REQUEST)
 async def test_what_concerns_every_request_is_told(
     harness: FlowHarness, service: Service, answer: Answer, why: str
 ) -> None:

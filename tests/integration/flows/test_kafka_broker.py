@@ -309,7 +309,7 @@ async def test_messages_of_a_topic_come_once_wherever_a_task_ends(
         resumes = True
 
         async def open(self, context: Any, partition: str, after: Any) -> Any:
-            reader = await super().open(context, partition, after)
+            reader: Any = await super().open(context, partition, after)
             true_read = reader.read
 
             async def read(limit: int, wait_seconds: float) -> Any:

@@ -100,6 +100,10 @@ class GitHub:
         return _delivery_id(headers.get("x-github-delivery"), "X-GitHub-Delivery")
 
 
+class _Event(msgspec.Struct):
+    id: Any = None
+
+
 class Stripe:
     """`Stripe-Signature` over time and body, and the id of the event in the body."""
 
@@ -116,10 +120,10 @@ class Stripe:
             tolerance_seconds=self._tolerance_seconds,
         )
         try:
-            event = json.loads(body)
-        except ValueError:
-            event = None
-        return _delivery_id(event.get("id") if isinstance(event, dict) else None, "the body's id")
+            event = msgspec.json.decode(body, type=_Event)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            event = _Event(None)
+        return _delivery_id(event.id, "the body's id")
 
 
 class StandardWebhooks:

@@ -142,7 +142,7 @@ class Decoder:
                     values.append(_UNCHANGED)
                 case _:
                     (size,) = body.take("!i")
-                    values.append(self.load(relation.types[place], body.bytes(size)))
+                    values.append(self.load(relation.types[place], body.part(size)))
         return values
 
 
@@ -160,13 +160,13 @@ class _Body:
         self._data = data
         self._at = 0
 
-    def bytes(self, size: int) -> bytes:
+    def part(self, size: int) -> bytes:
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
 
     def byte(self) -> bytes:
-        return self.bytes(1)
+        return self.part(1)
 
     def take(self, form: str) -> tuple[Any, ...]:
         values = struct.unpack_from(form, self._data, self._at)
@@ -175,7 +175,7 @@ class _Body:
 
     def text(self) -> str:
         end = self._data.index(b"\0", self._at)
-        taken = self.bytes(end - self._at)
+        taken = self.part(end - self._at)
         self._at += 1
         return taken.decode()
 

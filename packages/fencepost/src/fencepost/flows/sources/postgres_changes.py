@@ -386,7 +386,7 @@ class PostgresChanges:
             sql.SQL(", ").join(map(sql.Identifier, columns)),
             sql.SQL("only " if only else ""),
             sql.Identifier(schema, table),
-            sql.SQL(" where " + where if where else ""),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            sql.SQL(" where " + where if where else ""),  # pyright: ignore[reportArgumentType]
         )
         await reader.execute(query)
         while True:
