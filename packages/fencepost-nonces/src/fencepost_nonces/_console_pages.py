@@ -12,7 +12,8 @@ from fencepost.errors import NotFound
 from fencepost_nonces import _operator as operator
 from fencepost_nonces.sending import _transaction_calls as tx_calls
 from fencepost_nonces.signer import Signer as SignerKey
-from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following
+from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Name
+from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
 from fencepost_server.web.formatting import link, quoted
@@ -20,6 +21,58 @@ from fencepost_server.web.questions import Confirmation, counted
 
 DOUBTS_MAX = 100
 OVERDUE_MAX = 30
+_SIGNERS = Listing(
+    table="signers",
+    sql="select * from fencepost.nonce_signers"
+    " where (chain_id, signer) > (coalesce(%(chain)s::bigint, 0), coalesce(%(after)s::text, ''))"
+    " and (not %(recovering)s::boolean or recovering_since is not null)"
+    " order by chain_id, signer limit %(limit)s",
+    key=("chain_id", "signer"),
+    positions=("chain", "after"),
+    is_descending=False,
+    columns={
+        "chain_id": "bigint",
+        "signer": "text",
+        "owner_node": "text",
+        "next_nonce": "bigint",
+        "gaps": "bigint",
+        "held_count": "bigint",
+        "broadcast": "bigint",
+        "oldest_open_at": "timestamptz",
+        "recovering_since": "timestamptz",
+    },
+    searched=("signer", "owner_node"),
+)
+_STRIP = Listing(
+    table="strip",
+    sql="select nonce, status, locked_until, fencing_token, tx_hash, created_at, updated_at, request_id"
+    " from fencepost.signer_nonce_allocation where chain_id = %(chain_id)s and signer = %(signer)s"
+    " and nonce < coalesce(%(before)s::bigint, 9223372036854775807) order by nonce desc limit %(limit)s",
+    key=("nonce",),
+    positions=("before",),
+    is_descending=True,
+    columns={"nonce": "bigint"},
+)
+_TRANSACTIONS = Listing(
+    table="transactions",
+    sql="select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
+    " in_doubt_since, unproved_since from fencepost.managed_transaction"
+    " where transaction_id = any (%(ids)s) order by transaction_id desc",
+    key=("transaction_id",),
+    positions=("sent_before",),
+    is_descending=True,
+    columns={
+        "transaction_id": "bigint",
+        "state": "text",
+        "nonce": "bigint",
+        "recipient": "text",
+        "value": "numeric",
+        "tx_hash": "text",
+        "error": "text",
+        "created_at": "timestamptz",
+    },
+    searched=("state", "recipient", "tx_hash", "error"),
+)
 ChainId = Annotated[int, Path(ge=0, le=9_223_372_036_854_775_807)]
 Signer = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00/]+$")]
 
@@ -47,7 +100,7 @@ class SettleNonce(BaseModel):
     tx_hash: Annotated[str | None, Field(max_length=128, pattern=r"^[!-~]*$")] = None
 
 
-class SignersQuery(BaseModel):
+class SignersQuery(ListQuery):
     """In order of chain and name: the signers behind `after` on `chain`."""
 
     state: Literal["", "recovering"] | None = None
@@ -56,10 +109,14 @@ class SignersQuery(BaseModel):
     limit: Limit = 50
 
     def filters(self) -> dict[str, Any]:
-        return {"state": self.state or None, "limit": self.limit if self.limit != 50 else None}
+        return {
+            "state": self.state or None,
+            "part": self.part or None,
+            "limit": self.limit if self.limit != 50 else None,
+        }
 
 
-class SignerQuery(BaseModel):
+class SignerQuery(ListQuery):
     """Nonces below `before`, transactions below `sent_before`."""
 
     before: MaybeId = None
@@ -71,13 +128,8 @@ def _add_pages(context: ConsoleContext) -> None:
     @context.router.page("/nonces", "signers.html", "Nonces")
     async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> PageData:
         """Every signer: its owner, next nonce, gaps and what is under way; and what needs attention."""
-        rows = await context.reading.rows(
-            "select * from fencepost.nonce_signers where (chain_id, signer) > (%s, %s)"
-            " and (%s or recovering_since is not null) order by chain_id, signer limit %s",
-            query.chain or 0,
-            query.after or "",
-            query.state != "recovering",
-            query.limit,
+        page = await context.lists.read(
+            _SIGNERS, query, query.limit, {"recovering": query.state == "recovering"}
         )
         doubts = await context.reading.rows(
             "select transaction_id, chain_id, signer, state, nonce, recipient, value, in_doubt_since,"
@@ -93,20 +145,20 @@ def _add_pages(context: ConsoleContext) -> None:
             " and locked_until <= fencepost.clock() order by locked_until, chain_id, signer, nonce limit %s",
             OVERDUE_MAX,
         )
-        last = rows[-1] if len(rows) == query.limit else None
         return PageData(
             {
-                "signers": rows,
+                "signers": page.rows,
                 "doubts": doubts,
                 "overdue": overdue,
                 "overdue_most": OVERDUE_MAX,
                 "doubts_most": DOUBTS_MAX,
-                "next_after": last and {"chain": last["chain_id"], "after": last["signer"]},
+                **page.next,
                 "filters": query.filters(),
                 "states": ("recovering",),
             },
             "signers",
             ("doubts", "overdue"),
+            {"signers": page.state},
         )
 
     @context.router.page("/nonces/{chain_id}/{signer}", "signer.html", "Signer")
@@ -119,44 +171,37 @@ def _add_pages(context: ConsoleContext) -> None:
         )
         if row is None:
             raise NotFound(f"There is no signer {signer} on chain {chain_id}.")
-        strip = await context.reading.rows(
-            "select nonce, status, locked_until, fencing_token, tx_hash, created_at, updated_at, request_id"
-            " from fencepost.signer_nonce_allocation where chain_id = %s and signer = %s and nonce < %s"
-            " order by nonce desc limit %s",
-            chain_id,
-            signer,
-            query.before if query.before is not None else LAST_ID,
-            query.limit,
-        )
-        ids, next_sent_before = await context.reading.page(
-            "select ids, next_before from fencepost.console_transaction_page("
-            "%s::bigint, %s::text, %s::bigint, %s::integer, %s::integer)",
-            chain_id,
-            signer,
-            query.sent_before,
-            query.limit,
-            context.settings.scan_max,
-        )
-        transactions = await context.reading.rows(
-            "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
-            " in_doubt_since, unproved_since from fencepost.managed_transaction"
-            " where transaction_id = any (%s)"
-            " order by transaction_id desc",
-            ids,
-        )
+        of = {"chain_id": chain_id, "signer": signer}
+        strip = await context.lists.read(_STRIP, query, query.limit, of)
+
+        async def ids(sent_before: int | None, limit: int) -> tuple[list[int], int | None]:
+            return await context.reading.page(
+                "select ids, next_before from fencepost.console_transaction_page("
+                "%s::bigint, %s::text, %s::bigint, %s::integer, %s::integer)",
+                chain_id,
+                signer,
+                sent_before,
+                limit,
+                context.settings.scan_max,
+            )
+
+        transactions = await context.lists.read(_TRANSACTIONS, query, query.limit, ids=ids)
         return PageData(
             {
                 "title": f"{signer} on {chain_id}",
                 "signer": row,
-                "strip": strip,
-                "transactions": transactions,
-                "next_before": following(strip, "nonce", query.limit),
-                "next_sent_before": next_sent_before,
-                "filters": {"limit": query.limit if query.limit != 100 else None},
+                "strip": strip.rows,
+                "transactions": transactions.rows,
+                **transactions.next,
+                **strip.next,
+                "filters": {
+                    "part": query.part or None,
+                    "limit": query.limit if query.limit != 100 else None,
+                },
             },
             "strip",
             ("transactions",),
-            {"transactions": "sent_before"},
+            {"strip": strip.state, "transactions": transactions.state},
         )
 
 

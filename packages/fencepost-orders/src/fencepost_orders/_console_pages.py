@@ -4,7 +4,7 @@ decision."""
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
@@ -15,13 +15,42 @@ from pydantic import BaseModel, Field
 from fencepost.errors import NotFound
 from fencepost_orders import _change_source as change_source
 from fencepost_orders import operator_calls
-from fencepost_server.console.context import ConsoleContext, Name, Paged, following, wanted
+from fencepost_server.console.bulk_actions import BulkActions, Choice, Number, add_bulk_actions
+from fencepost_server.console.context import ConsoleContext, Name, Paged, wanted
+from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
 from fencepost_server.web.questions import Confirmation, counted
 
+_ORDERS = Listing(
+    table="orders",
+    sql="select (o ->> 'id')::bigint as id, o ->> 'status' as status, o ->> 'idempotency_key' as key,"
+    " o ->> 'broker' as broker, o ->> 'account' as account, o ->> 'symbol' as symbol,"
+    " o #>> '{request_json,intent}' as side, (o #>> '{request_json,qty}')::numeric as quantity,"
+    " (o #>> '{request_json,limit_price}')::numeric as price,"
+    " (o ->> 'created_at')::timestamptz as created_at, o ->> 'last_error' as last_error, o as facts"
+    " from fencepost.orders_list(%(status)s::text, %(broker)s::text, %(account)s::text, %(before)s::bigint,"
+    " %(limit)s::integer) o",
+    key=("id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "id": "bigint",
+        "status": "text",
+        "key": "text",
+        "broker": "text",
+        "account": "text",
+        "symbol": "text",
+        "side": "text",
+        "quantity": "numeric",
+        "price": "numeric",
+        "created_at": "timestamptz",
+        "last_error": "text",
+    },
+    searched=("key", "broker", "account", "symbol", "last_error"),
+)
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 BrokerName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00/]+$")]
 CHANNEL = "orders:"
@@ -77,16 +106,17 @@ def _add_pages(context: ConsoleContext) -> None:
     @context.router.page("/orders", "orders.html", "Orders")
     async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
         """Orders, newest first; the number of live orders in each state; and the brokers."""
-        found = await context.reading.rows(
-            "select o as facts"
-            " from fencepost.orders_list(%s::text, %s::text, %s::text, %s::bigint, %s::integer) o",
-            wanted(query.status),
-            wanted(query.broker),
-            wanted(query.account),
-            query.before,
+        page = await context.lists.read(
+            _ORDERS,
+            query,
             query.limit,
+            {
+                "status": wanted(query.status),
+                "broker": wanted(query.broker),
+                "account": wanted(query.account),
+            },
         )
-        rows = [cast("dict[str, Any]", one["facts"]) for one in found]
+        rows = [cast("dict[str, Any]", one["facts"]) for one in page.rows]
         return PageData(
             {
                 "orders": rows,
@@ -99,13 +129,14 @@ def _add_pages(context: ConsoleContext) -> None:
                 "limits": await context.reading.rows(
                     "select * from fencepost.orders_limits order by broker, account"
                 ),
-                "next_before": following(rows, "id", query.limit),
+                **page.next,
                 "filters": query.filters(),
                 "states": STATES,
                 "halt_key": f"console-{uuid4()}",
             },
             "orders",
             ("counts", "brokers", "limits"),
+            {"orders": page.state},
         )
 
     @context.router.page("/orders/{order_id}", "order.html", "Order")
@@ -317,7 +348,39 @@ def _add_actions(context: ConsoleContext) -> None:
         return ActionDone(f"Order {order_id} {told}.", f"/console/orders/{order_id}")
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, ids: Sequence[int]) -> Mapping[int, str]:
+        rows = await context.reading.rows(
+            "select id, status from fencepost.outbox_orders where id = any (%s)", list(ids)
+        )
+        return {row["id"]: row["status"] for row in rows}
+
+    async def cancel(order_id: int, request: Request, reason: str) -> None:
+        await context.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, reason))
+
+    cancelling = Choice(
+        verb="Cancel",
+        done="cancelled",
+        consequence="They were not sent, and are not sent any more. Orders behind them can go out.",
+        act=cancel,
+        fits=("queued", "failed"),
+    )
+    actions = BulkActions(
+        table="orders",
+        action="order.settle",
+        one="order",
+        many="orders",
+        back="/console/orders",
+        choices={"cancel": cancelling},
+        states=states,
+        key=Number,
+        reason=True,
+    )
+    add_bulk_actions(context, actions)
+
+
 def _add(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
     _add_pages(context)
     _add_actions(context)
 

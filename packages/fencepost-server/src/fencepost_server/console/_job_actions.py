@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from fastapi import Request
-from pydantic import BaseModel
 
-from fencepost.errors import NotFound, Refusal
+from fencepost.errors import NotFound
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import job_queries
 from fencepost_server.console._jobs import JobId
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, Number, add_bulk_actions
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief
-from fencepost_server.web.forms import Ids
 from fencepost_server.web.questions import Confirmation, counted
-
-
-class SettleJobs(BaseModel):
-    """A decision about the jobs that were selected on a page."""
-
-    model_config = {"extra": "forbid"}
-
-    how: Literal["cancel", "run", "discard"]
-    ids: Ids
 
 
 class JobQuestions:
@@ -35,28 +24,6 @@ class JobQuestions:
 
     def __init__(self, context: ConsoleContext) -> None:
         self._reading = context.reading
-
-    async def settle(self, request: Request, body: SettleJobs) -> Confirmation:
-        rows = await self._reading.rows(
-            "select state, count(*) as jobs from fencepost.jobs where job_id = any (%s) group by state"
-            " order by jobs desc, state",
-            body.ids,
-        )
-        states = {row["state"]: row["jobs"] for row in rows}
-        fitting = sum(count for state, count in states.items() if state in _SETTLED[body.how])
-        told = ", ".join(f"{count:,} {state}" for state, count in states.items()) or "none is kept"
-        ends = {
-            "cancel": "Waiting jobs end at once; running ones are asked to stop and their results refused.",
-            "run": "Waiting jobs are due now; dead and cancelled ones run again, with all their tries.",
-            "discard": "They end as cancelled, and are no dead letters any more.",
-        }
-        verb = {"cancel": "Cancel", "run": "Run", "discard": "Discard"}[body.how]
-        left = len(body.ids) - fitting
-        consequences = [f"Selected are {counted(len(body.ids), 'job')}: {told}.", ends[body.how]]
-        if left:
-            consequences.append(f"{counted(left, 'job')} of them cannot be, and stay as they are.")
-        answer = f"{verb} {counted(fitting, 'job')}"
-        return Confirmation(f"{answer}?", consequences, answer, "/console/jobs")
 
     async def _known(self, job_id: int) -> Row:
         row = await self._reading.row(
@@ -95,20 +62,54 @@ class JobQuestions:
 def add_actions(context: ConsoleContext) -> None:
     questions = JobQuestions(context)
 
-    @context.router.action("/jobs/settle", "job.settle", asks=questions.settle)
-    async def settle(request: Request, body: SettleJobs) -> ActionDone:
-        """Cancel, run now or discard the jobs that are named. What cannot be is refused and counted."""
-        actor, refused = visitor_of(request).actor, 0
-        for job_id in dict.fromkeys(body.ids):
-            try:
-                await _settle_one(context, body.how, job_id, actor)
-            except Refusal:
-                refused += 1
-        context.live_snapshot.forget()
-        done = len(set(body.ids)) - refused
-        word = {"cancel": "cancelled or asked to stop", "run": "run now", "discard": "discarded"}[body.how]
-        facts = {"settled": done, "refused": refused}
-        return ActionDone(f"{counted(done, 'job')} {word}, {refused} refused.", "/console/jobs", facts)
+    async def states(_: Request, ids: Sequence[int]) -> Mapping[int, str]:
+        rows = await context.reading.rows(
+            "select job_id, state from fencepost.jobs where job_id = any (%s)", list(ids)
+        )
+        return {row["job_id"]: row["state"] for row in rows}
+
+    def each(how: str) -> Act:
+        async def act(job_id: int, request: Request, _: str) -> None:
+            await _settle_one(context, how, job_id, visitor_of(request).actor)
+
+        return act
+
+    choices = {
+        "cancel": Choice(
+            verb="Cancel",
+            done="cancelled or asked to stop",
+            consequence="Waiting jobs end at once; running ones are asked to stop and their results refused.",
+            act=each("cancel"),
+            fits=("pending", "dispatched", "running"),
+        ),
+        "run": Choice(
+            verb="Run",
+            done="run now",
+            consequence="Waiting jobs are due now; dead and cancelled ones run again, with all their tries.",
+            act=each("run"),
+            fits=("pending", "dispatched", "dead", "cancelled"),
+        ),
+        "discard": Choice(
+            verb="Discard",
+            done="discarded",
+            consequence="They end as cancelled, and are no dead letters any more.",
+            act=each("discard"),
+            fits=("dead",),
+        ),
+    }
+    add_bulk_actions(
+        context,
+        BulkActions(
+            table="jobs",
+            action="job.settle",
+            one="job",
+            many="jobs",
+            back="/console/jobs",
+            choices=choices,
+            states=states,
+            key=Number,
+        ),
+    )
 
     @context.router.action("/jobs/{job_id}/cancel", "job.cancel", asks=questions.cancel)
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
@@ -135,13 +136,6 @@ def add_actions(context: ConsoleContext) -> None:
         """Discard a dead job: it ends as cancelled."""
         await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
         return _done(context, f"Job {job_id} is discarded.", job_id)
-
-
-_SETTLED: Mapping[str, Sequence[str]] = {
-    "cancel": ("pending", "dispatched", "running"),
-    "run": ("pending", "dispatched", "dead", "cancelled"),
-    "discard": ("dead",),
-}
 
 
 async def _settle_one(context: ConsoleContext, how: str, job_id: int, actor: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Path, Request
 
 from fencepost.kernel import queue
+from fencepost_server.console.bulk_actions import BulkActions, Choice, add_bulk_actions
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
@@ -47,6 +48,7 @@ def add_pages(context: ConsoleContext) -> None:
         queues = [
             {
                 **queue,
+                "later": queue["pending"] - queue["due"],
                 "ended": hours.get(queue["queue"], {}).get("ended", []),
                 "per_second": hours.get(queue["queue"], {}).get("per_second", 0.0),
                 "run_p95_seconds": hours.get(queue["queue"], {}).get("run_p95_seconds"),
@@ -57,7 +59,48 @@ def add_pages(context: ConsoleContext) -> None:
         return PageData({"queues": queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, names: Sequence[str]) -> Mapping[str, str]:
+        queues = {one["queue"]: one for one in (await context.live_snapshot.refresh()).queues}
+        return {name: "paused" if queues.get(name, _IDLE)["paused"] else "open" for name in names}
+
+    async def pause(name: str, request: Request, _: str) -> None:
+        await context.fp.run(queue.pause(name, visitor_of(request).actor))
+
+    async def resume(name: str, request: Request, _: str) -> None:
+        await context.fp.run(queue.resume(name, visitor_of(request).actor))
+
+    choices = {
+        "pause": Choice(
+            verb="Pause",
+            done="paused",
+            consequence="No job of them starts until they are resumed; running jobs may finish.",
+            act=pause,
+            fits=("open",),
+        ),
+        "resume": Choice(
+            verb="Resume",
+            done="resumed",
+            consequence="Their jobs start again.",
+            act=resume,
+            fits=("paused",),
+        ),
+    }
+    actions = BulkActions(
+        table="queues",
+        action="queue.settle",
+        one="queue",
+        many="queues",
+        back="/console/queues",
+        choices=choices,
+        states=states,
+    )
+    add_bulk_actions(context, actions)
+
+
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
+
     async def before_pause(request: Request, queue_name: str) -> Confirmation:
         queues = {one["queue"]: one for one in (await context.live_snapshot.refresh()).queues}
         seen = queues.get(queue_name, {})

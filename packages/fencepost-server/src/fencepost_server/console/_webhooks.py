@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import Path, Query, Request
@@ -12,7 +13,9 @@ from fencepost.outbox.settings import OutboxSettings
 from fencepost.webhooks import calls
 from fencepost.webhooks.addresses import checked_url
 from fencepost_server.console._role import Role
-from fencepost_server.console.context import ConsoleContext, Limit, Name, following
+from fencepost_server.console.bulk_actions import BulkActions, Choice, add_bulk_actions
+from fencepost_server.console.context import ConsoleContext, Limit, Name
+from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import span
@@ -21,6 +24,24 @@ from fencepost_server.web.questions import Confirmation, counted
 PAGE = "/console/webhooks"
 DAY_SECONDS = 86_400.0
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._\-]*$"
+_WEBHOOKS = Listing(
+    table="webhooks",
+    sql="select name, host, topics, paused_at, made_at, made_by, secrets, rotation_ends_at, dead"
+    " from fencepost.webhooks where name > coalesce(%(after)s::text, '') order by name limit %(limit)s",
+    key=("name",),
+    positions=("after",),
+    is_descending=False,
+    columns={
+        "name": "text",
+        "host": "text",
+        "made_at": "timestamptz",
+        "secrets": "bigint",
+        "rotation_ends_at": "timestamptz",
+        "dead": "bigint",
+        "paused_at": "timestamptz",
+    },
+    searched=("name", "host", "topics::text"),
+)
 WebhookName = Annotated[str, Path(min_length=1, max_length=64, pattern=_NAME)]
 MessageId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 # A URL may hold a key: the audit does not get it.
@@ -39,7 +60,7 @@ Topics = Annotated[
 ]
 
 
-class WebhooksQuery(BaseModel):
+class WebhooksQuery(ListQuery):
     after: Name | None = None
     limit: Limit = 200
 
@@ -69,21 +90,63 @@ def add_pages(context: ConsoleContext) -> None:
     @context.router.page("/webhooks", "webhooks.html", "Webhooks")
     async def webhooks(request: Request, query: Annotated[WebhooksQuery, Query()]) -> PageData:
         """The webhooks in order of name: the host of each, never its whole URL or a secret."""
-        rows = await context.reading.rows(
-            "select name, host, topics, paused_at, made_at, made_by, secrets, rotation_ends_at, dead"
-            " from fencepost.webhooks where name > %s order by name limit %s",
-            query.after or "",
-            query.limit,
-        )
+        page = await context.lists.read(_WEBHOOKS, query, query.limit)
         facts = {
-            "webhooks": rows,
-            "next_after": following(rows, "name", query.limit),
-            "filters": {"limit": query.limit if query.limit != 200 else None},
+            "webhooks": page.rows,
+            **page.next,
+            "filters": {
+                "part": query.part or None,
+                "limit": query.limit if query.limit != 200 else None,
+            },
         }
-        return PageData(facts, rows="webhooks")
+        return PageData(facts, "webhooks", lists={"webhooks": page.state})
+
+
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, names: Sequence[str]) -> Mapping[str, str]:
+        rows = await context.reading.rows(
+            "select name, paused_at is not null as paused from fencepost.webhooks where name = any (%s)",
+            list(names),
+        )
+        return {row["name"]: "paused" if row["paused"] else "open" for row in rows}
+
+    async def pause(name: str, request: Request, _: str) -> None:
+        await context.fp.run(calls.pause(name, visitor_of(request).actor))
+
+    async def resume(name: str, request: Request, _: str) -> None:
+        await context.fp.run(calls.pause(name, visitor_of(request).actor, is_paused=False))
+
+    choices = {
+        "pause": Choice(
+            verb="Pause",
+            done="paused",
+            consequence="Nothing is delivered to them until they are resumed. Messages are kept.",
+            act=pause,
+            fits=("open",),
+        ),
+        "resume": Choice(
+            verb="Resume",
+            done="resumed",
+            consequence="They get what waits, from the first message on.",
+            act=resume,
+            fits=("paused",),
+        ),
+    }
+    actions = BulkActions(
+        table="webhooks",
+        action="webhook.settle",
+        one="webhook",
+        many="webhooks",
+        back=PAGE,
+        choices=choices,
+        states=states,
+    )
+    add_bulk_actions(context, actions)
 
 
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
+
     def checked(url: str | None) -> str | None:
         return None if url is None else checked_url(url, loopback=OutboxSettings.load().webhook_loopback)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import Request
@@ -12,6 +12,7 @@ from fencepost.errors import InvalidInput
 from fencepost.kernel import worker
 from fencepost.kernel.call import Call
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, add_bulk_actions
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
@@ -66,7 +67,55 @@ def add_pages(context: ConsoleContext) -> None:
         return PageData({"workers": workers}, "workers")
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, targets: Sequence[str]) -> Mapping[str, str]:
+        rows = await context.reading.rows(
+            "select target, state from fencepost.worker_list() where target = any (%s)", list(targets)
+        )
+        return {row["target"]: row["state"] for row in rows}
+
+    def each(call: Callable[[str, str, str], Call[list[str]]]) -> Act:
+        async def act(target: str, request: Request, reason: str) -> None:
+            await context.fp.run(call(target, visitor_of(request).actor, reason))
+
+        return act
+
+    choices = {
+        "drain": Choice(
+            verb="Drain",
+            done="drained",
+            consequence="They claim nothing more and finish what they hold; new processes claim.",
+            act=each(worker.drain),
+        ),
+        "disable": Choice(
+            verb="Disable",
+            done="disabled",
+            consequence="They claim nothing until they are enabled, also after a restart.",
+            act=each(worker.disable),
+        ),
+        "enable": Choice(
+            verb="Enable",
+            done="enabled",
+            consequence="They claim again.",
+            act=each(worker.enable),
+        ),
+    }
+    actions = BulkActions(
+        table="workers",
+        action="worker.settle",
+        one="worker",
+        many="workers",
+        back=PAGE,
+        choices=choices,
+        states=states,
+        reason=True,
+    )
+    add_bulk_actions(context, actions)
+
+
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
+
     async def decide(
         request: Request, body: Decision, call: Callable[[str, str, str], Call[list[str]]], told: str
     ) -> ActionDone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,9 @@ from fencepost.kernel import schedule
 from fencepost_server.console import _timeline as timeline
 from fencepost_server.console._jobs import STATES, JobId, State, searched_argument, told
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, Number, add_bulk_actions
 from fencepost_server.console.context import LAST_ID, ConsoleContext, MaybeId, Name, Paged, wanted
+from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief, link
@@ -35,6 +37,46 @@ COUNT_MAX = 10_000
 LIFE_MAX = 200
 """The moments of its life that a page tells: the newest."""
 _VERSION_QUEUE = re.compile(r"(?P<queue>[^/]+)/(?P<name>[^/@]+)@(?P<version>[0-9]{1,9})")
+_WORKFLOWS = Listing(
+    table="workflows",
+    sql="select * from fencepost.workflow_rows(%(ids)s::bigint[])",
+    key=("job_id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "job_id": "bigint",
+        "state": "text",
+        "name": "text",
+        "version": "bigint",
+        "steps": "bigint",
+        "attempt": "bigint",
+        "submitted_at": "timestamptz",
+        "finished_at": "timestamptz",
+        "error": "text",
+    },
+    searched=("name", "state", "error", "waits::text"),
+)
+_STEPS = Listing(
+    table="steps",
+    sql="select step_id, name, what, attempt, at, undo ->> 'kind' as undo, undone_by,"
+    " case when pg_column_size(result) <= 65536 then result end as result"
+    " from fencepost.workflow_steps where job_id = %(job_id)s"
+    " and step_id < coalesce(%(before)s::bigint, 9223372036854775807)"
+    " order by step_id desc limit %(limit)s",
+    key=("step_id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "step_id": "bigint",
+        "name": "text",
+        "what": "text",
+        "attempt": "bigint",
+        "at": "timestamptz",
+        "undo": "text",
+    },
+    searched=("name", "what"),
+)
+_SETTLED = ("cancelled", "requested", "replayed")
 How = Literal["cancel", "replay"]
 Waits = Literal["", "event", "time"]
 
@@ -112,11 +154,13 @@ def add_pages(context: ConsoleContext) -> None:
     async def workflows(request: Request, query: Annotated[WorkflowQuery, Query()]) -> PageData:
         """Workflows, newest first, and how many live on which version. A filter that finds little says how
         far it has searched."""
-        ids, next_before = ([query.id], None) if query.id is not None else await _page(context, query)
+        page = await context.lists.read(
+            _WORKFLOWS, query, query.limit, ids=lambda before, limit: _page(context, query, before, limit)
+        )
         return PageData(
             {
-                "workflows": await _rows(context, ids),
-                "next_before": next_before,
+                "workflows": page.rows,
+                **page.next,
                 "versions": _versions((await context.live_snapshot.newest()).queues),
                 "filters": query.filters(),
                 "terms": query.terms,
@@ -124,6 +168,7 @@ def add_pages(context: ConsoleContext) -> None:
             },
             "workflows",
             ("versions",),
+            {"workflows": page.state},
         )
 
     @context.router.page("/workflows/preview", "workflows_preview.html", "Many workflows")
@@ -155,19 +200,9 @@ def add_pages(context: ConsoleContext) -> None:
             raise NotFound(
                 f"There is no workflow {job_id}: it never existed, it is a plain job, or it was pruned."
             )
-        steps = list(
-            reversed(
-                await context.reading.rows(
-                    "select step_id, name, what, attempt, at, undo ->> 'kind' as undo, undone_by,"
-                    " case when pg_column_size(result) <= 65536 then result end as result"
-                    " from fencepost.workflow_steps where job_id = %s and step_id < %s"
-                    " order by step_id desc limit %s",
-                    job_id,
-                    LAST_ID if query.before is None else query.before,
-                    query.limit,
-                )
-            )
-        )
+        page = await context.lists.read(_STEPS, query, query.limit, {"job_id": job_id})
+        # In natural order the newest page, the oldest of its steps first.
+        steps = list(page.rows if page.state.sort else reversed(page.rows))
         names = [step["name"] for step in steps]
         now = await context.fp.run(schedule.clock())
         waits = await context.reading.rows(
@@ -200,7 +235,7 @@ def add_pages(context: ConsoleContext) -> None:
                 LIFE_MAX,
             ),
         )
-        begun = min((row["submitted_at"], *(step["at"] for step in steps[:1])))
+        begun = min((row["submitted_at"], *(step["at"] for step in steps)))
         spans = timeline.spans(row, steps, waits, children, undo, moments, now)
         described = row["headers"]["workflow"]
         of = f"{described.get('name')}@{described.get('version')}"
@@ -212,7 +247,7 @@ def add_pages(context: ConsoleContext) -> None:
                 "name": described.get("name"),
                 "is_live": row["state"] not in ("finished", "dead", "cancelled"),
                 "steps": steps,
-                "next_before": steps[0]["step_id"] if len(steps) == query.limit else None,
+                **page.next,
                 "waits": waits,
                 "children": children,
                 "undo": undo,
@@ -224,6 +259,7 @@ def add_pages(context: ConsoleContext) -> None:
             },
             "steps",
             ("waits", "children", "undo"),
+            {"steps": page.state},
         )
 
 
@@ -297,7 +333,49 @@ class WorkflowQuestions:
         return self._question(job_id, "Emit", [told, emitted, final], body.event)
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, ids: Sequence[int]) -> Mapping[int, str]:
+        return {row["job_id"]: row["state"] for row in await _rows(context, ids)}
+
+    def each(how: How) -> Act:
+        async def act(job_id: int, request: Request, _: str) -> None:
+            (settled,) = await context.fp.run(operator.settle([job_id], how, visitor_of(request).actor))
+            if settled.outcome not in _SETTLED:
+                raise InvalidInput(f"Workflow {job_id}: {settled.outcome}.")
+
+        return act
+
+    choices = {
+        "cancel": Choice(
+            verb="Cancel",
+            done="cancelled, or asked to stop",
+            consequence="Each ends as cancelled, and its steps are undone, newest first.",
+            act=each("cancel"),
+            fits=("pending", "dispatched", "running"),
+        ),
+        "replay": Choice(
+            verb="Replay",
+            done="replayed",
+            consequence="Each goes on after its recorded steps.",
+            act=each("replay"),
+            fits=("dead",),
+        ),
+    }
+    actions = BulkActions(
+        table="workflows",
+        action="workflow.selected",
+        one="workflow",
+        many="workflows",
+        back="/console/workflows",
+        choices=choices,
+        states=states,
+        key=Number,
+    )
+    add_bulk_actions(context, actions)
+
+
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
     questions = WorkflowQuestions(context)
 
     @context.router.action("/workflows/settle", "workflow.settle", asks=questions.settle)
@@ -306,7 +384,7 @@ def add_actions(context: ConsoleContext) -> None:
         ids, onward = await _meant(context, body, body.how, body.up_to)
         meant = ids[: body.limit]
         settled = await context.fp.run(operator.settle(meant, body.how, visitor_of(request).actor))
-        done = sum(one.outcome in ("cancelled", "requested", "replayed") for one in settled)
+        done = sum(one.outcome in _SETTLED for one in settled)
         context.live_snapshot.forget()
         # Onward from the last one, so that those that were refused are not asked for again.
         next_up_to = onward if len(ids) <= body.limit else max(0, meant[-1] - 1)
@@ -377,10 +455,12 @@ def _versions(queues: Sequence[Row]) -> list[Row]:
     ]
 
 
-async def _page(context: ConsoleContext, query: WorkflowQuery) -> tuple[Sequence[int], int | None]:
-    call = operator.page(
-        query.selected, before_id=query.before, limit=query.limit, scan_max=context.settings.scan_max
-    )
+async def _page(
+    context: ConsoleContext, query: WorkflowQuery, before: int | None, limit: int
+) -> tuple[Sequence[int], int | None]:
+    if query.id is not None:
+        return [query.id], None
+    call = operator.page(query.selected, before_id=before, limit=limit, scan_max=context.settings.scan_max)
     return await context.reading.page(call.sql, *call.arguments)
 
 

@@ -69,5 +69,9 @@ def brief(text: str | None, most: int = 200) -> str:
 
 def link(path: str, **parameters: Any) -> str:
     """A path with the parameters that have a value."""
-    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    given = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in parameters.items()
+        if value not in (None, "")
+    }
     return f"{path}?{urlencode(given)}" if given else path

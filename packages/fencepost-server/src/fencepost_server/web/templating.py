@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,6 +60,12 @@ def theme_of(request: Request) -> str:
     """What the visitor chose to see: as the system says, light or dark."""
     chosen = request.cookies.get(THEME_COOKIE, "auto")
     return chosen if chosen in THEMES else "auto"
+
+
+def readdress(request: Request, **changes: Any) -> str:
+    """The address of this page with other parameters; None removes one."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changes]
+    return link(request.url.path, **{**dict(kept), **changes})
 
 
 class Templates:
@@ -117,6 +124,7 @@ class Templates:
             theme=theme_of(request),
             stays_at=self._stays_at(request),
             now=datetime.now(UTC),
+            again=partial(readdress, request),
         )
         return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
 
