@@ -18,6 +18,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
 from fencepost_server.web.formatting import link, quoted
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 DOUBTS_MAX = 100
 OVERDUE_MAX = 30
@@ -170,7 +171,9 @@ def _add_pages(context: ConsoleContext) -> None:
             "select * from fencepost.nonce_signers where chain_id = %s and signer = %s", chain_id, signer
         )
         if row is None:
-            raise NotFound(f"There is no signer {signer} on chain {chain_id}.")
+            raise NotFound(
+                say("There is no signer {signer} on chain {chain_id}.", signer=signer, chain_id=chain_id)
+            )
         of = {"chain_id": chain_id, "signer": signer}
         strip = await context.lists.read(_STRIP, query, query.limit, of)
 
@@ -219,24 +222,44 @@ def _add_actions(context: ConsoleContext) -> None:
             signer,
         )
         if row is None:
-            raise NotFound(f"There is no signer {signer} on chain {chain_id}.")
+            raise NotFound(
+                say("There is no signer {signer} on chain {chain_id}.", signer=signer, chain_id=chain_id)
+            )
         outside = max(0, body.next_nonce - row["next_nonce"])
         told = [
-            f"Signer {signer} on chain {chain_id}, next nonce {row['next_nonce']}, hands out nonces again.",
-            f"It goes on at {max(body.next_nonce, row['next_nonce'])}.",
-            f"{counted(outside, 'nonce')} below that are held for callers of the lost time.",
+            say(
+                "Signer {signer} on chain {chain_id}, next nonce {next_nonce}, hands out nonces again.",
+                signer=signer,
+                chain_id=chain_id,
+                next_nonce=row["next_nonce"],
+            ),
+            say("It goes on at {next_nonce}.", next_nonce=max(body.next_nonce, row["next_nonce"])),
+            say(
+                "{outside} below that are held for callers of the lost time.",
+                outside=counted(outside, "nonce"),
+            ),
             "A nonce that was given out already would be given out twice: name the first that no caller has.",
         ]
         at = _address(chain_id, signer)
-        return Confirmation(f"Resume signer {signer}?", told, f"Resume at {body.next_nonce}", at)
+        return Confirmation(
+            say("Resume signer {signer}?", signer=signer),
+            told,
+            say("Resume at {next_nonce}", next_nonce=body.next_nonce),
+            at,
+        )
 
     @context.router.action("/nonces/{chain_id}/{signer}/resume", "signer.resume", asks=before_resume)
     async def resume(request: Request, chain_id: ChainId, signer: Signer, body: ResumeSigner) -> ActionDone:
         """Let a recovered signer go on at a nonce, or where its sequence is if that is higher."""
         resumed = await operator.resume(context.fp, SignerKey.of(chain_id, signer), body.next_nonce)
         context.live_snapshot.forget()
-        held = f"{counted(resumed.outside, 'nonce')} below it are held"
-        told = f"{signer} goes on at {resumed.next_nonce}; {held}."
+        held = say("{outside} below it are held", outside=counted(resumed.outside, "nonce"))
+        told = say(
+            "{signer} goes on at {next_nonce}; {held}.",
+            signer=signer,
+            next_nonce=resumed.next_nonce,
+            held=held,
+        )
         return ActionDone(told, _address(chain_id, signer), {"next_nonce": resumed.next_nonce})
 
     async def before_settle(request: Request, chain_id: int, signer: str, body: SettleNonce) -> Confirmation:
@@ -248,14 +271,39 @@ def _add_actions(context: ConsoleContext) -> None:
             body.nonce,
         )
         if row is None:
-            raise NotFound(f"Signer {signer} on chain {chain_id} has no nonce {body.nonce}.")
-        name = f"Nonce {body.nonce} of {signer} on chain {chain_id}"
+            raise NotFound(
+                say(
+                    "Signer {signer} on chain {chain_id} has no nonce {nonce}.",
+                    signer=signer,
+                    chain_id=chain_id,
+                    nonce=body.nonce,
+                )
+            )
+        name = say(
+            "Nonce {nonce} of {signer} on chain {chain_id}",
+            nonce=body.nonce,
+            signer=signer,
+            chain_id=chain_id,
+        )
         ends = {
             "used": "It counts as used and is not given out again.",
             "released": "It is given out again. If its caller signed with it, two transactions share it.",
         }
-        told = [f"{name}, {row['status']}, was reserved by request {row['request_id']}.", ends[body.outcome]]
-        return Confirmation(f"{name} was {body.outcome}?", told, f"Mark it {body.outcome}", PAGE)
+        told = [
+            say(
+                "{name}, {status}, was reserved by request {request_id}.",
+                name=name,
+                status=row["status"],
+                request_id=row["request_id"],
+            ),
+            ends[body.outcome],
+        ]
+        return Confirmation(
+            say("{name} was {outcome}?", name=name, outcome=body.outcome),
+            told,
+            say("Mark it {outcome}", outcome=body.outcome),
+            PAGE,
+        )
 
     @context.router.action("/nonces/{chain_id}/{signer}/settle", "nonce.settle", asks=before_settle)
     async def settle(request: Request, chain_id: ChainId, signer: Signer, body: SettleNonce) -> ActionDone:
@@ -269,23 +317,39 @@ def _add_actions(context: ConsoleContext) -> None:
             tx_hash=body.tx_hash or None,
         )
         context.live_snapshot.forget()
-        return ActionDone(f"Nonce {body.nonce} is {body.outcome}.", PAGE, {"nonce": body.nonce})
+        return ActionDone(
+            say("Nonce {nonce} is {outcome}.", nonce=body.nonce, outcome=body.outcome),
+            PAGE,
+            {"nonce": body.nonce},
+        )
 
     async def known(transaction_id: int) -> dict[str, Any]:
         found = await context.fp.run(tx_calls.find(transaction_id))
         if not found:
-            raise NotFound(f"There is no transaction {transaction_id}.")
+            raise NotFound(say("There is no transaction {transaction_id}.", transaction_id=transaction_id))
         return found[0]
 
     async def before_vouch(request: Request, transaction_id: int) -> Confirmation:
         facts = await known(transaction_id)
         told = [
-            f"Transaction {transaction_id} of {facts['signer']} on chain {facts['chain_id']}.",
-            f"It sends {facts['value']} to {facts['to'] or 'a new contract'}.",
+            say(
+                "Transaction {transaction_id} of {signer} on chain {chain_id}.",
+                transaction_id=transaction_id,
+                signer=facts["signer"],
+                chain_id=facts["chain_id"],
+            ),
+            say(
+                "It sends {value} to {what}.", value=facts["value"], what=facts["to"] or say("a new contract")
+            ),
             "It is sent. If a version of it was mined after all, the value is sent twice.",
         ]
-        answer = f"Send transaction {transaction_id}"
-        return Confirmation(f"Transaction {transaction_id} was not mined?", told, answer, f"{PAGE}#doubt")
+        answer = say("Send transaction {transaction_id}", transaction_id=transaction_id)
+        return Confirmation(
+            say("Transaction {transaction_id} was not mined?", transaction_id=transaction_id),
+            told,
+            answer,
+            f"{PAGE}#doubt",
+        )
 
     @context.router.action("/transactions/{transaction_id}/vouch", "transaction.vouch", asks=before_vouch)
     async def vouch(request: Request, transaction_id: TransactionId) -> ActionDone:
@@ -294,17 +358,26 @@ def _add_actions(context: ConsoleContext) -> None:
         signer = SignerKey.of(facts["chain_id"], facts["signer"])
         await operator.vouch(context.fp, signer, transaction_id)
         context.live_snapshot.forget()
-        return ActionDone(f"Transaction {transaction_id} will be sent.", PAGE)
+        return ActionDone(
+            say("Transaction {transaction_id} will be sent.", transaction_id=transaction_id), PAGE
+        )
 
     async def before_cancel(request: Request, transaction_id: int) -> Confirmation:
         facts = await known(transaction_id)
         ends = "It is replaced by one that does nothing. Whichever is mined decides."
         told = [
-            f"Transaction {transaction_id} of {facts['signer']}, {facts['state']}.",
-            f"It sends {facts['value']} to {facts['to'] or 'a new contract'}.",
+            say(
+                "Transaction {transaction_id} of {signer}, {state}.",
+                transaction_id=transaction_id,
+                signer=facts["signer"],
+                state=facts["state"],
+            ),
+            say(
+                "It sends {value} to {what}.", value=facts["value"], what=facts["to"] or say("a new contract")
+            ),
             "It ends at once." if facts["state"] == "QUEUED" else ends,
         ]
-        answer = f"Cancel transaction {transaction_id}"
+        answer = say("Cancel transaction {transaction_id}", transaction_id=transaction_id)
         return Confirmation(f"{answer}?", told, answer, _address(facts["chain_id"], facts["signer"]))
 
     @context.router.action("/transactions/{transaction_id}/cancel", "transaction.cancel", asks=before_cancel)
@@ -312,9 +385,15 @@ def _add_actions(context: ConsoleContext) -> None:
         """Cancel a transaction that is not mined."""
         facts = await known(transaction_id)
         state = await context.fp.run(tx_calls.cancel(transaction_id))
-        told = "is cancelled" if state == "CANCELLED" else "is to be replaced by one that does nothing"
+        told = (
+            say("is cancelled") if state == "CANCELLED" else say("is to be replaced by one that does nothing")
+        )
         at = _address(facts["chain_id"], facts["signer"])
-        return ActionDone(f"Transaction {transaction_id} {told}.", at, {"state": state})
+        return ActionDone(
+            say("Transaction {transaction_id} {told}.", transaction_id=transaction_id, told=told),
+            at,
+            {"state": state},
+        )
 
 
 def _address(chain_id: int, signer: str) -> str:

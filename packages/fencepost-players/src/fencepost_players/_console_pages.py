@@ -12,6 +12,7 @@ from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged
 from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import PageData
 from fencepost_server.console.plugin_pages import ConsolePages
+from fencepost_server.web.words import say
 
 PlayerId = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
 INVENTORY_MAX = 500
@@ -69,7 +70,7 @@ def _add(context: ConsoleContext) -> None:
             player_id,
         )
         if row is None:
-            raise NotFound(f"There is no player {player_id}.")
+            raise NotFound(say("There is no player {player_id}.", player_id=player_id))
         inventory = await context.reading.rows(
             "select * from fencepost.player_inventory(%s::text, null::text, null::uuid, %s::integer)",
             player_id,

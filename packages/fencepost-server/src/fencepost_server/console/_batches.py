@@ -10,6 +10,7 @@ from fencepost.errors import NotFound
 from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Paged
 from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import PageData
+from fencepost_server.web.words import say
 
 _BATCHES = Listing(
     table="batches",
@@ -81,10 +82,12 @@ def add_pages(context: ConsoleContext) -> None:
         """One batch: its jobs, and the callback that runs when the last of them has ended."""
         row = await context.reading.row("select * from fencepost.batches where batch_id = %s", batch_id)
         if row is None:
-            raise NotFound(f"There is no batch {batch_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no batch {batch_id}: it never existed, or it was pruned.", batch_id=batch_id)
+            )
         jobs = await context.lists.read(_JOBS, query, query.limit, {"batch_id": batch_id})
         facts = {
-            "title": f"Batch {batch_id}",
+            "title": say("Batch {batch_id}", batch_id=batch_id),
             "batch": row,
             "jobs": jobs.rows,
             **jobs.next,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost_server.web.formatting import duration
+from fencepost_server.web.words import say
 
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
@@ -64,7 +65,9 @@ def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, 
     ticks = tuple(
         Tick(_y(top * step / TICKS, top), figure(top * step / TICKS, unit)) for step in range(TICKS + 1)
     )
-    summary = f"{title}: " + "; ".join(f"{line.name} {line.last} at last" for line in lines)
+    summary = f"{title}: " + "; ".join(
+        say("{name} {last} at last", name=line.name, last=line.last) for line in lines
+    )
     return Chart(title, unit, times, lines, ticks, summary)
 
 

@@ -19,6 +19,7 @@ from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import quoted
 from fencepost_server.web.forms import Ids
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 _FLOWS = Listing(
     table="flows",
@@ -179,7 +180,7 @@ def add_pages(context: ConsoleContext) -> None:
             name,
         )
         if row is None:
-            raise NotFound(f"There is no flow {name}.")
+            raise NotFound(say("There is no flow {name}.", name=name))
         tasks = await context.lists.read(_TASKS, query, query.limit, {"name": name})
         savepoints = await context.lists.read(_SAVEPOINTS, query, query.limit, {"name": name})
         edges = await context.reading.rows(
@@ -239,7 +240,9 @@ def add_actions(context: ConsoleContext) -> None:
                 "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
             )
         )
-        told = "is draining: its workers commit and release their tasks" if draining else "runs again"
+        told = (
+            say("is draining: its workers commit and release their tasks") if draining else say("runs again")
+        )
         return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
     async def before_drain(request: Request, name: str) -> Confirmation:
@@ -250,10 +253,17 @@ def add_actions(context: ConsoleContext) -> None:
             name,
         )
         tasks, workers = (held["tasks"], held["workers"]) if held is not None else (0, 0)
-        told = f"{counted(workers, 'worker')} commit and release {counted(tasks, 'task')}, and take none."
+        told = say(
+            "{workers} commit and release {tasks}, and take none.",
+            workers=counted(workers, "worker"),
+            tasks=counted(tasks, "task"),
+        )
         onward = "No record of it is processed until it runs again."
         return Confirmation(
-            f"Drain flow {name}?", [told, onward], f"Drain {name}", f"/console/flows/{quoted(name)}"
+            say("Drain flow {name}?", name=name),
+            [told, onward],
+            say("Drain {name}", name=name),
+            f"/console/flows/{quoted(name)}",
         )
 
     @context.router.action("/flows/{name}/drain", "flow.drain", asks=before_drain)
@@ -287,8 +297,13 @@ def add_actions(context: ConsoleContext) -> None:
             "discard": "They are deleted. Their records are not processed.",
         }
         answer = f"{body.how.capitalize()} {letters}"
-        told = [f"Selected of {name}: {of}.", ends[body.how]]
-        return Confirmation(f"{answer} of {name}?", told, answer, f"/console/flows/{quoted(name)}#dead")
+        told = [say("Selected of {name}: {of}.", name=name, of=of), ends[body.how]]
+        return Confirmation(
+            say("{answer} of {name}?", answer=answer, name=name),
+            told,
+            answer,
+            f"/console/flows/{quoted(name)}#dead",
+        )
 
     @context.router.action("/flows/{name}/dead", "flow.dead", asks=before_settle)
     async def settle(request: Request, name: FlowName, body: SettleLetters) -> ActionDone:
@@ -309,4 +324,7 @@ def add_actions(context: ConsoleContext) -> None:
     async def save(request: Request, name: FlowName, body: Save) -> ActionDone:
         """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
         kept = await context.fp.flows.savepoint(name, body.savepoint, within=body.within_seconds)
-        return ActionDone(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")
+        return ActionDone(
+            say("{savepoint} keeps {kept} tasks.", savepoint=body.savepoint, kept=kept),
+            f"/console/flows/{quoted(name)}",
+        )

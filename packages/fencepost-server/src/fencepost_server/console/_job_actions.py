@@ -17,6 +17,7 @@ from fencepost_server.console.page_data import ActionDone
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 
 class JobQuestions:
@@ -32,28 +33,37 @@ class JobQuestions:
             job_id,
         )
         if row is None:
-            raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no job {job_id}: it never existed, or it was pruned.", job_id=job_id)
+            )
         return row
 
     async def cancel(self, request: Request, job_id: int) -> Confirmation:
         job = await self._known(job_id)
         if job["state"] == "running":
-            holder = f"{job['owner']}, which runs attempt {job['attempt']},"
-            ends = f"{holder} is asked to stop; its result is refused."
+            holder = say("{owner}, which runs attempt {attempt},", owner=job["owner"], attempt=job["attempt"])
+            ends = say("{holder} is asked to stop; its result is refused.", holder=holder)
         else:
             ends = "It ends as cancelled at once and does not run."
         return _asked(job, "Cancel", [ends, "It can be run again from its page."])
 
     async def discard(self, request: Request, job_id: int) -> Confirmation:
         job = await self._known(job_id)
-        died = f"It died after {counted(job['tries'], 'try', 'tries')}: {brief(job['error'])}"
+        died = say(
+            "It died after {tries}: {error}",
+            tries=counted(job["tries"], "try", "tries"),
+            error=brief(job["error"]),
+        )
         return _asked(job, "Discard", [died, "It ends as cancelled, and is no dead letter any more."])
 
     async def retry(self, request: Request, job_id: int) -> Confirmation | None:
         job = await self._known(job_id)
         if job["state"] not in ("dead", "cancelled"):
             return None
-        again = f"It runs again from the beginning, with {counted(job['tries_max'], 'try', 'tries')}."
+        again = say(
+            "It runs again from the beginning, with {tries_max}.",
+            tries_max=counted(job["tries_max"], "try", "tries"),
+        )
         return _asked(
             job, "Run", [again, "What its earlier attempts did outside the database may happen again."]
         )
@@ -115,27 +125,31 @@ def add_actions(context: ConsoleContext) -> None:
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        words = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
-        return _done(context, f"Job {job_id} {words}.", job_id)
+        words = (
+            say("is cancelled")
+            if answered == "cancelled"
+            else say("was asked to stop; it will end as cancelled")
+        )
+        return _done(context, say("Job {job_id} {words}.", job_id=job_id, words=words), job_id)
 
     @context.router.action("/jobs/{job_id}/retry", "job.retry", asks=questions.retry)
     async def retry(request: Request, job_id: JobId) -> ActionDone:
         """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
         again = await run_now(context, job_id, visitor_of(request).actor)
-        told = "runs again, with all its tries" if again else "is due now"
-        return _done(context, f"Job {job_id} {told}.", job_id)
+        told = say("runs again, with all its tries") if again else say("is due now")
+        return _done(context, say("Job {job_id} {told}.", job_id=job_id, told=told), job_id)
 
     @context.router.action("/jobs/{job_id}/replay", "job.replay", asks=questions.retry)
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead job again; its attempts are counted from the beginning."""
         await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} runs again.", job_id)
+        return _done(context, say("Job {job_id} runs again.", job_id=job_id), job_id)
 
     @context.router.action("/jobs/{job_id}/discard", "job.discard", asks=questions.discard)
     async def discard(request: Request, job_id: JobId) -> ActionDone:
         """Discard a dead job: it ends as cancelled."""
         await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} is discarded.", job_id)
+        return _done(context, say("Job {job_id} is discarded.", job_id=job_id), job_id)
 
 
 async def _settle_one(context: ConsoleContext, how: str, job_id: int, actor: str) -> None:
@@ -160,11 +174,11 @@ async def run_now(context: ConsoleContext, job_id: int, actor: str) -> bool:
 
 
 def _asked(job: Row, verb: str, consequences: Sequence[str]) -> Confirmation:
-    of = f"{job['kind']} in {job['queue']}, is {job['state']}."
+    of = say("{kind} in {queue}, is {state}.", kind=job["kind"], queue=job["queue"], state=job["state"])
     return Confirmation(
-        f"{verb} job {job['job_id']}?",
-        [f"Job {job['job_id']}, {of}", *consequences],
-        f"{verb} job {job['job_id']}",
+        say("{verb} job {job_id}?", verb=verb, job_id=job["job_id"]),
+        [say("Job {job_id}, {of}", job_id=job["job_id"], of=of), *consequences],
+        say("{verb} job {job_id}", verb=verb, job_id=job["job_id"]),
         f"/console/jobs/{job['job_id']}",
     )
 

@@ -16,6 +16,7 @@ from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Page
 from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import PageData
 from fencepost_server.web.formatting import quoted
+from fencepost_server.web.words import say
 
 State = Literal[
     "", "pending", "scheduled", "retrying", "dispatched", "running", "finished", "dead", "cancelled"
@@ -74,7 +75,9 @@ def searched_argument(given: str) -> dict[str, Any]:
     """The argument that a search names, NAME=VALUE. A value that is no JSON is a text."""
     name, equals, value = given.partition("=")
     if not (name and equals):
-        raise InvalidInput(f"{given!r} names no argument; write NAME=VALUE.", field="arg")
+        raise InvalidInput(
+            say("{given} names no argument; write NAME=VALUE.", given=f"{given!r}"), field="arg"
+        )
     try:
         return {name: json.loads(value)}
     except ValueError:
@@ -110,7 +113,9 @@ def add_pages(context: ConsoleContext) -> None:
             "select *, run_at > fencepost.clock() as is_later from fencepost.jobs where job_id = %s", job_id
         )
         if row is None:
-            raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no job {job_id}: it never existed, or it was pruned.", job_id=job_id)
+            )
         batches = await context.reading.rows(
             "select o.role, b.* from fencepost.console_job_batches(%s) o"
             " join fencepost.batches b on b.batch_id = o.batch_id order by b.batch_id limit 50",

@@ -20,6 +20,7 @@ from fencepost_server.console.context import (
 )
 from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import PageData
+from fencepost_server.web.words import say
 
 LAST_LETTER = chr(0x10FFFF)
 WITHIN = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
@@ -133,7 +134,7 @@ def add_pages(context: ConsoleContext) -> None:
             resource,
         )
         if row is None:
-            raise NotFound(f"There is no lease on {resource}.")
+            raise NotFound(say("There is no lease on {resource}.", resource=resource))
         return PageData(
             {"title": resource, "lease": row, "life": await life(context, f"lease:{resource}")}, rows="life"
         )

@@ -17,6 +17,7 @@ from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 MessageId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 _MESSAGES = Listing(
@@ -64,7 +65,7 @@ def _add_bulk_actions(context: ConsoleContext) -> None:
     def parts(key: str) -> tuple[int, str]:
         number, _, seen = key.partition(":")
         if not (number.isdecimal() and len(number) < 19):
-            raise InvalidInput(f"{key!r} is no message; write ID:STATE.", field="ids")
+            raise InvalidInput(say("{key} is no message; write ID:STATE.", key=f"{key!r}"), field="ids")
         return int(number), seen
 
     async def states(_: Request, keys: Sequence[str]) -> Mapping[str, str]:
@@ -157,9 +158,17 @@ def add_pages(context: ConsoleContext) -> None:
         """One message: payload, result, and its history."""
         row = await context.reading.row("select * from fencepost.outbox_messages where id = %s", message_id)
         if row is None:
-            raise NotFound(f"There is no message {message_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say(
+                    "There is no message {message_id}: it never existed, or it was pruned.",
+                    message_id=message_id,
+                )
+            )
         moments = await life(context, f"outbox:{message_id}")
-        return PageData({"title": f"Message {message_id}", "message": row, "life": moments}, rows="life")
+        return PageData(
+            {"title": say("Message {message_id}", message_id=message_id), "message": row, "life": moments},
+            rows="life",
+        )
 
     _add_bulk_actions(context)
 
@@ -168,7 +177,12 @@ def add_pages(context: ConsoleContext) -> None:
             "select channel, key, state, attempts from fencepost.outbox_messages where id = %s", message_id
         )
         if row is None:
-            raise NotFound(f"There is no message {message_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say(
+                    "There is no message {message_id}: it never existed, or it was pruned.",
+                    message_id=message_id,
+                )
+            )
         behind = await context.reading.row(
             "select count(*) as waiting from (select 1 from fencepost.outbox_messages"
             " where channel = %s and key = %s and id > %s and settled_at is null limit 1000) b",
@@ -182,16 +196,30 @@ def add_pages(context: ConsoleContext) -> None:
             "dead": "It is given up: it is not sent again.",
             "queued": "It is sent again. If the other side has it already, it gets it twice under one key.",
         }
-        onward = f"{counted(waiting, 'message')} of the key {row['key']} can go out behind it."
+        onward = say(
+            "{waiting} of the key {key} can go out behind it.",
+            waiting=counted(waiting, "message"),
+            key=row["key"],
+        )
         return Confirmation(
-            f"Message {message_id}, {row['state']}, becomes {body.outcome}?",
+            say(
+                "Message {message_id}, {state}, becomes {outcome}?",
+                message_id=message_id,
+                state=row["state"],
+                outcome=body.outcome,
+            ),
             [
-                f"Channel {row['channel']}, {counted(row['attempts'], 'attempt')}, {row['state']}.",
+                say(
+                    "Channel {channel}, {attempts}, {state}.",
+                    channel=row["channel"],
+                    attempts=counted(row["attempts"], "attempt"),
+                    state=row["state"],
+                ),
                 ends[body.outcome],
                 *([onward] if waiting else []),
-                f"Because: {body.note}",
+                say("Because: {note}", note=body.note),
             ],
-            f"Make it {body.outcome}",
+            say("Make it {outcome}", outcome=body.outcome),
             f"/console/outbox/{message_id}",
         )
 
@@ -201,4 +229,7 @@ def add_pages(context: ConsoleContext) -> None:
         actor = visitor_of(request).actor
         await context.fp.run(kernel_outbox.resolve(message_id, body.expected, body.outcome, actor, body.note))
         context.live_snapshot.forget()
-        return ActionDone(f"Message {message_id} is {body.outcome}.", f"/console/outbox/{message_id}")
+        return ActionDone(
+            say("Message {message_id} is {outcome}.", message_id=message_id, outcome=body.outcome),
+            f"/console/outbox/{message_id}",
+        )

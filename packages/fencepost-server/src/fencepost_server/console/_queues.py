@@ -13,6 +13,7 @@ from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 QueueName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 QUEUES_MAX = 500
@@ -106,12 +107,16 @@ def add_actions(context: ConsoleContext) -> None:
         seen = queues.get(queue_name, {})
         waiting = seen.get("pending", 0) + seen.get("dispatched", 0)
         return Confirmation(
-            f"Pause queue {queue_name}?",
+            say("Pause queue {queue_name}?", queue_name=queue_name),
             [
-                f"No job of {queue_name} starts until it is resumed: {counted(waiting, 'job')} wait.",
-                f"{counted(seen.get('running', 0), 'running job')} may finish.",
+                say(
+                    "No job of {queue_name} starts until it is resumed: {waiting} wait.",
+                    queue_name=queue_name,
+                    waiting=counted(waiting, "job"),
+                ),
+                say("{value} may finish.", value=counted(seen.get("running", 0), "running job")),
             ],
-            f"Pause {queue_name}",
+            say("Pause {queue_name}", queue_name=queue_name),
             "/console/queues",
         )
 
@@ -120,11 +125,13 @@ def add_actions(context: ConsoleContext) -> None:
         """No job of the queue starts; running jobs continue."""
         await context.fp.run(queue.pause(queue_name, visitor_of(request).actor))
         context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} is paused. Running jobs continue.", "/console/queues")
+        return ActionDone(
+            say("{queue_name} is paused. Running jobs continue.", queue_name=queue_name), "/console/queues"
+        )
 
     @context.router.action("/queues/{queue_name}/resume", "queue.resume")
     async def resume(request: Request, queue_name: QueueName) -> ActionDone:
         """The queue's jobs start again."""
         await context.fp.run(queue.resume(queue_name, visitor_of(request).actor))
         context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} is resumed.", "/console/queues")
+        return ActionDone(say("{queue_name} is resumed.", queue_name=queue_name), "/console/queues")

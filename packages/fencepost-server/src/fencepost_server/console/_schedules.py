@@ -21,6 +21,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import quoted
 from fencepost_server.web.questions import Confirmation
+from fencepost_server.web.words import say
 
 MISSED = ("once", "all", "skip")
 _SCHEDULES = Listing(
@@ -123,10 +124,10 @@ def add_pages(context: ConsoleContext) -> None:
         """One schedule: the jobs that it submitted, and what was decided about it."""
         row = await context.reading.row("select * from fencepost.schedules where name = %s", name)
         if row is None:
-            raise NotFound(f"There is no schedule {name}.")
+            raise NotFound(say("There is no schedule {name}.", name=name))
         jobs = await context.lists.read(_HISTORY, query, query.limit, {"name": name})
         facts = {
-            "title": f"Schedule {name}",
+            "title": say("Schedule {name}", name=name),
             "schedule": {**row, "words": in_words(row["expression"], row["zone"])},
             "jobs": jobs.rows,
             **jobs.next,
@@ -201,8 +202,17 @@ def add_actions(context: ConsoleContext) -> None:
             stored = await schedules.get(name)
             when = f"{stored.expression} ({in_words(stored.expression, stored.zone)})"
             return Confirmation(
-                f"{verb} schedule {name}?",
-                [f"Schedule {name} submits {stored.kind} to {stored.queue}: {when}.", consequence],
+                say("{verb} schedule {name}?", verb=verb, name=name),
+                [
+                    say(
+                        "Schedule {name} submits {kind} to {queue}: {when}.",
+                        name=name,
+                        kind=stored.kind,
+                        queue=stored.queue,
+                        when=when,
+                    ),
+                    consequence,
+                ],
                 f"{verb} {name}",
                 f"{PAGE}/{quoted(name)}",
             )
@@ -222,7 +232,9 @@ def add_actions(context: ConsoleContext) -> None:
             arguments=_document(body.arguments),
             actor=visitor_of(request).actor,
         )
-        return ActionDone(f"{body.name} is added.", PAGE, {"next_tick": added.next_tick.isoformat()})
+        return ActionDone(
+            say("{name} is added.", name=body.name), PAGE, {"next_tick": added.next_tick.isoformat()}
+        )
 
     @context.router.action("/schedules/{name}/change", "schedule.change")
     async def change(request: Request, name: ScheduleName, body: ChangeSchedule) -> ActionDone:
@@ -237,7 +249,9 @@ def add_actions(context: ConsoleContext) -> None:
             arguments=_document(body.arguments),
             actor=visitor_of(request).actor,
         )
-        return ActionDone(f"{name} is changed.", PAGE, {"next_tick": changed.next_tick.isoformat()})
+        return ActionDone(
+            say("{name} is changed.", name=name), PAGE, {"next_tick": changed.next_tick.isoformat()}
+        )
 
     @context.router.action(
         "/schedules/{name}/reset",
@@ -247,7 +261,7 @@ def add_actions(context: ConsoleContext) -> None:
     async def reset(request: Request, name: ScheduleName) -> ActionDone:
         """Undo the changes: what the code declares counts again."""
         await schedules.reset(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} is as its code declares it.", PAGE)
+        return ActionDone(say("{name} is as its code declares it.", name=name), PAGE)
 
     @context.router.action(
         "/schedules/{name}/remove",
@@ -257,20 +271,22 @@ def add_actions(context: ConsoleContext) -> None:
     async def remove(request: Request, name: ScheduleName) -> ActionDone:
         """Remove a schedule that no live worker declares."""
         await schedules.remove(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} is removed.", PAGE)
+        return ActionDone(say("{name} is removed.", name=name), PAGE)
 
     @context.router.action("/schedules/{name}/revive", "schedule.revive")
     async def revive(request: Request, name: ScheduleName) -> ActionDone:
         """Bring a retired schedule back, although no live worker declares it."""
         await schedules.revive(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} fires again.", PAGE)
+        return ActionDone(say("{name} fires again.", name=name), PAGE)
 
     @context.router.action("/schedules/{name}/run", "schedule.run")
     async def run(request: Request, name: ScheduleName) -> ActionDone:
         """Submit the schedule's job now. Its ticks go on as they were."""
         job = await schedules.run_now(name, actor=visitor_of(request).actor)
         done = (
-            f"{name} submitted job {job.job_id}." if job.created else f"Job {job.job_id} was there already."
+            say("{name} submitted job {job_id}.", name=name, job_id=job.job_id)
+            if job.created
+            else say("Job {job_id} was there already.", job_id=job.job_id)
         )
         return ActionDone(done, PAGE, {"job_id": job.job_id})
 
@@ -282,13 +298,13 @@ def add_actions(context: ConsoleContext) -> None:
     async def pause(request: Request, name: ScheduleName) -> ActionDone:
         """Skip the schedule's ticks while it is paused."""
         await schedules.pause(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} is paused.", PAGE)
+        return ActionDone(say("{name} is paused.", name=name), PAGE)
 
     @context.router.action("/schedules/{name}/resume", "schedule.resume")
     async def resume(request: Request, name: ScheduleName) -> ActionDone:
         """Resume the schedule."""
         await schedules.resume(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} fires again.", PAGE)
+        return ActionDone(say("{name} fires again.", name=name), PAGE)
 
 
 def _document(text: str | None) -> dict[str, Any] | None:
@@ -298,7 +314,7 @@ def _document(text: str | None) -> dict[str, Any] | None:
     try:
         parsed = json.loads(text)
     except ValueError as error:
-        raise InvalidInput(f"arguments is no JSON: {error}.", field="arguments") from None
+        raise InvalidInput(say("arguments is no JSON: {error}.", error=error), field="arguments") from None
     if not isinstance(parsed, dict):
         raise InvalidInput('arguments must be an object, such as {"scope": "eu"}.', field="arguments")
     return cast("dict[str, Any]", parsed)

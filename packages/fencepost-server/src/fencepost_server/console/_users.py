@@ -29,6 +29,7 @@ from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.questions import Confirmation
+from fencepost_server.web.words import say
 
 _USERS = Listing(
     table="users",
@@ -209,16 +210,24 @@ def add_actions(context: ConsoleContext) -> None:
         if visitor_of(request).name == name:
             return None
         told = "Its sessions, links and tokens end at once. Creating it again enables it."
-        return Confirmation(f"Disable account {name}?", [told], f"Disable {name}", "/console/users")
+        return Confirmation(
+            say("Disable account {name}?", name=name),
+            [told],
+            say("Disable {name}", name=name),
+            "/console/users",
+        )
 
     async def before_revoke(request: Request, token_id: int) -> Confirmation | None:
         tokens = await context.fp.run(ACCOUNTS.tokens(visitor_of(request).name))
         found = [one for one in tokens if one.token_id == token_id]
         if not found:
             return None
-        told = f"Programs that use it are refused at once. It was made for {found[0].label}."
+        told = say("Programs that use it are refused at once. It was made for {label}.", label=found[0].label)
         return Confirmation(
-            f"Revoke token {token_id}?", [told], f"Revoke token {token_id}", "/console/account"
+            say("Revoke token {token_id}?", token_id=token_id),
+            [told],
+            say("Revoke token {token_id}", token_id=token_id),
+            "/console/account",
         )
 
     async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
@@ -235,13 +244,13 @@ def add_actions(context: ConsoleContext) -> None:
     async def make_user(request: Request, body: NewUser) -> ActionDone:
         """Create a user, or enable a disabled one again."""
         await keep(body.name, body, visitor_of(request).name)
-        return ActionDone(f"{body.name} is {body.role}.", "/console/users")
+        return ActionDone(say("{name} is {role}.", name=body.name, role=body.role), "/console/users")
 
     @context.router.action("/users/{name}", "user.set", needs=Role.ADMIN)
     async def set_user(request: Request, name: UserName, body: SetUser) -> ActionDone:
         """Change the role or the password. It ends the user's sessions."""
         await keep(name, body, visitor_of(request).name)
-        return ActionDone(f"{name} is {body.role}.", "/console/users")
+        return ActionDone(say("{name} is {role}.", name=name, role=body.role), "/console/users")
 
     @context.router.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN, asks=before_disable)
     async def disable(request: Request, name: UserName) -> ActionDone:
@@ -250,7 +259,7 @@ def add_actions(context: ConsoleContext) -> None:
         if visitor.name == name:
             raise InvalidInput("You cannot disable your own account; another admin can.", field="name")
         await context.fp.run(ACCOUNTS.disable_user(name, visitor.name))
-        return ActionDone(f"{name} is disabled.", "/console/users")
+        return ActionDone(say("{name} is disabled.", name=name), "/console/users")
 
     @context.router.action("/account/tokens", "token.make", needs=Role.VIEWER)
     async def make_token(request: Request, body: NewToken) -> ActionDone:
@@ -272,7 +281,10 @@ def add_actions(context: ConsoleContext) -> None:
             )
         )
         return ActionDone(
-            f"Token {token_id} ({role.word}) is made.", "/console/account", {"token_id": token_id}, secret
+            say("Token {token_id} ({word}) is made.", token_id=token_id, word=role.word),
+            "/console/account",
+            {"token_id": token_id},
+            secret,
         )
 
     @context.router.action(
@@ -284,4 +296,4 @@ def add_actions(context: ConsoleContext) -> None:
         """Revoke the token at once."""
         visitor = visitor_of(request)
         await context.fp.run(ACCOUNTS.revoke_token(token_id, visitor.name, owner=visitor.name))
-        return ActionDone(f"Token {token_id} is revoked.", "/console/account")
+        return ActionDone(say("Token {token_id} is revoked.", token_id=token_id), "/console/account")

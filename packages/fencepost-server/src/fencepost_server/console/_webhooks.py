@@ -20,6 +20,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import span
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 PAGE = "/console/webhooks"
 DAY_SECONDS = 86_400.0
@@ -152,10 +153,16 @@ def add_actions(context: ConsoleContext) -> None:
 
     async def before_rotate(request: Request, name: str, body: Rotate) -> Confirmation:
         host = await _host(name)
-        overlap = f"The old secret signs too for {span(body.overlap_seconds)}, and not after."
+        overlap = say(
+            "The old secret signs too for {overlap_seconds}, and not after.",
+            overlap_seconds=span(body.overlap_seconds),
+        )
         return Confirmation(
-            f"Make a new secret for {name}?",
-            [f"Webhook {name} to {host} gets a new secret, which is shown once.", overlap],
+            say("Make a new secret for {name}?", name=name),
+            [
+                say("Webhook {name} to {host} gets a new secret, which is shown once.", name=name, host=host),
+                overlap,
+            ],
             "Make a new secret",
             PAGE,
         )
@@ -169,65 +176,74 @@ def add_actions(context: ConsoleContext) -> None:
         )
         dead = waiting["waiting"] if waiting is not None else 0
         return Confirmation(
-            f"Remove webhook {name}?",
-            [f"Nothing is delivered to {host} any more.", f"{counted(dead, 'waiting message')} end as dead."],
-            f"Remove {name}",
+            say("Remove webhook {name}?", name=name),
+            [
+                say("Nothing is delivered to {host} any more.", host=host),
+                say("{dead} end as dead.", dead=counted(dead, "waiting message")),
+            ],
+            say("Remove {name}", name=name),
             PAGE,
         )
 
     async def before_pause(request: Request, name: str) -> Confirmation:
-        told = f"Nothing is delivered to {await _host(name)} until it is resumed. Messages are kept."
-        return Confirmation(f"Pause webhook {name}?", [told], f"Pause {name}", PAGE)
+        told = say(
+            "Nothing is delivered to {what} until it is resumed. Messages are kept.", what=await _host(name)
+        )
+        return Confirmation(
+            say("Pause webhook {name}?", name=name), [told], say("Pause {name}", name=name), PAGE
+        )
 
     async def _host(name: str) -> str:
         row = await context.reading.row("select host from fencepost.webhooks where name = %s", name)
         if row is None:
-            raise NotFound(f"There is no webhook {name}.")
-        return row["host"] or "the program that takes it"
+            raise NotFound(say("There is no webhook {name}.", name=name))
+        return row["host"] or say("the program that takes it")
 
     @context.router.action("/webhooks", "webhook.add", needs=Role.ADMIN)
     async def add(request: Request, body: NewWebhook) -> ActionDone:
         """Register a webhook. Its secret is shown once."""
         actor = visitor_of(request).actor
         secret = await context.fp.run(calls.add(body.name, checked(body.url), body.topics, actor))
-        return ActionDone(f"{body.name} is added.", PAGE, secret=secret)
+        return ActionDone(say("{name} is added.", name=body.name), PAGE, secret=secret)
 
     @context.router.action("/webhooks/{name}/change", "webhook.change", needs=Role.ADMIN)
     async def change(request: Request, name: WebhookName, body: ChangeWebhook) -> ActionDone:
         """Change the URL or the topics. Waiting messages go to the new URL."""
         call = calls.change(name, visitor_of(request).actor, url=checked(body.url), topics=body.topics)
-        return ActionDone(f"{name} is changed.", PAGE, secret=await context.fp.run(call))
+        return ActionDone(say("{name} is changed.", name=name), PAGE, secret=await context.fp.run(call))
 
     @context.router.action("/webhooks/{name}/rotate", "webhook.rotate", needs=Role.ADMIN, asks=before_rotate)
     async def rotate(request: Request, name: WebhookName, body: Rotate) -> ActionDone:
         """Make a new secret, which is shown once. The old one signs too until the overlap ends."""
         secret = await context.fp.run(calls.rotate(name, body.overlap_seconds, visitor_of(request).actor))
-        return ActionDone(f"{name} has a new secret.", PAGE, secret=secret)
+        return ActionDone(say("{name} has a new secret.", name=name), PAGE, secret=secret)
 
     @context.router.action("/webhooks/{name}/remove", "webhook.remove", needs=Role.ADMIN, asks=before_remove)
     async def remove(request: Request, name: WebhookName) -> ActionDone:
         """Remove a webhook and its secrets. Messages that wait for it end as dead."""
         dead = await context.fp.run(calls.remove(name, visitor_of(request).actor))
-        return ActionDone(f"{name} is removed; {dead} messages are dead.", PAGE, {"dead": dead})
+        return ActionDone(
+            say("{name} is removed; {dead} messages are dead.", name=name, dead=dead), PAGE, {"dead": dead}
+        )
 
     @context.router.action("/webhooks/{name}/pause", "webhook.pause", asks=before_pause)
     async def pause(request: Request, name: WebhookName) -> ActionDone:
         """Deliver nothing until it is resumed. Messages are kept."""
         await context.fp.run(calls.pause(name, visitor_of(request).actor))
-        return ActionDone(f"{name} is paused.", PAGE)
+        return ActionDone(say("{name} is paused.", name=name), PAGE)
 
     @context.router.action("/webhooks/{name}/resume", "webhook.resume")
     async def resume(request: Request, name: WebhookName) -> ActionDone:
         """Deliver again, from the first message that waits."""
         await context.fp.run(calls.pause(name, visitor_of(request).actor, is_paused=False))
-        return ActionDone(f"{name} is resumed.", PAGE)
+        return ActionDone(say("{name} is resumed.", name=name), PAGE)
 
     @context.router.action("/webhooks/redeliver/{message_id}", "webhook.redeliver")
     async def redeliver(request: Request, message_id: MessageId) -> ActionDone:
         """Deliver a dead message again, with the same Idempotency-Key."""
         new_id = await context.fp.run(calls.redeliver(message_id, visitor_of(request).actor))
         return ActionDone(
-            f"Message {message_id} waits again as {new_id}.",
+            say("Message {message_id} waits again as {new_id}.", message_id=message_id, new_id=new_id),
             f"/console/outbox/{new_id}",
             {"message_id": new_id},
         )

@@ -17,6 +17,7 @@ from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 PAGE = "/console/workers"
 
@@ -120,7 +121,9 @@ def add_actions(context: ConsoleContext) -> None:
         request: Request, body: Decision, call: Callable[[str, str, str], Call[list[str]]], told: str
     ) -> ActionDone:
         owners = await context.fp.run(call(body.target, visitor_of(request).actor, body.reason))
-        return ActionDone(f"{body.target} {told}.", PAGE, {"workers": owners})
+        return ActionDone(
+            say("{target} {told}.", target=body.target, told=say(told)), PAGE, {"workers": owners}
+        )
 
     def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
         async def ask(request: Request, body: Decision) -> Confirmation:
@@ -132,10 +135,10 @@ def add_actions(context: ConsoleContext) -> None:
             )
             workers, running = (row["workers"], int(row["running"])) if row is not None else (0, 0)
             live = f"{counted(workers, 'live worker')} of {body.target}"
-            told = f"{live}: {counted(running, 'running job')} may finish."
+            told = say("{live}: {running} may finish.", live=live, running=counted(running, "running job"))
             return Confirmation(
                 f"{verb} {body.target}?",
-                [told, consequence, f"Because: {body.reason}"],
+                [told, consequence, say("Because: {reason}", reason=body.reason)],
                 f"{verb} {body.target}",
                 PAGE,
             )
@@ -165,7 +168,15 @@ def add_actions(context: ConsoleContext) -> None:
         still = await context.fp.run(worker.standing(body.target))
         if still is None:
             return done
-        return ActionDone(f"{body.target} is enabled, but {still.target} is still {still.state}.", PAGE)
+        return ActionDone(
+            say(
+                "{target} is enabled, but {target2} is still {state}.",
+                target=body.target,
+                target2=still.target,
+                state=still.state,
+            ),
+            PAGE,
+        )
 
     @context.router.action(
         "/workers/pin",
@@ -188,4 +199,4 @@ def add_actions(context: ConsoleContext) -> None:
     async def unpin(request: Request, body: Decision) -> ActionDone:
         """Let workers claim all that they serve again."""
         await context.fp.run(worker.unpin(body.target, visitor_of(request).actor, body.reason))
-        return ActionDone(f"{body.target} is not pinned any more.", PAGE)
+        return ActionDone(say("{target} is not pinned any more.", target=body.target), PAGE)

@@ -28,6 +28,7 @@ from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief, link
 from fencepost_server.web.forms import Id
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 # The most that one request decides about: the page continues with the next batch by itself.
 BATCH_MAX = 500
@@ -198,7 +199,10 @@ def add_pages(context: ConsoleContext) -> None:
         )
         if row is None:
             raise NotFound(
-                f"There is no workflow {job_id}: it never existed, it is a plain job, or it was pruned."
+                say(
+                    "There is no workflow {job_id}: it never existed, it is a plain job, or it was pruned.",
+                    job_id=job_id,
+                )
             )
         page = await context.lists.read(_STEPS, query, query.limit, {"job_id": job_id})
         # In natural order the newest page, the oldest of its steps first.
@@ -241,7 +245,7 @@ def add_pages(context: ConsoleContext) -> None:
         of = f"{described.get('name')}@{described.get('version')}"
         return PageData(
             {
-                "title": f"Workflow {job_id}",
+                "title": say("Workflow {job_id}", job_id=job_id),
                 "workflow": row,
                 "of": of,
                 "name": described.get("name"),
@@ -252,7 +256,7 @@ def add_pages(context: ConsoleContext) -> None:
                 "children": children,
                 "undo": undo,
                 "life": moments,
-                "timeline": timeline.lay_out(f"workflow {job_id}", spans, begun)
+                "timeline": timeline.lay_out(say("workflow {job_id}", job_id=job_id), spans, begun)
                 if request.url.path.startswith("/console")
                 else None,
                 "filters": query.filters(),
@@ -278,8 +282,13 @@ class WorkflowQuestions:
             if body.how == "replay"
             else "Each ends as cancelled, and its steps are undone, newest first."
         )
-        terms = ", ".join(f"{name} {value}" for name, value in body.terms.items()) or "every workflow"
-        told = f"{counted(count, 'workflow')} of {terms}, up to the id {body.up_to}."
+        terms = ", ".join(f"{name} {value}" for name, value in body.terms.items()) or say("every workflow")
+        told = say(
+            "{count} of {terms}, up to the id {up_to}.",
+            count=counted(count, "workflow"),
+            terms=terms,
+            up_to=body.up_to,
+        )
         back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=body.up_to)
         return Confirmation(f"{verb} {counted(count, 'workflow')}?", [told, ends], f"{verb} {count:,}", back)
 
@@ -291,8 +300,10 @@ class WorkflowQuestions:
             job_id,
         )
         if row is None:
-            raise NotFound(f"There is no workflow {job_id}.")
-        return f"Workflow {job_id}, {row['name']}, is {row['state']}.", row["steps"]
+            raise NotFound(say("There is no workflow {job_id}.", job_id=job_id))
+        return say(
+            "Workflow {job_id}, {name}, is {state}.", job_id=job_id, name=row["name"], state=row["state"]
+        ), row["steps"]
 
     @staticmethod
     def _question(job_id: int, verb: str, consequences: Sequence[str], what: str = "") -> Confirmation:
@@ -301,15 +312,18 @@ class WorkflowQuestions:
 
     async def cancel(self, request: Request, job_id: int) -> Confirmation:
         told, steps = await self._about(job_id)
-        undone = (
-            f"Its next step is refused. Of {counted(steps, 'recorded step')}, those with an undo are undone."
+        undone = say(
+            "Its next step is refused. Of {steps}, those with an undo are undone.",
+            steps=counted(steps, "recorded step"),
         )
         return self._question(job_id, "Cancel", [told, undone])
 
     async def replay(self, request: Request, job_id: int) -> Confirmation:
         told, steps = await self._about(job_id)
         return self._question(
-            job_id, "Replay", [told, f"It runs again, after {counted(steps, 'recorded step')}."]
+            job_id,
+            "Replay",
+            [told, say("It runs again, after {steps}.", steps=counted(steps, "recorded step"))],
         )
 
     async def retry_from(self, request: Request, job_id: int, body: RetryFrom) -> Confirmation:
@@ -323,12 +337,26 @@ class WorkflowQuestions:
             body.step,
         )
         dropped = row["dropped"] if row is not None else 0
-        again = f"{counted(dropped, 'step')} from {body.step} on are dropped and run again."
-        return self._question(job_id, "Retry", [told, again], f"workflow {job_id} from {body.step}")
+        again = say(
+            "{dropped} from {step} on are dropped and run again.",
+            dropped=counted(dropped, "step"),
+            step=body.step,
+        )
+        return self._question(
+            job_id,
+            "Retry",
+            [told, again],
+            say("workflow {job_id} from {step}", job_id=job_id, step=body.step),
+        )
 
     async def emit(self, request: Request, job_id: int, body: Emission) -> Confirmation:
         told, _ = await self._about(job_id)
-        emitted = f"{body.event} is emitted by {visitor_of(request).name} with {brief(body.payload)}."
+        emitted = say(
+            "{event} is emitted by {name} with {payload}.",
+            event=body.event,
+            name=visitor_of(request).name,
+            payload=brief(body.payload),
+        )
         final = "The first emission counts; it cannot be taken back."
         return self._question(job_id, "Emit", [told, emitted, final], body.event)
 
@@ -341,7 +369,9 @@ def _add_bulk_actions(context: ConsoleContext) -> None:
         async def act(job_id: int, request: Request, _: str) -> None:
             (settled,) = await context.fp.run(operator.settle([job_id], how, visitor_of(request).actor))
             if settled.outcome not in _SETTLED:
-                raise InvalidInput(f"Workflow {job_id}: {settled.outcome}.")
+                raise InvalidInput(
+                    say("Workflow {job_id}: {outcome}.", job_id=job_id, outcome=settled.outcome)
+                )
 
         return act
 
@@ -388,13 +418,13 @@ def add_actions(context: ConsoleContext) -> None:
         context.live_snapshot.forget()
         # Onward from the last one, so that those that were refused are not asked for again.
         next_up_to = onward if len(ids) <= body.limit else max(0, meant[-1] - 1)
-        word = "replayed" if body.how == "replay" else "cancelled, or asked to stop"
-        message = f"{done} {word}; {len(settled) - done} refused."
+        word = say("replayed") if body.how == "replay" else say("cancelled, or asked to stop")
+        message = say("{done} {word}; {what} refused.", done=done, word=word, what=len(settled) - done)
         facts = {"settled": done, "refused": len(settled) - done, "next_up_to": next_up_to}
         if next_up_to is None:
             return ActionDone(message, "/console/workflows", facts)
         back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=next_up_to)
-        return ActionDone(f"{message} There are more.", back, facts)
+        return ActionDone(say("{message} There are more.", message=message), back, facts)
 
     @context.router.action("/workflows/{job_id}/cancel", "workflow.cancel", asks=questions.cancel)
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
@@ -402,22 +432,30 @@ def add_actions(context: ConsoleContext) -> None:
         undone."""
         await _require(context, job_id)
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        words = "is cancelled" if answered == "cancelled" else "was asked to stop; its next step is refused"
-        return _done(context, f"Workflow {job_id} {words}.", job_id)
+        words = (
+            say("is cancelled")
+            if answered == "cancelled"
+            else say("was asked to stop; its next step is refused")
+        )
+        return _done(context, say("Workflow {job_id} {words}.", job_id=job_id, words=words), job_id)
 
     @context.router.action("/workflows/{job_id}/replay", "workflow.replay", asks=questions.replay)
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead workflow again, after the steps that are recorded."""
         await _require(context, job_id)
         await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
-        return _done(context, f"Workflow {job_id} runs again, after its recorded steps.", job_id)
+        return _done(
+            context, say("Workflow {job_id} runs again, after its recorded steps.", job_id=job_id), job_id
+        )
 
     @context.router.action("/workflows/{job_id}/retry-from", "workflow.retry_from", asks=questions.retry_from)
     async def retry_from(request: Request, job_id: JobId, body: RetryFrom) -> ActionDone:
         """Run a dead or cancelled workflow again from a step: that one and all later ones are dropped."""
         await _require(context, job_id)
         await context.fp.run(kernel_workflow.retry_from(job_id, body.step, visitor_of(request).actor))
-        return _done(context, f"Workflow {job_id} runs again from {body.step}.", job_id)
+        return _done(
+            context, say("Workflow {job_id} runs again from {step}.", job_id=job_id, step=body.step), job_id
+        )
 
     @context.router.action("/workflows/{job_id}/emit", "workflow.emit", asks=questions.emit)
     async def emit(request: Request, job_id: JobId, body: Emission) -> ActionDone:
@@ -425,15 +463,19 @@ def add_actions(context: ConsoleContext) -> None:
         try:
             payload = json.loads(body.payload)
         except ValueError as error:
-            raise InvalidInput(f"payload is no JSON document: {error}", field="payload") from None
+            raise InvalidInput(
+                say("payload is no JSON document: {error}", error=error), field="payload"
+            ) from None
         await _require(context, job_id)
         waits = await context.reading.row(
             "select 1 from fencepost.workflow_waits where job_id = %s and event = %s", job_id, body.event
         )
         if waits is None:
-            raise NotFound(f"Workflow {job_id} does not wait for {body.event}.")
+            raise NotFound(
+                say("Workflow {job_id} does not wait for {event}.", job_id=job_id, event=body.event)
+            )
         first = await context.fp.run(kernel_event.emit(body.event, payload, actor=visitor_of(request).actor))
-        words = "is emitted" if first else "was emitted before; the first emission counts"
+        words = say("is emitted") if first else say("was emitted before; the first emission counts")
         return _done(context, f"{body.event} {words}.", job_id, emitted=first)
 
 
@@ -487,7 +529,7 @@ async def _meant(
 async def _require(context: ConsoleContext, job_id: int) -> None:
     known = "select 1 from fencepost.jobs where job_id = %s and headers ? 'workflow'"
     if await context.reading.row(known, job_id) is None:
-        raise NotFound(f"There is no workflow {job_id}.")
+        raise NotFound(say("There is no workflow {job_id}.", job_id=job_id))
 
 
 def _done(context: ConsoleContext, message: str, job_id: int, **facts: Any) -> ActionDone:

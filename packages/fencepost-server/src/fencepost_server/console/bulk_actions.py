@@ -21,6 +21,7 @@ from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone
 from fencepost_server.web.forms import IDS_MAX
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 NAMED_MAX = 5
 """The rows that a question names; of more it says how many there are."""
@@ -89,20 +90,34 @@ class BulkActions:
         for state in states.values():
             of[state] = of.get(state, 0) + 1
         fitting = [key for key in keys if key in states and _fits(choice, states[key])]
-        told = ", ".join(f"{count:,} {state}" for state, count in sorted(of.items(), key=lambda one: -one[1]))
-        consequences = [f"Selected are {counted(len(keys), self.one, self.many)}: {told or 'none is kept'}."]
+        told = ", ".join(
+            f"{count:,} {say(state)}" for state, count in sorted(of.items(), key=lambda one: -one[1])
+        )
+        consequences = [
+            say(
+                "Selected are {keys}: {what}.",
+                keys=counted(len(keys), self.one, self.many),
+                what=told or say("none is kept"),
+            )
+        ]
         if fitting:
             named = ", ".join(str(key) for key in fitting[:NAMED_MAX])
             others = len(fitting) - NAMED_MAX
-            consequences.append(f"{named} and {others:,} more." if others > 0 else f"{named}.")
+            consequences.append(
+                say("{named} and {others} more.", named=named, others=f"{others:,}")
+                if others > 0
+                else f"{named}."
+            )
         consequences.append(choice.consequence)
         if left := len(keys) - len(fitting):
             consequences.append(
-                f"{counted(left, self.one, self.many)} of them cannot be, and stay as they are."
+                say(
+                    "{left} of them cannot be, and stay as they are.", left=counted(left, self.one, self.many)
+                )
             )
         if self.reason:
-            consequences.append(f"Because: {body.reason}")
-        answer = f"{choice.verb} {counted(len(fitting), self.one, self.many)}"
+            consequences.append(say("Because: {reason}", reason=body.reason))
+        answer = f"{say(choice.verb)} {counted(len(fitting), self.one, self.many)}"
         return Confirmation(f"{answer}?", consequences, answer, self.back)
 
     async def settle(self, request: Request, body: Any) -> ActionDone:
@@ -120,7 +135,12 @@ class BulkActions:
                 refused += 1
         done = len(keys) - refused
         facts = {"settled": done, "refused": refused}
-        told = f"{counted(done, self.one, self.many)} {choice.done}, {refused} refused."
+        told = say(
+            "{done} {done2}, {refused} refused.",
+            done=counted(done, self.one, self.many),
+            done2=say(choice.done),
+            refused=refused,
+        )
         return ActionDone(told, self.back, facts)
 
 

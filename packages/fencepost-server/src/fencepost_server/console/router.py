@@ -248,6 +248,7 @@ class ConsoleRouter:
                 handle = super().get_route_handler()
 
                 async def guarded(request: Request) -> Response:
+                    router.templates.speak(request)
                     return await as_page(handle, request, router.refuse)
 
                 return guarded

@@ -2,6 +2,7 @@
 // in sight.
 import { askFirst } from "./questions.js";
 import { showTimes } from "./times.js";
+import { say } from "./words.js";
 
 const PERIOD_MS = 5000;
 
@@ -50,7 +51,7 @@ function addSelectAll(head) {
   const box = document.createElement("input");
   box.type = "checkbox";
   box.dataset.selectAll = "";
-  box.setAttribute("aria-label", "Select all that are shown");
+  box.setAttribute("aria-label", say("Select all that are shown"));
   head.replaceChildren(box);
 }
 
@@ -65,7 +66,7 @@ function countSelected() {
   const words = document.querySelector("[data-selected]");
   if (!words) return;
   const count = document.querySelectorAll("[data-select]:checked").length;
-  words.textContent = count ? `${count} selected:` : words.dataset.selected;
+  words.textContent = count ? say("{count} selected:", { count }) : words.dataset.selected;
   for (const button of words.closest("form").querySelectorAll("button")) button.disabled = count === 0;
 }
 
