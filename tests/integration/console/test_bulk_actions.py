@@ -38,7 +38,7 @@ def test_queues_are_paused_together_after_a_count(env: ConsoleEnv) -> None:
 
 def test_messages_are_decided_with_the_state_that_was_seen(env: ConsoleEnv) -> None:
     with env.database.connect() as connection:
-        row = connection.execute("select fencepost.outbox_put('letters', '{}')").fetchone()
+        row = connection.execute("select fencepost.outbox_put('letters', null, '{}')").fetchone()
     assert row is not None
     with env.visitor(Role.OPERATOR) as client:
         assert f'value="{row[0]}:queued"' in client.get("/console/outbox").text

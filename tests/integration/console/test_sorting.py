@@ -27,10 +27,10 @@ MORE: LiteralString = """
     insert into fencepost.lease (resource, token, owner, ttl, acquired_at, renewed_at, expires_at)
       select 'sort-' || n, n, nullif('w-' || n % 3, 'w-0'), '1 hour', now(), now(), now() + interval '1 hour'
       from generate_series(1, 7) n;
-    select fencepost.outbox_put('letters', '{}', p_key => nullif('k-' || n % 3, 'k-0'))
+    select fencepost.outbox_put('letters', nullif('k-' || n % 3, 'k-0'), '{}')
       from generate_series(1, 7) n;
     insert into fencepost.refusal (at, reason, noun, subject, actor, attempted, seen)
-      select now(), 'stale_token', 'lease', 'sort-' || n % 3, nullif('w-' || n % 2, 'w-0'), '{}', '{}'
+      select now(), 'stale_attempt', 'lease', 'sort-' || n % 3, nullif('w-' || n % 2, 'w-0'), '{}', '{}'
       from generate_series(1, 7) n
 """
 LISTS = [

@@ -59,12 +59,13 @@ def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, 
     most = max((value for values in series.values() for value in values if value is not None), default=0.0)
     top = ceiling(most)
     lines = tuple(
-        ChartLine(name, number, _path(values, top), values, figure(_last(values), unit))
+        ChartLine(say(name), number, _path(values, top), values, figure(_last(values), unit))
         for number, (name, values) in enumerate(series.items())
     )
     ticks = tuple(
         Tick(_y(top * step / TICKS, top), figure(top * step / TICKS, unit)) for step in range(TICKS + 1)
     )
+    title = say(title)
     summary = f"{title}: " + "; ".join(
         say("{name} {last} at last", name=line.name, last=line.last) for line in lines
     )

@@ -218,7 +218,7 @@ def _late(moment: Mapping[str, Any], owners: Mapping[int, str]) -> Late:
     owner = attempted.get("owner") or (owners.get(token) if token is not None else None)
     return Late(
         moment["at"],
-        str(owner or moment["actor"] or "unknown"),
+        str(owner or moment["actor"] or say("unknown")),
         token,
         moment["event"].removeprefix(REFUSED),
         attempted.get("op"),
@@ -233,9 +233,9 @@ def _place(
     x, end = scale.x(attempt.start), scale.x(min(until, attempt.end or now))
     label = f"{noun} {attempt.token}"
     told = say("{name} held {label} from {start}", name=lane.name, label=label, start=_clock(attempt.start))
-    told += f" to {_clock(until)}" if attempt.end else " and holds it"
+    told += say(" to {until}", until=_clock(until)) if attempt.end else say(" and holds it")
     ended = attempt.how or "held"
-    lane.bars.append(Bar(x, max(BAR_MIN, round(end - x, 1)), label, f"{told} ({ended}).", ended))
+    lane.bars.append(Bar(x, max(BAR_MIN, round(end - x, 1)), label, f"{told} ({say(ended)}).", ended))
     if attempt.how == "lost":
         last = max(
             (one.at for one in late if one.owner == attempt.owner and one.token == attempt.token),

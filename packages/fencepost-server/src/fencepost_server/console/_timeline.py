@@ -241,6 +241,8 @@ def _ticks(places: Mapping[datetime, float], begun: datetime) -> list[TimelineTi
         since = (moment - begun).total_seconds()
         if not ticks or place - (ticks[-1].x - NAME_WIDTH) >= room:
             ticks.append(
-                TimelineTick(round(NAME_WIDTH + place, 1), "start" if since <= 0 else f"+{duration(since)}")
+                TimelineTick(
+                    round(NAME_WIDTH + place, 1), say("start") if since <= 0 else f"+{duration(since)}"
+                )
             )
     return ticks

@@ -1,10 +1,10 @@
 """The words of the pages: every text that a person reads goes through one catalogue; a translation is a file.
 
-A message is its English text, with names in braces for what is put into it. `say` answers it in the language
-of the request. In a template a text needs no mark: the text between two tags is a message, with its expressions
-as `{0}`, `{1}`, and so are the texts of the attributes that are read or shown. A string inside an expression
-goes through `say` in the macro that shows it. Scripts have a `say` of their own, over the part of the catalogue
-that stands in the page.
+A message is its English text, with names in braces for what is put into it. `say` answers it in the
+language of the request. In a template a text needs no mark: the text between two tags is a message, with
+expressions as `{0}`, `{1}`, and so are the texts of the attributes that are read or shown. A string inside
+an expression goes through `say` in the macro that shows it. Scripts have a `say` of their own, over the
+part of the catalogue that stands in the page.
 
 A translation is `words/LANGUAGE.json`, an object from message to translation; what it lacks is English.
 """
@@ -128,7 +128,8 @@ def load_catalogue(chosen: str = "auto", more: Path | None = None) -> Catalogue:
         if not folder.is_dir():
             raise SettingsError(f"{folder} is no folder of translations.")
         for path in sorted(folder.glob("*.json")):
-            languages.setdefault(path.stem, {}).update(_read(path))
+            if path.stem != ENGLISH:
+                languages.setdefault(path.stem, {}).update(_read(path))
     known = (ENGLISH, "auto", *languages)
     if chosen not in known:
         raise SettingsError(f"There is no language {chosen!r}. Available: {', '.join(known)}.")
