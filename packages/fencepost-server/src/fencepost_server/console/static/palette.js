@@ -129,7 +129,7 @@ function showShortcuts() {
   heading.textContent = say("Shortcuts");
   const list = document.createElement("dl");
   list.className = "shortcuts";
-  const names = Object.entries(LETTERS).map(([letter, page]) => [`g ${letter}`, say(page || "overview")]);
+  const names = Object.entries(LETTERS).map(([letter, page]) => [`g ${letter}`, page ? say(page) : say("overview")]);
   for (const [keys, words] of [["Ctrl K", say("go to a page, an id or a job")], ["/", say("filter")], ["?", say("these")], ...names]) {
     const [term, told] = [document.createElement("dt"), document.createElement("dd")];
     const key = document.createElement("kbd");
