@@ -33,6 +33,9 @@ UNSERVED_MAX = 100
 CAUSES_MAX = 200
 
 
+_UNDECIDED: Mapping[str, str] = {"unknown": "unknown in {channel}", "parked": "parked in {channel}"}
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """Something that needs an operator's decision."""
@@ -103,13 +106,13 @@ class Snapshot:
         ]
         found += [
             Need.of(
-                f"{state} in {{channel}}",
+                _UNDECIDED[state],
                 channel[state],
                 _where(channel["channel"], state),
                 channel=channel["channel"],
             )
             for channel in self.channels
-            for state in ("unknown", "parked")
+            for state in _UNDECIDED
             if channel[state]
         ]
         found += self.decisions

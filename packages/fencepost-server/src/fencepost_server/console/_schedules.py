@@ -70,7 +70,7 @@ MaybeMoment = Annotated[datetime | None, BeforeValidator(_unless_empty)]
 
 class ScheduleQuery(ListQuery):
     after: Name | None = None
-    limit: Limit = 200
+    limit: Limit = 50
 
 
 class HistoryQuery(ListQuery):
@@ -111,7 +111,7 @@ def add_pages(context: ConsoleContext) -> None:
             **page.next,
             "filters": {
                 "part": query.part or None,
-                "limit": query.limit if query.limit != 200 else None,
+                "limit": query.limit if query.limit != 50 else None,
             },
             "missed": MISSED,
         }

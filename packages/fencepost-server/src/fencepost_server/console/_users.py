@@ -91,7 +91,7 @@ class NewToken(BaseModel):
 
 class UsersQuery(ListQuery):
     after: Name | None = None
-    limit: Limit = 200
+    limit: Limit = 50
 
 
 class AuditQuery(Paged):
@@ -112,7 +112,7 @@ def add_pages(context: ConsoleContext) -> None:
             **page.next,
             "filters": {
                 "part": query.part or None,
-                "limit": query.limit if query.limit != 200 else None,
+                "limit": query.limit if query.limit != 50 else None,
             },
         }
         return PageData(facts, "users", lists={"users": page.state})

@@ -63,7 +63,7 @@ Topics = Annotated[
 
 class WebhooksQuery(ListQuery):
     after: Name | None = None
-    limit: Limit = 200
+    limit: Limit = 50
 
 
 class NewWebhook(BaseModel):
@@ -97,7 +97,7 @@ def add_pages(context: ConsoleContext) -> None:
             **page.next,
             "filters": {
                 "part": query.part or None,
-                "limit": query.limit if query.limit != 200 else None,
+                "limit": query.limit if query.limit != 50 else None,
             },
         }
         return PageData(facts, "webhooks", lists={"webhooks": page.state})
