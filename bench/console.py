@@ -182,7 +182,7 @@ def sorted_and_searched(stock: FixtureData) -> Iterator[str]:
 
 
 def run(*, quick: bool) -> Report:
-    stock, rounds = (QUICK, 5) if quick else (FULL, 30)
+    stock, rounds = (QUICK, 5) if quick else (FULL, 10)
     with migrated_database() as database:
         fill(database, stock)
         fp = Fencepost(database.url)

@@ -122,6 +122,10 @@ def _of_module(module: ast.Module) -> Iterator[str]:
     for node in ast.walk(module):
         if isinstance(node, ast.Call):
             yield from _of_call(node)
+        elif isinstance(node, ast.FunctionDef) and node.name == "_describe_need":
+            answers = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+            firsts = [one.elts[0] for one in answers if isinstance(one, ast.Tuple)]
+            yield from (str(one.value) for one in firsts if isinstance(one, ast.Constant))
         elif isinstance(node, ast.Constant) and id(node) not in documented:
             yield from [str(node.value)] if _SENTENCE.fullmatch(str(node.value)) else []
     for node in module.body:

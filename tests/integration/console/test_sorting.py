@@ -188,5 +188,6 @@ def test_a_whole_list_sorts_by_any_column_that_can_be_compared() -> None:
     assert [row["name"] for row in whole(rows, "t", "t.name")[0]] == ["a", "b"]
     assert whole(rows, "t", "other.name")[0] is rows
     assert list(whole(rows, "t", None)[1].columns) == ["name", "size"]
+    assert [row["name"] for row in whole([*rows, {"name": "c"}], "t", "t.size")[0]] == ["b", "a", "c"]
     with pytest.raises(InvalidInput, match="no column 'of' to sort by"):
         whole(rows, "t", "t.of")

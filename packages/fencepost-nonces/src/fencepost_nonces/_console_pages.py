@@ -404,8 +404,10 @@ def _describe_need(need: str, _name: str | None) -> tuple[str, str]:
     if need == "signers recovering":
         return "signers waiting for recovery", link("/console/nonces", state="recovering")
     if need == "held nonces overdue":
-        return need, f"{PAGE}#overdue"
-    return need, f"{PAGE}#doubt"
+        return "held nonces overdue", f"{PAGE}#overdue"
+    if need == "transactions unproved":
+        return "transactions unproved", f"{PAGE}#doubt"
+    return "transactions in doubt", f"{PAGE}#doubt"
 
 
 PAGES = ConsolePages(

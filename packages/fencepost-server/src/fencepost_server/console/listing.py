@@ -337,7 +337,8 @@ def _columns(rows: Sequence[Any]) -> Sequence[str]:
 
 
 def _value(row: Any, column: str) -> Any:
-    return row[column] if isinstance(row, Mapping) else getattr(row, column)
+    # A row may lack a figure: a minute that was not counted.
+    return row.get(column) if isinstance(row, Mapping) else getattr(row, column)
 
 
 def _counted(onward: str | None) -> int:
