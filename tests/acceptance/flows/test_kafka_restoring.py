@@ -11,8 +11,8 @@ from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows import _flow_store as flow_store
 from fencepost.flows._errors import StartRefused
-from fencepost.flows.sinks import _kafka as kafka_sinks
-from fencepost.flows.sinks._kafka import KafkaSink
+from fencepost.flows.sinks import kafka as kafka_sinks
+from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.testing import crash_at
 from tests.acceptance.flows import kafka_model
