@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, LiteralString, cast
 
+from psycopg import errors as pg
 from pydantic import BaseModel, Field
 
 from fencepost.errors import InvalidInput
@@ -27,6 +28,7 @@ Gather = Callable[[Any, int], Awaitable[Sequence[Any]]]
 """The rows behind a position, so many at most."""
 GATHERED_MAX = 2000
 """The most rows that are sorted or searched outside the database."""
+_NO_PLACE = "onward is no place in this list."
 _SORT = r"^-?[a-z_]+\.[a-z0-9_]+$"
 
 
@@ -183,9 +185,13 @@ class Lists:
             found, following = await ids(given[listing.positions[0]], self._window)
             given, is_cut = {**given, "ids": list(found)}, following is not None
         statement, values = order.statement()
-        found_rows = await self._reading.named_rows(
-            statement, {**given, **values, "limit": self._window, "_rows": limit}
-        )
+        try:
+            found_rows = await self._reading.named_rows(
+                statement, {**given, **values, "limit": self._window, "_rows": limit}
+            )
+        except pg.DataError:
+            # A value of `onward` that is none of its column's type.
+            raise InvalidInput(_NO_PLACE, field="onward") from None
         if ids is None:
             is_cut = found_rows[0]["_looked"] >= self._window
         last = found_rows[0]["_last"]
@@ -280,10 +286,10 @@ class _Order:
         try:
             value, *keys = cast("list[Any]", json.loads(self.onward or ""))
         except (ValueError, TypeError):
-            raise InvalidInput("onward is no place in this list.", field="onward") from None
+            raise InvalidInput(_NO_PLACE, field="onward") from None
         texts = [one for one in (value, *keys) if one is not None]
         if len(keys) != len(self.listing.key) or not all(isinstance(one, str) for one in texts):
-            raise InvalidInput("onward is no place in this list.", field="onward")
+            raise InvalidInput(_NO_PLACE, field="onward")
         return value, keys
 
     def place(self, row: Row) -> str:
@@ -345,7 +351,7 @@ def _counted(onward: str | None) -> int:
     if onward is None:
         return 0
     if not (onward.isdecimal() and len(onward) < 8):
-        raise InvalidInput("onward is no place in this list.", field="onward")
+        raise InvalidInput(_NO_PLACE, field="onward")
     return int(onward)
 
 
