@@ -51,7 +51,7 @@ _JOBS = Listing(
         "finished_at": "timestamptz",
         "error": "text",
     },
-    searched=("queue", "kind", "error"),
+    searched=("state", "queue", "kind", "error"),
 )
 BatchId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 
