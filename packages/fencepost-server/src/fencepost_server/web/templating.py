@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
@@ -75,7 +76,7 @@ def theme_of(request: Request) -> str:
 def readdress(request: Request, **changes: Any) -> str:
     """The address of this page with other parameters; None removes one."""
     kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changes]
-    return link(request.url.path, **{**dict(kept), **changes})
+    return link(quote(request.url.path, safe="/"), **{**dict(kept), **changes})
 
 
 class Templates:
