@@ -43,6 +43,7 @@ PAGE_OF: Mapping[str, str] = {
     "storm-chain": "nonces-storms.md",
     "storm-uneven": "nonces-storms.md",
     "torture-seeds": "torture.md",
+    "torture-lossy": "failovers.md",
 }
 """The page that has the figures of a benchmark, some of its columns, or those of a long test."""
 COLUMNS_OF: Mapping[str, tuple[str, Sequence[str]]] = {

@@ -64,6 +64,22 @@ WORKFLOW = (
         (Edit("_steps_held", "for key share of r", "for no key update of r"),),
     ),
     PlantedBug(
+        "a written step takes what another has recorded meanwhile for its own",
+        "workflow: one written step twice",
+        (Edit("step_commit_all", "if v_written < cardinality(p_ids) then", "if false then"),),
+    ),
+    PlantedBug(
+        "a written step does not ask for its attempt again",
+        "workflow: a late written step meets a takeover by its own owner",
+        (
+            Edit(
+                "step_commit_all",
+                "perform fencepost._step_fence(v.job_id, v.attempt, p_owner, 'step', v.name);",
+                "",
+            ),
+        ),
+    ),
+    PlantedBug(
         "a sleep does not look at the cancel",
         "workflow: a sleep meets a cancel",
         (Edit("_workflow_hold", " or (v.running).cancel_requested_at is not null", ""),),

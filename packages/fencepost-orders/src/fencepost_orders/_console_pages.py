@@ -29,8 +29,12 @@ _ORDERS = Listing(
     table="orders",
     sql="select (o ->> 'id')::bigint as id, o ->> 'status' as status, o ->> 'idempotency_key' as key,"
     " o ->> 'broker' as broker, o ->> 'account' as account, o ->> 'symbol' as symbol,"
-    " o #>> '{request_json,intent}' as side, (o #>> '{request_json,qty}')::numeric as quantity,"
-    " (o #>> '{request_json,limit_price}')::numeric as price,"
+    " o #>> '{request_json,intent}' as side,"
+    # What is no number has no place in an order by number.
+    " case when o #>> '{request_json,qty}' ~ '^-?[0-9]{1,40}([.][0-9]{1,40})?$'"
+    " then (o #>> '{request_json,qty}')::numeric end as quantity,"
+    " case when o #>> '{request_json,limit_price}' ~ '^-?[0-9]{1,40}([.][0-9]{1,40})?$'"
+    " then (o #>> '{request_json,limit_price}')::numeric end as price,"
     " (o ->> 'created_at')::timestamptz as created_at, o ->> 'last_error' as last_error, o as facts"
     " from fencepost.orders_list(%(status)s::text, %(broker)s::text, %(account)s::text, %(before)s::bigint,"
     " %(limit)s::integer) o",

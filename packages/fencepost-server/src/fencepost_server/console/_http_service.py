@@ -107,7 +107,7 @@ def make_service(
 
 def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> ConsoleContext:
     reading = ReadPool(
-        settings.read_database_url or viewer_url,
+        settings.read_database_url or fp.settings.standby_database_url or viewer_url,
         pool_max=settings.read_pool_max,
         statement_seconds=settings.statement_seconds,
         connect_seconds=fp.settings.connect_seconds,
@@ -115,9 +115,8 @@ def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> C
     live_snapshot = LiveSnapshot(
         reading, look_seconds=settings.look_seconds, streams_max=settings.streams_max
     )
-    router = ConsoleRouter(
-        fp, ConsoleAuth(fp, settings), make_templates(load_catalogue(settings.language, settings.words))
-    )
+    templates = make_templates(load_catalogue(settings.language, settings.words))
+    router = ConsoleRouter(fp, ConsoleAuth(fp, settings), templates, reading.age)
     return ConsoleContext(router, reading, Lists(reading, settings.scan_max), fp, live_snapshot, settings)
 
 
