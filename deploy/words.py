@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from jinja2 import Environment, nodes
 
@@ -130,10 +129,12 @@ def _of_module(module: ast.Module) -> Iterator[str]:
             yield from [str(node.value)] if _SENTENCE.fullmatch(str(node.value)) else []
     for node in module.body:
         named = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(named, ast.Name) and named.id == "_UNDECIDED":
-            yield from (
-                str(one.value) for one in cast("ast.Dict", node.value).values if isinstance(one, ast.Constant)
-            )
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.value, ast.Dict)
+            and "_UNDECIDED" in ast.dump(node.target)
+        ):
+            yield from (str(one.value) for one in node.value.values if isinstance(one, ast.Constant))
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in STATED:
             yield from (str(one.value) for one in ast.walk(node.value) if isinstance(one, ast.Constant))
         if isinstance(named, ast.Name) and named.id == "NAVIGATION":

@@ -20,7 +20,7 @@ from fencepost_server.web.formatting import link, quoted
 from fencepost_server.web.questions import Confirmation, counted
 from fencepost_server.web.words import say
 
-DOUBTS_MAX = 100
+DOUBTS_MAX = 50
 OVERDUE_MAX = 30
 _SIGNERS = Listing(
     table="signers",
