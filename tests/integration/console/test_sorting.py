@@ -182,7 +182,7 @@ def test_a_list_that_is_longer_than_the_window_says_so_and_goes_on(database: Dat
 
 
 def test_a_whole_list_sorts_by_any_column_that_can_be_compared() -> None:
-    rows = [{"name": "b", "size": 2, "of": [1]}, {"name": "a", "size": None, "of": []}]
+    rows: list[dict[str, Any]] = [{"name": "b", "size": 2, "of": [1]}, {"name": "a", "size": None, "of": []}]
     assert [row["name"] for row in whole(rows, "t", "t.size")[0]] == ["b", "a"]
     assert [row["name"] for row in whole(rows, "t", "-t.size")[0]] == ["b", "a"]
     assert [row["name"] for row in whole(rows, "t", "t.name")[0]] == ["a", "b"]

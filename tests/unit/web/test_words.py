@@ -28,8 +28,7 @@ GERMAN = Words("de", {"Hello {0}, <b>": "Hallo {0}, <b>", "{count} jobs": "{coun
 
 def rendered(source: str, **values: object) -> str:
     environment = Environment(extensions=[TemplateWords], autoescape=True)
-    environment.globals["say"] = shown_word
-    return environment.from_string(source).render(**values)
+    return environment.from_string(source).render(**values, say=shown_word)
 
 
 @pytest.mark.parametrize(

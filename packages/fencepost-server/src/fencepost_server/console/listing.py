@@ -28,6 +28,8 @@ Gather = Callable[[Any, int], Awaitable[Sequence[Any]]]
 """The rows behind a position, so many at most."""
 GATHERED_MAX = 2000
 """The most rows that are sorted or searched outside the database."""
+_KEYS: Sequence[LiteralString] = ("_key0", "_key1")
+"""The parameters of a position: no key has more columns."""
 _NO_PLACE = "onward is no place in this list."
 _SORT = r"^-?[a-z_]+\.[a-z0-9_]+$"
 
@@ -239,7 +241,7 @@ class _Order:
             conditions.append(f"position(lower(%(_part)s::text) in lower(concat_ws(' ', {texts}))) > 0")
             values["_part"] = self.part
         if self.sort is not None:
-            column = next(name for name in listing.columns if name == self.sort.removeprefix("-"))
+            column = _declared(listing, self.sort.removeprefix("-"))
             way: LiteralString = "desc" if self.sort.startswith("-") else "asc"
             order = f"{column} {way} nulls last, {keys}"
             if self.onward is not None:
@@ -268,11 +270,11 @@ class _Order:
         types = listing.columns
         row: LiteralString = ", ".join(f"l.{name}" for name in listing.key)
         told: LiteralString = ", ".join(
-            f"%(_key{index})s::text::{types[name]}" for index, name in enumerate(listing.key)
+            f"%({place})s::text::{types[name]}" for place, name in zip(_KEYS, listing.key, strict=False)
         )
         smaller: LiteralString = "<" if listing.is_descending else ">"
         beyond: LiteralString = f"({row}) {smaller} ({told})"
-        values: dict[str, Any] = {f"_key{index}": key for index, key in enumerate(keys)}
+        values: dict[str, Any] = dict(zip(_KEYS, keys, strict=False))
         if value is None:
             return f"(l.{column} is null and {beyond})", values
         past: LiteralString = "<" if way == "desc" else ">"
@@ -297,6 +299,12 @@ class _Order:
         assert self.sort is not None, "only a sorted list has such a place"
         names = (self.sort.removeprefix("-"), *self.listing.key)
         return json.dumps([_as_text(row[name]) for name in names], ensure_ascii=False)
+
+
+def _declared(listing: Listing, column: str) -> LiteralString:
+    """The column as the listing declares it: a text of ours."""
+    names: Sequence[LiteralString] = tuple(listing.columns)
+    return names[names.index(column)]
 
 
 def whole(rows: Sequence[Any], table: str, sort: str | None) -> tuple[Sequence[Any], ListState]:
@@ -334,17 +342,22 @@ def _columns(rows: Sequence[Any]) -> Sequence[str]:
     if not rows:
         return ()
     first = rows[0]
-    names = list(first) if isinstance(first, Mapping) else [one.name for one in fields(first)]
+    if isinstance(first, Mapping):
+        names = list(cast("Mapping[str, Any]", first))
+    else:
+        names = [one.name for one in fields(first)]
     return [
         name
-        for name in cast("Sequence[str]", names)
+        for name in names
         if not any(isinstance(_value(row, name), Mapping | list | tuple) for row in rows)
     ]
 
 
 def _value(row: Any, column: str) -> Any:
     # A row may lack a figure: a minute that was not counted.
-    return row.get(column) if isinstance(row, Mapping) else getattr(row, column)
+    if isinstance(row, Mapping):
+        return cast("Mapping[str, Any]", row).get(column)
+    return getattr(row, column)
 
 
 def _counted(onward: str | None) -> int:

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jinja2.ext import Extension
 from markupsafe import Markup, escape
@@ -143,12 +143,13 @@ def _read(path: Path) -> Mapping[str, str]:
         raise SettingsError(f"{path} is no translation: {error}") from None
     if not _LANGUAGE_FILE.fullmatch(path.stem):
         raise SettingsError(f"{path.name} names no language; call it de.json, for example.")
-    if not isinstance(messages, dict) or not all(isinstance(one, str) for one in messages.values()):
+    told = cast("dict[str, str]", messages) if isinstance(messages, dict) else None
+    if told is None or not all(type(one) is str for one in told.values()):
         raise SettingsError(f"{path} must be an object from message to translation.")
-    for message, translation in messages.items():
+    for message, translation in told.items():
         if set(_PLACE.findall(message)) != set(_PLACE.findall(translation)):
             raise SettingsError(f"{path}: the translation of {message!r} must have the same names in braces.")
-    return messages
+    return told
 
 
 def _preferred(accepted: str) -> Sequence[str]:
