@@ -28,7 +28,7 @@ from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
 from tests.matrix.sentinel import Watched, watched
-from tests.reused_databases import ReusedDatabase, ReusedDatabases, furnish
+from tests.reused_databases import Kind, ReusedDatabase, ReusedDatabases, furnish
 from tests.scheduling import dealt
 from tests.tmp_dirs import server_directory
 
@@ -170,7 +170,8 @@ def reused_database(
     request: pytest.FixtureRequest, reused_databases: ReusedDatabases, user_tables: LiteralString
 ) -> Iterator[ReusedDatabase]:
     """A database of the test's own until it ends, with a settable clock if the test asks for one."""
-    reused = reused_databases.take(with_clock="clock" in request.fixturenames, user_tables=user_tables)
+    asked = request.fixturenames
+    reused = reused_databases.take(Kind("clock" in asked, "kept_sessions" in asked, user_tables))
     yield reused
     reused_databases.give_back(reused)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, LiteralString, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -25,12 +25,14 @@ from fencepost.testing import Clock
 # By files, as `Database.create` does.
 CREATION = sql.SQL("create database {} template {} strategy file_copy")
 REMOVAL = sql.SQL("drop database if exists {} with (force)")
-WAIT_SECONDS = 60
+WAIT_SECONDS = 10
+T = TypeVar("T")
 
 # Only a backend that has ended has told what it wrote.
 _END: LiteralString = """
     select pg_terminate_backend(pid) from pg_stat_activity
-    where datname = current_database() and pid <> pg_backend_pid() and backend_type <> 'autovacuum worker'
+    where datname = current_database() and pid <> pg_backend_pid() and pid <> all(%s)
+      and backend_type <> 'autovacuum worker'
 """
 # How often each table was written; and how often VACUUM and ANALYZE have noted something of it, which
 # changes plans. Those of the catalogs, below 16384, change nothing that a test sees.
@@ -80,7 +82,8 @@ def release(database: Database) -> None:
         _REUSED[database.name].close()
 
 
-# A truncation of our own belongs to the state from which the next test begins.
+# A truncation of our own belongs to the state from which the next test begins; and it counts its own scans.
+_RESET: LiteralString = "select pg_stat_reset()"
 _FLUSH: LiteralString = "select pg_stat_force_next_flush()"
 
 
@@ -132,22 +135,25 @@ class _Stored:
                     copy.write(self.rows[table])
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """What a database begins with beside the product."""
 
-    with_clock: bool
-    user_tables: LiteralString
+    with_clock: bool = False
+    with_sessions: bool = False
+    """A test that does not ask for sessions finds none of another test."""
+    user_tables: LiteralString = ""
 
 
 class ReusedDatabase:
     """One of them, and the connection that puts it back; it stays idle during a test."""
 
-    def __init__(self, database: Database, stored: _Stored, kind: _Kind) -> None:
+    def __init__(self, database: Database, stored: _Stored, kind: Kind) -> None:
         self.database = database
         self.kind = kind
         self.clock = KeptClock(self) if kind.with_clock else None
         self._stored = stored
         self._connection = self._connect()
+        self._sessions: dict[str, psycopg.Connection[Any]] = {}
         self._beside = self._look_beside()
         self._counts = self._count()
 
@@ -157,9 +163,20 @@ class ReusedDatabase:
             self._connection = self._connect()
         return self._connection
 
+    def session(self, url: str, connect: Callable[[str], psycopg.Connection[T]]) -> psycopg.Connection[T]:
+        """A session that the next test gets, too, as it began: its backend has read the catalogs already."""
+        if url not in self._sessions:
+            self._sessions[url] = connect(url)
+        return self._sessions[url]
+
     def restore(self) -> bool:
         """Put it back; False if that cannot be done."""
-        self._await_end_of_sessions()
+        self._sessions = {url: kept for url, kept in self._sessions.items() if _is_reset(kept)}
+        try:
+            self._await_end_of_sessions()
+        except TimeoutError:
+            # A process that the test has left comes again and again: a removal by force keeps it out.
+            return False
         counts = self._count()
         changed = {table for table, count in counts.items() if count != self._counts.get(table)}
         if not changed <= self._stored.names.keys() or self._look_beside() != self._beside:
@@ -169,11 +186,15 @@ class ReusedDatabase:
         self._stored.restore(self._connection, changed)
         self._connection.execute(_REWIND)
         self._connection.execute(_FLUSH)
+        self._connection.execute(_RESET)
         self._counts = self._count()
         return True
 
     def close(self) -> None:
-        self._connection.close()
+        """End the session that puts it back, and those of the tests."""
+        for session in (self._connection, *self._sessions.values()):
+            session.close()
+        self._sessions.clear()
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = self.database.connect_admin()
@@ -181,13 +202,15 @@ class ReusedDatabase:
         return connection
 
     def _await_end_of_sessions(self) -> None:
+        kept = [session.info.backend_pid for session in self._sessions.values()]
+
         def have_ended() -> bool:
+            connection = self.connection()
             try:
-                return not self.connection().execute(_END).fetchall()
+                return not connection.execute(_END, (kept,)).fetchall()
             except psycopg.OperationalError:
                 # The test has ended this one, too.
-                if not self._connection.closed:
-                    raise
+                connection.close()
                 return False
 
         Deadline(WAIT_SECONDS, "the sessions of the test have ended").wait(have_ended)
@@ -201,6 +224,17 @@ class ReusedDatabase:
 
     def _maintained(self, table: int) -> int:
         return self._counts[table].maintained if table in self._counts else 0
+
+
+def _is_reset(session: psycopg.Connection[Any]) -> bool:
+    """Whether a session is as it began, and has told what it wrote. It is closed if it cannot be."""
+    try:
+        session.execute("discard all")
+        session.execute(_FLUSH)
+    except psycopg.Error:
+        session.close()
+        return False
+    return True
 
 
 class _Count(NamedTuple):
@@ -231,17 +265,15 @@ class ReusedDatabases:
     def __init__(self, template: Database, registrar: psycopg.Connection[Any]) -> None:
         self._template = template
         self._registrar = registrar
-        self._free: defaultdict[_Kind, list[ReusedDatabase]] = defaultdict(list)
-        self._templates: dict[_Kind, tuple[Database, _Stored]] = {}
+        self._free: defaultdict[Kind, list[ReusedDatabase]] = defaultdict(list)
+        self._templates: dict[Kind, tuple[Database, _Stored]] = {}
 
-    def take(self, *, with_clock: bool = False, user_tables: LiteralString = "") -> ReusedDatabase:
+    def take(self, kind: Kind) -> ReusedDatabase:
         """One in the state of the template."""
-        free = self._free[_Kind(with_clock, user_tables)]
-        return free.pop() if free else self.fresh(with_clock=with_clock, user_tables=user_tables)
+        return self._free[kind].pop() if self._free[kind] else self.fresh(kind)
 
-    def fresh(self, *, with_clock: bool = False, user_tables: LiteralString = "") -> ReusedDatabase:
+    def fresh(self, kind: Kind) -> ReusedDatabase:
         """One that has served no test."""
-        kind = _Kind(with_clock, user_tables)
         if kind not in self._templates:
             self._templates[kind] = self._make_template(kind)
         template, stored = self._templates[kind]
@@ -279,7 +311,7 @@ class ReusedDatabases:
         reused.close()
         self.drop(reused.database)
 
-    def _make_template(self, kind: _Kind) -> tuple[Database, _Stored]:
+    def _make_template(self, kind: Kind) -> tuple[Database, _Stored]:
         template = self.copy() if kind.with_clock or kind.user_tables else self._template
         if kind.with_clock:
             Clock(template.admin_url).install()

@@ -8,7 +8,8 @@ import pytest
 from psycopg import sql
 
 from fencepost.embedded import Database
-from tests.reused_databases import ReusedDatabase, ReusedDatabases
+from tests.integration.kernel.caller import connect
+from tests.reused_databases import Kind, ReusedDatabase, ReusedDatabases
 
 
 def contents(database: Database) -> dict[str, object]:
@@ -34,7 +35,7 @@ def contents(database: Database) -> dict[str, object]:
 @pytest.fixture
 def fresh(reused_databases: ReusedDatabases) -> Iterator[ReusedDatabase]:
     """One that has served no test."""
-    fresh = reused_databases.fresh(with_clock=True)
+    fresh = reused_databases.fresh(Kind(with_clock=True))
     yield fresh
     reused_databases.discard(fresh)
 
@@ -59,11 +60,54 @@ def test_it_is_put_back_as_the_migrations_left_it(fresh: ReusedDatabase) -> None
         assert contents(fresh.database) == before
 
 
+def test_the_scans_of_a_test_are_not_counted_for_the_next(fresh: ReusedDatabase) -> None:
+    scans = "select sum(seq_scan + coalesce(idx_scan, 0)) from pg_stat_user_tables"
+    write(fresh.database)
+    with fresh.database.connect_admin() as admin:
+        assert admin.execute(scans).fetchone() != (0,)
+    assert fresh.restore()
+    with fresh.database.connect_admin() as admin:
+        assert admin.execute(scans).fetchone() == (0,)
+
+
 def test_the_sessions_of_a_test_are_ended(fresh: ReusedDatabase) -> None:
     with fresh.database.connect() as left:
         assert fresh.restore()
         with pytest.raises(psycopg.OperationalError):
             left.execute("select 1")
+
+
+def test_a_test_that_ends_every_session_ends_the_one_that_puts_back_too(fresh: ReusedDatabase) -> None:
+    write(fresh.database)
+    with fresh.database.connect_admin() as admin:
+        admin.execute(
+            "select pg_terminate_backend(pid, 60000) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+    assert fresh.restore()
+
+
+def test_a_session_that_is_kept_is_as_it_began(fresh: ReusedDatabase) -> None:
+    kept = fresh.session(fresh.database.url, connect)
+    kept.execute("set lock_timeout = '7s'")
+    kept.execute("select pg_advisory_lock(7)")
+    kept.execute("select fencepost.lease_acquire('k', 'a', '60 s')")
+    assert fresh.restore()
+    assert fresh.session(fresh.database.url, connect) is kept
+    row = kept.execute("""
+        select current_setting('lock_timeout') as lock_timeout,
+          (select count(*) from fencepost.lease_status) as leases,
+          (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()) as locks
+    """).fetchone()
+    assert row == {"lock_timeout": "0", "leases": 0, "locks": 0}
+
+
+def test_a_session_that_was_left_in_a_transaction_is_not_kept(fresh: ReusedDatabase) -> None:
+    left = fresh.session(fresh.database.url, connect)
+    left.execute("begin")
+    left.execute("select fencepost.lease_acquire('k', 'a', '60 s')")
+    assert fresh.restore()
+    assert left.closed
 
 
 CHANGES = (
@@ -83,11 +127,11 @@ CHANGES = (
 def test_one_that_cannot_be_put_back_serves_no_other_test(
     reused_databases: ReusedDatabases, change: str
 ) -> None:
-    reused = reused_databases.take()
+    reused = reused_databases.take(Kind())
     with reused.database.connect_admin() as admin:
         admin.execute(sql.SQL(change).format(sql.Identifier(reused.database.name)))  # pyright: ignore
     reused_databases.give_back(reused)
     assert not reused.database.exists()
-    following = reused_databases.take()
+    following = reused_databases.take(Kind())
     assert following.database.name != reused.database.name
     reused_databases.give_back(following)

@@ -20,7 +20,7 @@ from fencepost.errors import InvalidInput
 from fencepost.logs import get_logger
 from fencepost_judge._answers import answers_of
 from fencepost_judge._comparison import Checked, Comparison, compare
-from fencepost_judge._compiling import Program, clean, compile_sources, driver_of
+from fencepost_judge._compiling import Compiler, Program, clean, driver_of
 from fencepost_judge._conversation import LEFT, converse, decides
 from fencepost_judge._custom_run_executor import CustomRunExecutor, CustomRunOutcome
 from fencepost_judge._data_cache import Cache
@@ -170,7 +170,8 @@ class Judge:
         custom_run_limits: Limits | None = None,
     ) -> None:
         self.languages = languages
-        self._trier = CustomRunExecutor(workspace, boxes, custom_run_limits or Limits())
+        self._compiler = Compiler(workspace, boxes)
+        self._trier = CustomRunExecutor(self._compiler, workspace, boxes, custom_run_limits or Limits())
         self._boxes = boxes
         self._workspace = workspace
         self._cache = cache
@@ -247,9 +248,7 @@ class Judge:
         except (CorruptData, FileNotFoundError) as error:
             raise DataFault(f"data: {error}") from error
         began = time.monotonic()
-        compiled = await compile_sources(
-            self._workspace,
-            self._boxes,
+        compiled = await self._compiler.compile(
             language,
             {**asked.sources, **included},
             asked.job_id,
@@ -362,7 +361,7 @@ class Judge:
                 sources = await self._contents(spec.files)
                 language = self._language_of(spec)
                 entry = driver_of(language.spec, sources)
-                compiled = await compile_sources(self._workspace, self._boxes, language, sources, entry=entry)
+                compiled = await self._compiler.compile(language, sources, entry=entry)
                 if compiled.program is None:
                     if compiled.outcome is not None and compiled.outcome.verdict is Verdict.SE:
                         raise JudgeFault(f"compile: {compiled.outcome.sandbox_error}")

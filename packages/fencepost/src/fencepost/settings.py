@@ -93,6 +93,9 @@ class Settings(LayeredSettings):
     listen_database_url: Annotated[
         PostgresUrl | None, From("LISTEN_DATABASE_URL", "database.listen_url", secret=True)
     ] = None
+    standby_database_url: Annotated[
+        PostgresUrl | None, From("STANDBY_DATABASE_URL", "database.standby_url", secret=True)
+    ] = None
     pool_min: Annotated[int, Field(ge=0, le=1000), From("DATABASE_POOL_MIN", "database.pool_min")] = 1
     pool_max: Annotated[int, Field(ge=1, le=1000), From("DATABASE_POOL_MAX", "database.pool_max")] = 10
     pool_wait_seconds: Annotated[Seconds, From("DATABASE_POOL_WAIT_SEC", "database.pool_wait_sec")] = 10.0
