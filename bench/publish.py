@@ -26,6 +26,7 @@ PAGE_OF: Mapping[str, str] = {
     "growth": "performance.md",
     "jobs": "jobs-performance.md",
     "install": "jobs-performance.md",
+    "scale": "scale.md",
     "flows": "flows-performance.md",
     "orders": "orders-performance.md",
     "players": "players-performance.md",
