@@ -60,11 +60,31 @@ def test_it_is_put_back_as_the_migrations_left_it(fresh: ReusedDatabase) -> None
         assert contents(fresh.database) == before
 
 
+def test_the_scans_of_a_test_are_not_counted_for_the_next(fresh: ReusedDatabase) -> None:
+    scans = "select sum(seq_scan + coalesce(idx_scan, 0)) from pg_stat_user_tables"
+    write(fresh.database)
+    with fresh.database.connect_admin() as admin:
+        assert admin.execute(scans).fetchone() != (0,)
+    assert fresh.restore()
+    with fresh.database.connect_admin() as admin:
+        assert admin.execute(scans).fetchone() == (0,)
+
+
 def test_the_sessions_of_a_test_are_ended(fresh: ReusedDatabase) -> None:
     with fresh.database.connect() as left:
         assert fresh.restore()
         with pytest.raises(psycopg.OperationalError):
             left.execute("select 1")
+
+
+def test_a_test_that_ends_every_session_ends_the_one_that_puts_back_too(fresh: ReusedDatabase) -> None:
+    write(fresh.database)
+    with fresh.database.connect_admin() as admin:
+        admin.execute(
+            "select pg_terminate_backend(pid, 60000) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+    assert fresh.restore()
 
 
 def test_a_session_that_is_kept_is_as_it_began(fresh: ReusedDatabase) -> None:
