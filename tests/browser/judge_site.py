@@ -1,4 +1,4 @@
-"""A judge on a socket, with boxes that run: its people, and their submissions."""
+"""A judge on a socket, with boxes that run: its people, and somebody's submissions."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.judge_workers import BRISK, judging_of
 
 T = TypeVar("T")
+SIGN_ON = {
+    "public_url": "http://127.0.0.1",
+    "oidc_issuer": "http://127.0.0.1:9",
+    "oidc_client_id": "judge",
+    "oidc_roles": {"staff": "jury"},
+}
+"""A provider that is asked nothing before a user chooses it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class JudgeSite:
 def judge_site(database: Database, folder: Path, web: WebSettings | None = None) -> Generator[JudgeSite]:
     """With the samples, a contestant, a jury and an admin."""
     fp = Fencepost(database.url, job_settings=BRISK)
-    judging = judging_of(fp, folder, "judge")
+    judging = judging_of(fp, folder, "judge", **SIGN_ON)
     router = APIRouter()
     router.include_router(make_router(judging))
     router.include_router(make_pages(judging))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import zipfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from fencepost_judge import _contests as contests
 from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
 from tests.browser.judge_site import JudgeSite, judge_site
 from tests.browser.visit import Guest
+from tests.integration.judge.judge_site import SAMPLES
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -42,7 +44,7 @@ def site(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) ->
 
 @dataclass(frozen=True)
 class Entering:
-    """A visitor who logs in as a person does, once; each time with a page of its own."""
+    """Somebody who logs in as a person does, once; each time with a page of his own."""
 
     browser: Browser
     site: JudgeSite
@@ -208,3 +210,89 @@ def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(
             guest.is_accessible()
             guest.fits_a_phone()
             assert page.evaluate("window.hit") is None
+
+
+def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
+    enter: Entering, site: JudgeSite, tmp_path: Path
+) -> None:
+    """Verdicts are verified, balloons delivered, time removed, teams told, and packages verified."""
+    home = "/judge/contests/autumn-icpc"
+    right = site.submit("con", code=POSTS, contest="autumn-icpc")
+    wrong = site.submit("con", code="print(0)", contest="autumn-icpc")
+    package = tmp_path / "posts.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in sorted((SAMPLES / "guess-the-post").rglob("*")):
+            # One submission says all, and a busy machine has more to do.
+            if path.is_file() and ("submissions" not in path.parts or path.name == "silent.py3"):
+                archive.write(path, Path("posts") / path.relative_to(SAMPLES / "guess-the-post"))
+
+    with enter("jo") as guest:
+        page = guest.page
+        for job_id, told in ((right, "AC"), (wrong, "WA")):
+            guest.go(f"/judge/submissions/{job_id}")
+            expect(page.locator(VERDICT)).to_contain_text(told)
+        page.get_by_label("Note").fill("It forgets the last post.")
+        guest.press("Keep the note")
+        expect(page.get_by_text("It forgets the last post.")).to_be_visible()
+        looked_at(guest, "judge-notes")
+
+        guest.go(f"{home}/unverified")
+        looked_at(guest, "judge-verify")
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=str(right), exact=True))
+        with page.expect_navigation():
+            row.get_by_role("button", name="Verify AC").click()
+        expect(row).to_have_count(0)
+
+        guest.go(f"{home}/balloons")
+        looked_at(guest, "judge-balloons")
+        guest.press("Delivered")
+        expect(page.get_by_role("region", name="Delivered")).to_contain_text("jo")
+        looked_at(guest, "judge-balloons-delivered")
+
+        guest.go(f"{home}/clock")
+        minute = datetime.fromisoformat(page.get_by_label("From (UTC)").input_value())
+        page.get_by_label("From (UTC)").fill((minute - timedelta(minutes=10)).isoformat())
+        page.get_by_label("Until (UTC)").fill((minute - timedelta(minutes=5)).isoformat())
+        page.get_by_label("Reason").fill("The power failed.")
+        guest.press("Remove the interval")
+        expect(page.get_by_text("The contest ends 0:05:00 later")).to_be_visible()
+        looked_at(guest, "judge-clock-question")
+        guest.press("Remove the interval")
+        expect(page.get_by_role("region", name="Intervals")).to_contain_text("The power failed.")
+        looked_at(guest, "judge-clock")
+        with page.expect_download() as loading:
+            page.get_by_role("link", name="Download the archive").click()
+        assert "results.json" in zipfile.ZipFile(loading.value.path()).namelist()
+
+        guest.go(f"{home}/clarifications")
+        page.get_by_label("Text").fill("There is coffee.")
+        guest.press("Tell")
+        looked_at(guest, "judge-announcements")
+        guest.go(f"{home}/teams")
+        looked_at(guest, "judge-teams")
+
+        guest.go("/judge/import")
+        page.get_by_label("Package").set_input_files(package)
+        page.get_by_role("button", name="Verify, import nothing").click()
+        page.wait_for_url(re.compile(r"/judge/verifications/\d+$"))
+        expect(page.get_by_role("link", name="Report as Markdown")).to_be_visible()
+        expect(page.get_by_role("table")).to_contain_text("silent.py3")
+        looked_at(guest, "judge-verification")
+        guest.go("/judge/verifications")
+        looked_at(guest, "judge-verifications")
+
+    with enter("con") as guest:
+        guest.go(home)
+        expect(guest.page.locator("[data-badge]")).to_contain_text("1")
+        guest.go("/judge/problems/fence-posts?contest=autumn-icpc")
+        expect(guest.page.locator(".countdown")).to_contain_text(":")
+        looked_at(guest, "judge-contest-editor")
+        guest.go("/judge/login")
+        expect(guest.page.get_by_role("link", name="Single sign-on")).to_be_visible()
+        looked_at(guest, "judge-sign-on")
+
+
+def looked_at(guest: Guest, name: str) -> None:
+    guest.shoot(name)
+    guest.is_accessible()
+    guest.fits_a_phone()
