@@ -1,4 +1,4 @@
-"""Programs of Debian's packages for a page that installs them: those of the machine, or unpacked below .fencepost.
+"""Programs of Debian's packages for a page that installs them: of the machine, or unpacked below .fencepost.
 
 Nothing is installed on the machine. A program that is found nowhere skips the test, and says so."""
 

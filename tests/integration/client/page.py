@@ -1,10 +1,10 @@
 """A page of the documentation as a program: its files, its tables, and the commands that it shows.
 
 A block whose first line is `# name.py` (or another name) is that file. An `sql` block is run by the owner
-of the database. In a `console` block, every line that begins with `$` is a command for bash, and the lines below
-it are what it must print; `…` stands for anything. A prompt among them is answered: with what stands behind it, or
-with a password. Servers and workers run beside the rest of the page until its end, or until a line `^C` ends the
-one that began last. A block below `<!-- not run: reason -->` is only looked at.
+of the database. In a `console` block, every line that begins with `$` is a command for bash, and the lines
+below it are what it must print; `…` stands for anything. A prompt among them is answered: with what stands
+behind it, or with a password. Servers and workers run beside the rest of the page, until its end or a line
+`^C` that ends the one that began last. A block below `<!-- not run: reason -->` is only looked at.
 
 The ports that a page names are replaced by free ones.
 """
@@ -59,13 +59,13 @@ BESIDE = (
 BASH = shutil.which("bash") or "/bin/bash"
 
 _BLOCK = re.compile(
-    r"(?P<skip>^ *<!-- not run: [^\n]+ -->\n)?"
+    r"(?P<skip>^ *<!-- not run: (?P<reason>[^\n]+) -->\n)?"
     r"^(?P<indent> *)```(?P<language>\w+)\n(?P<body>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
 _FILE = re.compile(r"# ([\w./-]+\.\w+|Caddyfile|Dockerfile)")
 _ASSIGNMENTS = re.compile(r"(?:env )?(?:\w+=\S* )*")
-_PORT = re.compile(r"(?<![\d.])(?:8080|8443|8444|6432|4318|8545)(?!\d)")
+_PORT = re.compile(r"(?<![\d.])(?:8080|8443|8444|940[1-4]|6432|4318|8545)(?!\d)")
 _DEFAULT_PORT = ":8642"
 """`fencepost up` takes another one when it is taken."""
 _PROMPT = re.compile(r"(?P<text>Password:|Repeat for confirmation:|.* \[y/N\]:) ?(?P<answer>\w*)")
@@ -99,6 +99,12 @@ def blocks(page: Path) -> list[Block]:
     return [
         Block(match["language"], textwrap.dedent(match["body"])) for match in found if match["skip"] is None
     ]
+
+
+def left_out(page: Path) -> dict[str, str]:
+    """The first lines of the blocks that are only looked at, with the reasons."""
+    found = (match for match in _BLOCK.finditer(page.read_text(encoding="utf-8")) if match["skip"])
+    return {match["body"].strip().splitlines()[0]: match["reason"] for match in found}
 
 
 def agrees(printed: list[str], shown: list[str]) -> bool:
@@ -150,30 +156,42 @@ class PageRun:
         return self._ports.setdefault(printed[0], str(free_port()))
 
     def _obey(self, command: str, shown: list[str]) -> bool:
-        if command in ENVIRONMENT or (command.startswith((INSTALL, UP)) and self.install is None):
-            return False
-        if command.startswith(INSTALL):
-            assert self.install is not None
-            self.install(shlex.split(command.removeprefix(INSTALL)))
-            return False
-        if command.startswith(SYSTEM_INSTALL):
-            assert self.install_on_the_system is not None
-            self.install_on_the_system(shlex.split(command.removeprefix(SYSTEM_INSTALL)))
-            return False
-        if command == CTRL_C:
-            self._beside.pop().close()
-            return False
+        """Whether it is a command that runs to its end, which prints what is shown."""
         shown = [line.replace(_DEFAULT_PORT, ":…") for line in shown]
-        if _ASSIGNMENTS.sub("", command, count=1).startswith(BESIDE):
-            self._beside.append(ExitStack())
-            self._beside[-1].enter_context(self.beside(command, shown))
-            return False
-        if command.startswith("export "):
-            self._export(command)
+        if self._prepares(command) or self._goes_on_beside(command, shown):
             return False
         prompts = [match for match in map(_PROMPT.fullmatch, shown) if match is not None]
         printed = self._typed(command, prompts) if prompts else self._printed(command, shown)
         assert agrees(printed, shown), f"$ {command}\nprinted {printed}\nshown   {shown}"
+        return True
+
+    def _prepares(self, command: str) -> bool:
+        """Install something, or set a variable for the commands that follow."""
+        if command in ENVIRONMENT:
+            return True
+        if command.startswith(INSTALL):
+            if self.install is not None:
+                self.install(shlex.split(command.removeprefix(INSTALL)))
+            return True
+        if command.startswith(SYSTEM_INSTALL):
+            assert self.install_on_the_system is not None
+            self.install_on_the_system(shlex.split(command.removeprefix(SYSTEM_INSTALL)))
+            return True
+        if command.startswith("export "):
+            self._export(command)
+            return True
+        return False
+
+    def _goes_on_beside(self, command: str, shown: list[str]) -> bool:
+        """Begin a server or a worker, or end the one that began last."""
+        if command == CTRL_C:
+            self._beside.pop().close()
+            return True
+        if not _ASSIGNMENTS.sub("", command, count=1).startswith(BESIDE):
+            return False
+        if not command.startswith(UP) or self.install is not None:
+            self._beside.append(ExitStack())
+            self._beside[-1].enter_context(self.beside(command, shown))
         return True
 
     def _export(self, command: str) -> None:
@@ -185,7 +203,9 @@ class PageRun:
         done = self._run_to_its_end(command)
         # A worker inside the command logs the tracebacks of its jobs.
         assert not (done.returncode and "Traceback" in done.stderr), done.stderr
-        assert shown or not (done.returncode and done.stderr), f"$ {command}\nends with {done.returncode}: {done.stderr}"
+        is_told = any(line != "…" for line in shown)
+        refused = done.returncode and done.stderr
+        assert is_told or not refused, f"$ {command}\nends with {done.returncode}: {done.stderr}"
         printed = done.stdout or (done.stderr if done.returncode else "")
         return [line.rstrip() for line in printed.splitlines()]
 
@@ -207,7 +227,7 @@ class PageRun:
         process = subprocess.Popen(
             [BASH, "-c", command],
             cwd=self.directory,
-            env=self.environment,
+            env={**self.environment, "TERM": "dumb"},
             stdin=its,
             stdout=its,
             stderr=its,
@@ -222,7 +242,8 @@ class PageRun:
             process.wait()
             os.close(ours)
         assert "Traceback" not in seen, seen
-        return [line.rstrip() for line in seen.splitlines()]
+        # A progress that was wiped off leaves its empty line.
+        return [line.rstrip() for line in seen.splitlines() if line.strip()]
 
     @contextmanager
     def beside(self, command: str, shown: list[str]) -> Generator[None]:
@@ -245,6 +266,8 @@ class PageRun:
                     lambda: _has_begun(process, log, errors, shown)
                 )
                 yield
+                ended = process.poll()
+                assert not ended, f"$ {command}\nended by itself with {ended}:\n{errors.read_text()}"
             finally:
                 process.send_signal(signal.SIGTERM)
                 try:
@@ -261,7 +284,7 @@ class PageRun:
 
 
 def _conversation(terminal: int, prompts: list[re.Match[str]]) -> Iterator[str]:
-    """What the terminal shows until the program ends; each prompt is answered when it is the last that is shown."""
+    """What the terminal shows until the program ends. A prompt is answered when it is shown last."""
     end = time.monotonic() + COMMAND_SECONDS_MAX
     waiting, line = list(prompts), ""
     while time.monotonic() < end:
@@ -273,7 +296,8 @@ def _conversation(terminal: int, prompts: list[re.Match[str]]) -> Iterator[str]:
             return
         yield came
         line = (line + came).rpartition("\n")[2]
-        if waiting and line.rstrip() == waiting[0]["text"]:
+        # The space comes last, when the program reads: what is typed before that is thrown away.
+        if waiting and line == waiting[0]["text"] + " ":
             os.write(terminal, f"{waiting.pop(0)['answer'] or PASSWORD}\n".encode())
     raise TimeoutError(f"the command waits for something after {line!r}")
 
