@@ -6,7 +6,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +17,7 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import lease
 from fencepost.testing import Proxy
+from tests.reused_databases import ReusedDatabases
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -22,12 +25,15 @@ LINES_MAX = 60
 
 
 @pytest.fixture(scope="module")
-def template_database(template_database: Database) -> Iterator[Database]:
+def reused_databases(
+    template_database: Database, registrar: psycopg.Connection[Any]
+) -> Iterator[ReusedDatabases]:
     """With the tables of the examples. They are made once, as a reader does: each test has a copy."""
     furnished = Database(template_database.server, f"examples_{uuid.uuid4().hex}")
     furnished.create(template=template_database.name)
     Example(furnished).run("tables.py")
-    yield furnished
+    with closing(ReusedDatabases(furnished, registrar)) as databases:
+        yield databases
     furnished.drop()
 
 

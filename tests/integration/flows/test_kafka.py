@@ -7,9 +7,9 @@ import pytest
 
 from fencepost.flows import CheckpointId, Flow, SourceTrimmed, StartRefused
 from fencepost.flows._errors import FlowError
-from fencepost.flows.sinks._kafka import KafkaSink
+from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.sources._kafka import KafkaTopic, client_library
+from fencepost.flows.sources.kafka import KafkaTopic, client_library
 from fencepost.testing._flow_sinks import check_sink
 from tests.integration.flows.harness import FlowHarness
 from tests.receivers import committed, kafka

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,17 +15,21 @@ from fencepost.flows import (
     Flow,
     IdempotentRecord,
     Sink,
+    StartRefused,
 )
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._files import JsonLines, ParquetFiles, arrow_library
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._worker import FlowWorker
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import Merge, OutboxSink, PostgresRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
+from fencepost.metrics import Metrics
 from fencepost.testing._flow_sinks import SinkBroken, check_sink
 from fencepost.testing._flow_windows import PHASES
-from tests.integration.flows.harness import FlowHarness
+from tests.integration.flows.harness import HURRY, FlowHarness
 from tests.receivers import service
 
 # The windows in which a sink and its checkpoint disagree; --full takes every point.
@@ -349,3 +354,27 @@ async def test_hooks_around_a_checkpoint(harness: FlowHarness, points: Points) -
     await check_sink(harness.fp, lambda: Remembering(taken, told), effects, points=points)
 
     assert set(told) == {"start", "complete", "abort", "restore"}
+
+
+async def test_a_source_and_a_sink_in_another_redis_than_the_flow(harness: FlowHarness) -> None:
+    """The flow's own address leads nowhere: both name the one that they mean."""
+    client: Any = harness.redis
+    for n in range(20):
+        client.xadd("in", {"data": str(n)})
+    source = RedisStreams("in", url=harness.redis_url, group="g")
+    here = RedisSink("list", "out", url=harness.redis_url)
+    apart = replace(harness.context(), redis_url="redis://127.0.0.1:1/0")
+
+    worker = FlowWorker(
+        harness.fp,
+        Flow("elsewhere").source(source).sink(here),
+        redis_url=apart.redis_url,
+        settings=HURRY,
+        metrics=FlowMetrics.on(Metrics()),
+    )
+    async with harness.running(worker):
+        await harness.until(lambda: client.lrange("out", 0, -1) == [str(n) for n in range(20)])
+
+    mixed = RedisSink("list", "{in}out", acknowledges=RedisStreams("{in}", group="g"), url=harness.redis_url)
+    with pytest.raises(StartRefused, match="in different servers"):
+        await mixed.open(apart)

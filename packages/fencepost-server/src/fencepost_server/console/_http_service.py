@@ -105,7 +105,7 @@ def make_service(
 
 def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> ConsoleContext:
     reading = ReadPool(
-        settings.read_database_url or viewer_url,
+        settings.read_database_url or fp.settings.standby_database_url or viewer_url,
         pool_max=settings.read_pool_max,
         statement_seconds=settings.statement_seconds,
         connect_seconds=fp.settings.connect_seconds,
@@ -114,7 +114,11 @@ def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> C
         reading, look_seconds=settings.look_seconds, streams_max=settings.streams_max
     )
     return ConsoleContext(
-        ConsoleRouter(fp, ConsoleAuth(fp, settings), make_templates()), reading, fp, live_snapshot, settings
+        ConsoleRouter(fp, ConsoleAuth(fp, settings), make_templates(), reading.age),
+        reading,
+        fp,
+        live_snapshot,
+        settings,
     )
 
 

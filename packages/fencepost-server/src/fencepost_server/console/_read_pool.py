@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import PoolTimeout
 
 from fencepost.errors import FencepostError, SchemaMissing, ServerUnavailable, from_sqlstate
+from fencepost.kernel._lineage import ReadAge
 from fencepost.pool import Pool
 
 Row = dict[str, Any]
@@ -61,6 +62,11 @@ class ReadPool:
                 cursor = await connection.execute(query, arguments or None)
                 found: list[Row] = await cursor.fetchall()
                 return found
+        except pg.SerializationFailure:
+            # A standby cancels reads that are in the way of what its primary did.
+            raise ServerUnavailable(
+                "The standby cancelled this read to follow its primary. Load the page again."
+            ) from None
         except pg.QueryCanceled:
             raise TooSlow(
                 f"This took longer than {self._seconds:g} s and was cancelled (CONSOLE_STATEMENT_SEC). "
@@ -82,6 +88,12 @@ class ReadPool:
                     "The connection to PostgreSQL was lost while this was read."
                 ) from None
             raise
+
+    async def age(self) -> ReadAge:
+        """Whether a standby is read, and how old its answers may be: of what is read after this."""
+        found = await self.row("select is_standby, age_seconds from fencepost.read_age()")
+        assert found is not None, "a function that returns one row"
+        return ReadAge(**found)
 
     async def row(self, query: LiteralString, *arguments: Any) -> Row | None:
         found = await self.rows(query, *arguments)

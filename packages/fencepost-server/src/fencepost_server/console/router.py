@@ -21,6 +21,7 @@ from fastapi.routing import APIRoute
 
 from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, Refusal
+from fencepost.kernel._lineage import ReadAge
 from fencepost_server.accounts.calls import end_audit_entry
 from fencepost_server.console._auth import ConsoleAuth
 from fencepost_server.console._page_templates import navigation
@@ -33,6 +34,7 @@ from fencepost_server.web.questions import Confirmation, is_confirmed, question_
 from fencepost_server.web.templating import HEADERS, Templates
 
 PAGES = "/console"
+AGE_HEADER = "Read-From"
 API = "/api"
 DOWNLOAD_ROWS_MAX = 100_000
 DOWNLOAD_STEP = 1000
@@ -61,7 +63,15 @@ _DONE = {
 class ConsoleRouter:
     """Makes the routes. `router` has them all."""
 
-    def __init__(self, fp: Fencepost, auth: ConsoleAuth, templates: Templates) -> None:
+    def __init__(
+        self,
+        fp: Fencepost,
+        auth: ConsoleAuth,
+        templates: Templates,
+        read_age: Callable[[], Awaitable[ReadAge]],
+    ) -> None:
+        """`read_age` says how old what pages read may be."""
+        self.read_age = read_age
         self.fp = fp
         self.auth = auth
         self.templates = templates
@@ -78,8 +88,10 @@ class ConsoleRouter:
         def register(read: PageFunction) -> PageFunction:
             async def show(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
+                age = await self.read_age()
                 page_data = await read(**arguments)
                 home = {
+                    "read_from": age if age.is_standby else None,
                     "tables": page_data.tables,
                     "api": link_of(API + path, request),
                     "download": link_of(API + path, request, without=_places(arguments, page_data)),
@@ -91,9 +103,14 @@ class ConsoleRouter:
                 table: str | None = None,
                 **arguments: Any,
             ) -> Response:
+                age = await self.read_age()
                 if format == "json":
-                    return _json((await read(**arguments)).facts)
-                return await _downloaded(read, arguments, path, table)
+                    response = _json((await read(**arguments)).facts)
+                else:
+                    response = await _downloaded(read, arguments, path, table)
+                if age.is_standby:
+                    response.headers[AGE_HEADER] = str(age)
+                return response
 
             signature = inspect.signature(read, eval_str=True)
             _describe(show, read, signature)

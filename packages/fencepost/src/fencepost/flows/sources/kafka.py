@@ -45,12 +45,15 @@ class KafkaTopic:
 
     @property
     def partitions(self) -> Sequence[str]:
+        """The names of its partitions."""
         return [str(number) for number in range(self._count)]
 
     def reads(self, partition: str) -> str:
+        """What a partition reads, for people."""
         return f"kafka {self._topic}/{partition}"
 
     async def open(self, context: FlowContext, partition: str, after: Offset | None) -> KafkaReader:
+        """Read a partition from behind an offset."""
         kafka = client_library()
         consumer = kafka.Consumer(
             {
@@ -79,10 +82,13 @@ class KafkaTopic:
 
 
 class KafkaReader:
+    """Reads one partition, in order."""
+
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        """The next values."""
         messages = await asyncio.to_thread(self._consumer.consume, limit, max(wait_seconds, 0.01))
         for message in messages:
             if message.error() is not None:
@@ -102,6 +108,7 @@ class KafkaReader:
         return max(0, end - position) if position >= 0 and end >= 0 else None
 
     async def close(self) -> None:
+        """Release what is open."""
         await asyncio.to_thread(self._consumer.close)
 
 

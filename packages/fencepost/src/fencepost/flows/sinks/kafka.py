@@ -18,7 +18,7 @@ from fencepost.flows.sinks._rejecting import STOP, OnReject, Rejected, Rejection
 from fencepost.flows.sinks._sink import CheckpointId, FlowContext
 from fencepost.flows.sinks._sink_types import StagedSink
 from fencepost.flows.sinks.redis import as_bytes
-from fencepost.flows.sources._kafka import ANSWER_SECONDS, client_library
+from fencepost.flows.sources.kafka import ANSWER_SECONDS, client_library
 
 LOOK_SECONDS = 0.2
 PRODUCERS = 200
