@@ -145,3 +145,15 @@ def test_a_session_submits_a_job_with_its_rows(example: Example, admin: psycopg.
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.stem)
 def test_an_example_is_short(file: Path) -> None:
     assert len(file.read_text(encoding="utf-8").splitlines()) <= LINES_MAX
+
+
+def test_files_of_orders_are_imported_once(example: Example, database: Database, tmp_path: Path) -> None:
+    (tmp_path / "monday.csv").write_text("customer,euros\nann,3\nbob,4\n")
+    assert example.run("import_orders.py", str(tmp_path)) == ["2 orders, 7 euros"]
+    assert example.run("import_orders.py", str(tmp_path)) == ["2 orders, 7 euros"]
+    (tmp_path / "tuesday.csv").write_text('customer,euros\n"cid, the last",5\n')
+    assert example.run("import_orders.py", str(tmp_path)) == ["3 orders, 12 euros"]
+
+    with database.connect_admin() as connection:
+        [[receipts]] = connection.execute("select count(*) from fencepost.job").fetchall()
+    assert receipts == 3

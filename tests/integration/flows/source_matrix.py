@@ -1,5 +1,6 @@
 """A source through the crash matrix: wherever a task ends, each of its records takes effect once."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -50,11 +51,15 @@ async def check_source(
             await harness.run(both, batch=7, records_max=7)
     await harness.run(both, batch=7, records_max=7)
 
-    wanted = list(range(fed))
-    rows = [row[0] for row in harness.rows("select value from line order by ctid")]
-    assert (rows if in_order else sorted(rows)) == wanted
-    lines = _lines(folder)
-    assert (lines if in_order else sorted(lines)) == wanted
+    _compare([row[0] for row in harness.rows("select value from line order by ctid")], fed, in_order)
+    _compare(_lines(folder), fed, in_order)
+
+
+def _compare(found: Sequence[int], fed: int, in_order: bool) -> None:
+    wanted, counts = range(fed), Counter(found)
+    assert [n for n in wanted if not counts[n]] == [], "lost"
+    assert [n for n, count in counts.items() if count > 1] == [], "doubled"
+    assert (list(found) if in_order else sorted(found)) == list(wanted)
 
 
 def _lines(folder: Path) -> list[int]:

@@ -294,6 +294,8 @@ async def test_a_database_of_before_is_refused(harness: FlowHarness, folder: Pat
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        # Its bucket is there from the first object on.
+        server.bucket(f"s3://{BUCKET}").put("made", b"")
         yield server
 
 

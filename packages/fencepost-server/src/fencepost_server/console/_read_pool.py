@@ -3,7 +3,7 @@ limit."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
@@ -55,11 +55,20 @@ class ReadPool:
             yield
 
     async def rows(self, query: LiteralString, *arguments: Any) -> Sequence[Row]:
+        return await self._read(query, arguments or None)
+
+    async def named_rows(self, query: LiteralString, arguments: Mapping[str, Any]) -> Sequence[Row]:
+        """As `rows`, with `%(name)s` for each argument."""
+        return await self._read(query, arguments)
+
+    async def _read(
+        self, query: LiteralString, arguments: Sequence[Any] | Mapping[str, Any] | None
+    ) -> Sequence[Row]:
         try:
             async with self._pool.connection() as connection, connection.transaction():
                 # Local to the transaction: a pooler would lose, or keep, a setting of the session.
                 await connection.execute(_TERMS, (f"{round(self._seconds * 1000)}ms",))
-                cursor = await connection.execute(query, arguments or None)
+                cursor = await connection.execute(query, arguments)
                 found: list[Row] = await cursor.fetchall()
                 return found
         except pg.SerializationFailure:

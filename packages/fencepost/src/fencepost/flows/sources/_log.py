@@ -50,20 +50,21 @@ class SourceLog:
         self._flow = context.flow
         self._source = source
         self._lease = context.lease
-        self._last = 0
+        self.last = 0
+        """The highest number that was ever given."""
 
     async def state(self) -> LogState:
         state = await self._fp.run(log_state(self._flow, self._source))
-        self._last = state.last
+        self.last = state.last
         return state
 
     async def append(self, found: Sequence[Found], cursor: Json = None) -> int:
         """Append what is not known by its id yet, and move the cursor, in one transaction; returns how many.
         `state` was called before."""
-        before = self._last
+        before = self.last
         call = append(self._flow, self._source, self._lease, before, cursor, found)
-        self._last = await self._fp.run(call)
-        return self._last - before
+        self.last = await self._fp.run(call)
+        return self.last - before
 
     async def read(self, after: int, limit: int) -> list[Entry]:
         return await self._fp.run(read(self._flow, self._source, after, limit))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fencepost.flows._commit_trace import traces_of
@@ -64,48 +65,110 @@ class KafkaTopic:
                 # If retention has overtaken the reader, continuing at another offset would skip messages
                 # silently.
                 "auto.offset.reset": "error",
+                # It tells where the reader stands behind the marks of transactions, which are no messages.
+                "enable.partition.eof": True,
             }
         )
-        position = kafka.TopicPartition(self._topic, int(partition), 0 if after is None else int(after) + 1)
-        lowest, _ = await asyncio.to_thread(consumer.get_watermark_offsets, position, ANSWER_SECONDS)
-        if after is not None and lowest > int(after) + 1:
+        begins = 0 if after is None else int(after) + 1
+        position = kafka.TopicPartition(self._topic, int(partition), begins)
+        try:
+            await asyncio.to_thread(self._check_partitions, consumer)
+            lowest, _ = await asyncio.to_thread(consumer.get_watermark_offsets, position, ANSWER_SECONDS)
+            if after is not None and lowest > begins:
+                await asyncio.to_thread(self._check_gap, consumer, position, int(after), lowest)
+        except BaseException:
             consumer.close()
-            raise SourceTrimmed(
-                f"{self._topic}/{partition} begins at {lowest}, and this flow has come to {after}: what "
-                f"lay between "
-                "was removed by the topic's retention. Restore a savepoint that lies behind the loss, "
-                "or begin anew."
-            )
-        position.offset = max(position.offset, lowest)
+            raise
+        position.offset = max(begins, lowest)
         consumer.assign([position])
-        return KafkaReader(consumer)
+        return KafkaReader(consumer, position, None if after is None else int(after))
+
+    def _check_partitions(self, consumer: Any) -> None:
+        found = consumer.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
+        if found.error is not None or len(found.partitions) < self._count:
+            why = found.error or f"it has {len(found.partitions)} partitions, and {self._count} are given"
+            raise FlowError(f"The topic {self._topic} cannot be read: {why}.")
+        if len(found.partitions) > self._count:
+            raise StartRefused(
+                f"The topic {self._topic} has {len(found.partitions)} partitions, and the source reads "
+                f"{self._count}: the messages of the others would be left out. Give it "
+                f"partitions={len(found.partitions)}."
+            )
+
+    def _check_gap(self, consumer: Any, position: Any, after: int, lowest: int) -> None:
+        """Raise SourceTrimmed unless no message was in what is gone.
+
+        Retention also removes the marks of transactions behind the last message. A reader that stood behind
+        them has said so in the offsets of its group, together with the message that it came to.
+        """
+        [stored] = consumer.committed([position], ANSWER_SECONDS)
+        if stored.offset >= lowest and stored.metadata == str(after):
+            return
+        raise SourceTrimmed(
+            f"{self._topic}/{position.partition} begins at {lowest}, and this flow has come to {after}: "
+            "what lay between was removed by the topic's retention. Restore a savepoint that lies behind the "
+            "loss, or begin anew."
+        )
 
 
 class KafkaReader:
     """Reads one partition, in order."""
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, position: Any, after: int | None) -> None:
         self._consumer = consumer
+        self._topic, self._partition = position.topic, position.partition
+        self._last = after
+        """The last message that was read."""
+        self._acknowledged = after
+        self._stands = 0
+        """How far the client has come: behind the last message, or behind marks that follow it."""
+        self._told: tuple[int, int] | None = None
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
         """The next values."""
-        messages = await asyncio.to_thread(self._consumer.consume, limit, max(wait_seconds, 0.01))
-        for message in messages:
-            if message.error() is not None:
+        found = await asyncio.to_thread(self._consumer.consume, limit, max(wait_seconds, 0.01))
+        messages: list[Any] = []
+        for message in found:
+            if message.error() is None:
+                messages.append(message)
+                self._stands = message.offset() + 1
+            elif message.error().name() == "_PARTITION_EOF":
+                self._stands = message.offset()
+            else:
                 raise FlowError(f"Kafka: {message.error()}")
+        if messages:
+            self._last = messages[-1].offset()
+        elif found:
+            self._tell()
         traces = traces_of(lambda: (_headers(message) for message in messages))
         offsets = [message.offset() for message in messages]
         return Chunk([message.value() for message in messages], offsets, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
-        """Does nothing: the checkpoint holds the offset."""
+        """The checkpoint holds the offset. The group's offset shows it to Kafka's own tools."""
+        self._acknowledged = int(offset)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Store how far the reader has come, with the message that it came to. Best effort: only a position
+        behind the marks of transactions is ever read back."""
+        if self._acknowledged is None:
+            return
+        is_all = self._acknowledged == self._last
+        stands = max(self._stands, self._acknowledged + 1) if is_all else self._acknowledged + 1
+        if self._told == (stands, self._acknowledged):
+            return
+        self._told = stands, self._acknowledged
+        kafka = client_library()
+        place = kafka.TopicPartition(self._topic, self._partition, stands, str(self._acknowledged))
+        with suppress(kafka.KafkaException):
+            self._consumer.commit(offsets=[place], asynchronous=True)
 
     async def lag(self, count: int) -> int | None:
         """From the newest offset that the client has received, without a request to the broker."""
         [assigned] = self._consumer.assignment()
         _, end = self._consumer.get_watermark_offsets(assigned, cached=True)
-        position = self._consumer.position([assigned])[0].offset
-        return max(0, end - position) if position >= 0 and end >= 0 else None
+        return max(0, end - self._stands) if self._stands and end >= 0 else None
 
     async def close(self) -> None:
         """Release what is open."""
