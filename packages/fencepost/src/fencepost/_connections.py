@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from fencepost._connection_line import ConnectionLine
 from fencepost._instrumentation import CallObserver
 from fencepost._sync_form import settled
 from fencepost.kernel import _lineage as lineage
@@ -37,6 +39,7 @@ from fencepost.transaction import AnyTransaction, open_transaction
 
 T = TypeVar("T")
 _log = get_logger(__name__)
+IDLE = TransactionStatus.IDLE
 LINEAGE_SECONDS = 1.0
 """How old the last look at the database's history may be: what a mark does not cover is not compared."""
 
@@ -117,15 +120,19 @@ class Connections(Generic[AnyTransaction]):
 
     @asynccontextmanager
     async def transaction(
-        self, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+        self,
+        first: Call[Any] | None = None,
+        last: Callable[[], Call[Any]] | None = None,
+        line: ConnectionLine | None = None,
     ) -> AsyncGenerator[AnyTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
-        connection = await self._borrow()
+        connection = await (self._borrow() if line is None else line.take(self._borrow, self._give_back))
         try:
             async with open_transaction(connection, self.observer, self._kind, first, last) as tx:
                 yield tx
         finally:
-            await settled(self._pool.putconn(connection))
+            if line is None or not line.leave(self._as_borrowed(connection)):
+                await settled(self._pool.putconn(connection))
         if self.after_commit is not None:
             await self.after_commit()
 
@@ -178,6 +185,17 @@ class Connections(Generic[AnyTransaction]):
                 await settled(self._pool.putconn(connection))
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
+
+    async def _give_back(self, connection: Any) -> None:
+        await settled(self._pool.putconn(connection))
+
+    def _as_borrowed(self, connection: Any) -> Any:
+        """The connection for another task without a way through the pool; None where `_borrow` would look at
+        it first."""
+        if connection.info.transaction_status != IDLE or time.monotonic() >= self._check_at:
+            return None
+        connection.unconfirmed = None
+        return connection
 
     async def _is_in_order(self, connection: Any) -> bool:
         """Ask a new connection, and any once a second, whether the database has lost commits. False if the

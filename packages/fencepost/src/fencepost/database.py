@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
+from fencepost._connection_line import ConnectionLine
 from fencepost.kernel.call import Call, CallRunner, SyncCallRunner
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
@@ -16,9 +17,14 @@ class AsyncDatabase(CallRunner, Protocol):
     """One call in a transaction of its own, and transactions."""
 
     def transaction(
-        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+        self,
+        *,
+        first: Call[Any] | None = None,
+        last: Callable[[], Call[Any]] | None = None,
+        line: ConnectionLine | None = None,
     ) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
+        """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT.
+        In a `line` it waits for its turn and not for the pool."""
         ...
 
 

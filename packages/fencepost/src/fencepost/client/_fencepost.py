@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
+from fencepost._connection_line import ConnectionLine
 from fencepost._connections import Connections
 from fencepost._durations import Duration, optional_seconds_of, seconds_of
 from fencepost._instrumentation import CallObserver
@@ -146,14 +147,19 @@ class Fencepost(GraphForms):
         await self._connections.close()
 
     def transaction(
-        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+        self,
+        *,
+        first: Call[Any] | None = None,
+        last: Callable[[], Call[Any]] | None = None,
+        line: ConnectionLine | None = None,
     ) -> AbstractAsyncContextManager[Transaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused.
 
         `first` and `last` are kernel calls that travel with BEGIN and with COMMIT, without round trips of
-        their own. What they return is not read; a refusal is raised.
+        their own. What they return is not read; a refusal is raised. Transactions of one `line` wait for one
+        another's connections, and not for the pool.
         """
-        return self._connections.transaction(first, last)
+        return self._connections.transaction(first, last, line)
 
     def lease(self, resource: str, *, ttl: Duration) -> AbstractAsyncContextManager[HeldLease, bool | None]:
         """Hold a lease for the block; a thread renews it. Losing it cancels the block: `leases.hold`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 
 from fencepost.crashpoints import crash_point
@@ -129,12 +129,10 @@ class Job:
         before the block runs."""
         self._instead = None
         crash_point("jobs.finish.before_fence")
-        async with (
-            nullcontext() if self._groups is None else self._groups.turns,
-            self._database.transaction(
-                first=self._fence(), last=lambda: self._finish(result, final_status)
-            ) as tx,
-        ):
+        line = None if self._groups is None else self._groups.line
+        async with self._database.transaction(
+            first=self._fence(), last=lambda: self._finish(result, final_status), line=line
+        ) as tx:
             crash_point("jobs.finish.after_fence")
             yield tx
             crash_point("jobs.finish.before_commit")
