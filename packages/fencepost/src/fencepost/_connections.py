@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from fencepost._connection_line import ConnectionLine
@@ -35,11 +35,10 @@ from fencepost.pool import (
     pool_options,
 )
 from fencepost.settings import Settings
-from fencepost.transaction import AnyTransaction, open_transaction
+from fencepost.transaction import AnyTransaction, open_transaction, roll_back
 
 T = TypeVar("T")
 _log = get_logger(__name__)
-IDLE = TransactionStatus.IDLE
 LINEAGE_SECONDS = 1.0
 """How old the last look at the database's history may be: what a mark does not cover is not compared."""
 
@@ -100,7 +99,7 @@ class Connections(Generic[AnyTransaction]):
 
     async def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""
-        connection = await self._borrow()
+        connection = await self.borrow()
         try:
             with self.observer.watch(call):
                 answer = await settled(cast("Any", run)(connection, call))
@@ -126,13 +125,22 @@ class Connections(Generic[AnyTransaction]):
         line: ConnectionLine | None = None,
     ) -> AsyncGenerator[AnyTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
-        connection = await (self._borrow() if line is None else line.take(self._borrow, self._give_back))
-        try:
-            async with open_transaction(connection, self.observer, self._kind, first, last) as tx:
-                yield tx
-        finally:
-            if line is None or not line.leave(self._as_borrowed(connection)):
+        if line is None:
+            connection = await self.borrow()
+            try:
+                async with open_transaction(connection, self.observer, self._kind, first, last) as tx:
+                    yield tx
+            finally:
                 await settled(self._pool.putconn(connection))
+        else:
+            place = await line.take(self, first)
+            try:
+                async with open_transaction(
+                    place.connection, self.observer, self._kind, first, last, line, place
+                ) as tx:
+                    yield tx
+            finally:
+                await line.leave(place)
         if self.after_commit is not None:
             await self.after_commit()
 
@@ -186,16 +194,17 @@ class Connections(Generic[AnyTransaction]):
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
 
-    async def _give_back(self, connection: Any) -> None:
+    async def give_back(self, connection: Any) -> None:
+        """Return a connection to the pool, whatever is open on it."""
+        if connection.info.transaction_status != TransactionStatus.IDLE:
+            await roll_back(connection)
         await settled(self._pool.putconn(connection))
 
-    def _as_borrowed(self, connection: Any) -> Any:
-        """The connection for another task without a way through the pool; None where `_borrow` would look at
-        it first."""
-        if connection.info.transaction_status != IDLE or time.monotonic() >= self._check_at:
-            return None
+    def may_hand_on(self, connection: Any) -> bool:
+        """Whether another task may have the connection as it is: `borrow` looks at it from time to time."""
         connection.unconfirmed = None
-        return connection
+        is_plain = not connection.closed and connection.pgconn.pipeline_status == PipelineStatus.OFF
+        return is_plain and time.monotonic() < self._check_at
 
     async def _is_in_order(self, connection: Any) -> bool:
         """Ask a new connection, and any once a second, whether the database has lost commits. False if the

@@ -105,7 +105,9 @@ class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
             self.execute(query, prepare=False)
             return
         with self.lock:
-            self.wait(_send_text(self.pgconn, query, self.info.encoding))
+            _, error = self.wait(_send_statements(self.pgconn, query, self.info.encoding))
+        if error is not None:
+            raise error
 
 
 class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
@@ -130,8 +132,14 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             await self.execute(query, prepare=False)
             return
+        _, error = await self.send_statements(query)
+        if error is not None:
+            raise error
+
+    async def send_statements(self, query: bytes) -> tuple[int, psycopg.Error | None]:
+        """Run statements without parameters, in one round trip: how many succeeded, and what failed then."""
         async with self.lock:
-            await self.wait(_send_text(self.pgconn, query, self.info.encoding))
+            return await self.wait(_send_statements(self.pgconn, query, self.info.encoding))
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait for the server. An answer that is there already needs no turn of the event loop; one that is
@@ -245,13 +253,17 @@ def _after(answers: Generator[Any, Any, T], wanted: Any) -> Generator[Any, Any, 
         return cast("T", end.value)
 
 
-def _send_text(pgconn: psycopg.pq.abc.PGconn, query: bytes, encoding: str) -> Generator[Any, Any, None]:
+def _send_statements(
+    pgconn: psycopg.pq.abc.PGconn, query: bytes, encoding: str
+) -> Generator[Any, Any, tuple[int, psycopg.Error | None]]:
     """Without a cursor, which costs more than the statements that begin and end a transaction: not for one
     whose answer changes what the driver has prepared, as that of a rollback does."""
     pgconn.send_query(query)
-    for result in (yield from generators.execute(pgconn)):
+    results = yield from generators.execute(pgconn)
+    for done, result in enumerate(results):
         if result.status == ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result, encoding=encoding)
+            return done, psycopg.errors.error_from_result(result, encoding=encoding)
+    return len(results), None
 
 
 def _without_waiting(gen: Generator[Any, Any, T], fileno: int) -> Generator[Any, Any, T]:
