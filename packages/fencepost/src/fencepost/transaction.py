@@ -233,15 +233,8 @@ async def open_transaction(
     COMMIT after a refused call. In a `line`, BEGIN and `first` may have travelled with the COMMIT before.
     """
     verdict = Verdict(observer)
-    guarded = cast("Any", connection)
-    begun = None if place is None else place.begun
-    if first is None and begun is None:
-        await settled(guarded.send_text(BEGIN.encode()))
     try:
-        if begun is not None:
-            verdict.note_begun(begun, first)
-        elif first is not None:
-            await _together(connection, verdict, first, before=BEGIN)
+        await _begin(connection, verdict, first, None if place is None else place.begun)
         yield kind(connection, verdict)
         verdict.end()
         if verdict.may_commit:
@@ -254,14 +247,10 @@ async def open_transaction(
         await roll_back(connection)
         verdict.raise_if_swallowed()
         return
+    guarded = cast("Any", connection)
     guarded.is_committing, guarded.unconfirmed = True, None
     try:
-        if last is None:
-            await settled(guarded.send_text(b"commit"))
-        elif line is not None and place is not None and (successor := line.successor(place)) is not None:
-            await _end_and_begin(verdict, last, line, place, successor)
-        else:
-            await _together(connection, verdict, last(), after="commit")
+        await _commit(connection, verdict, last, line, place)
         verdict.raise_if_unconfirmed(guarded.unconfirmed)
     except BaseException as error:
         if connection.closed and isinstance(error, psycopg.OperationalError):
@@ -273,6 +262,30 @@ async def open_transaction(
         raise
     finally:
         guarded.is_committing, guarded.unconfirmed = False, None
+
+
+async def _begin(connection: Any, verdict: Verdict, first: Call[Any] | None, begun: Begun | None) -> None:
+    if begun is not None:
+        verdict.note_begun(begun, first)
+    elif first is None:
+        await settled(connection.send_text(BEGIN.encode()))
+    else:
+        await _together(connection, verdict, first, before=BEGIN)
+
+
+async def _commit(
+    connection: Any,
+    verdict: Verdict,
+    last: Callable[[], Call[Any]] | None,
+    line: ConnectionLine | None,
+    place: Place | None,
+) -> None:
+    if last is None:
+        await settled(connection.send_text(b"commit"))
+    elif line is not None and place is not None and (successor := line.successor(place)) is not None:
+        await _end_and_begin(verdict, last, line, place, successor)
+    else:
+        await _together(connection, verdict, last(), after="commit")
 
 
 async def _together(
