@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-
 from bench.bench_server import migrated_database, server_facts
 from bench.kernel_work import BATCH, FUNCTIONS, LIFE, Connection, Step, Turn, Work
 from bench.pgbench import Pgbench
