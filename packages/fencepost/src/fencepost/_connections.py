@@ -179,7 +179,7 @@ class Connections(Generic[AnyTransaction]):
             self._listening = asyncio.create_task(self._listener.run(), name="fencepost-results")
         return self._listener
 
-    async def _borrow(self) -> Any:
+    async def borrow(self) -> Any:
         """A connection that the server has not dropped, as far as this machine knows: the call that finds out
         could not say whether it happened."""
         end = time.monotonic() + self.settings.pool_wait_seconds
