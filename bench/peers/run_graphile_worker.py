@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportOptionalSubscript=false, reportGeneralTypeIssues=false
 # ruff: noqa: ANN201
 # Its sibling modules are found by the script's directory, which the checkers do not know.
 """Graphile Worker: a queue in PostgreSQL for Node.js. Jobs are submitted by its functions in SQL."""

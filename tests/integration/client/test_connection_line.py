@@ -112,7 +112,7 @@ async def test_both_travel_in_one_query(
 
     async def sending(query: bytes) -> Any:
         queries.append(query)
-        return await send(query)
+        return await send(query)  # pyright: ignore[reportUnknownVariableType]
 
     monkeypatch.setattr(first.tx.connection, "send_statements", sending)
     await ended(first)

@@ -211,6 +211,7 @@ async def test_what_the_server_says_unasked_does_not_keep_the_loop_busy(
 ) -> None:
     """A socket stays registered with the loop after an answer: the loop must not ask about it for ever."""
     async with Fencepost(database.url, settings=small_pool) as fp:
+        is_registered = True
         with suppress(psycopg.OperationalError):
             async with fp.transaction() as tx:
                 rows = await (await tx.execute("select pg_backend_pid()")).fetchall()
