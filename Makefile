@@ -81,8 +81,9 @@ check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, 
 docs: $(READY) ## the documentation as a site in dist/docs, with every broken link an error; `fencepost docs` shows it
 	@$(BIN)/python -m docs.site
 
-references: $(READY) ## write the pages that come from code, and the index of each folder of docs
+references: $(READY) ## write the pages that come from code, the index of each folder of docs, and the catalogue of the console's words
 	@$(BIN)/python -m docs.site.references
+	@$(BIN)/python deploy/words.py
 
 audit: $(READY) ## known vulnerabilities of the dependencies, as far as the package registry reports them
 	@$(BIN)/python .ci/audit.py

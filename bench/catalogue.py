@@ -21,6 +21,7 @@ NAMES = (
     "flows",
     "judge",
     "install",
+    "scale",
 )
 
 

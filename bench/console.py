@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import statistics
 import time
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from bench.bench_server import migrated_database, server_facts
 from bench.console_fixture_data import FixtureData, fill
@@ -113,10 +114,75 @@ def pages(stock: FixtureData) -> Iterator[str]:
         "/reports",
     )
     yield from ("/account", "/users", "/audit")
+    yield from sorted_and_searched(stock)
+
+
+def sorted_and_searched(stock: FixtureData) -> Iterator[str]:
+    """Every long list in another order, a page behind the first of it, and its search."""
+    for path, columns in (
+        ("/jobs", ("jobs.tries", "-jobs.finished_at", "jobs.queue", "-jobs.error")),
+        ("/jobs?state=dead", ("jobs.kind", "-jobs.submitted_at")),
+        ("/jobs?queue=queue-0", ("-jobs.state",)),
+        ("/jobs?part=kind-7", ("jobs.submitted_at",)),
+        ("/workflows", ("-workflows.steps", "workflows.name", "-workflows.error")),
+        ("/batches", ("-batches.dead", "batches.name", "-batches.completed_at")),
+        ("/schedules", ("-schedules.next_tick", "schedules.kind")),
+        ("/leases", ("leases.owner", "-leases.token", "-takeovers.resource")),
+        ("/outbox", ("messages.key", "-messages.attempts")),
+        ("/orders", ("orders.symbol", "-orders.quantity")),
+        ("/players/player-77", ("history.method",)),
+        ("/nonces", ("-signers.gaps", "signers.owner_node")),
+        ("/nonces/1/signer-00007", ("-transactions.value",)),
+        ("/flows/flow-07", ("-tasks.number", "dead.error")),
+        ("/checkpoints", ("-checkpoints.state_bytes",)),
+        ("/refusals", ("refusals.actor", "-refusals.reason")),
+        ("/users", ("-users.made_at",)),
+        ("/audit", ("entries.actor", "-entries.subject")),
+        ("/webhooks", ("-webhooks.dead",)),
+    ):
+        for column in columns:
+            yield f"{path}{'&' if '?' in path else '?'}sort={column}"
+    behind = quote(json.dumps(["queue-1", str(stock.jobs + stock.workflows - 500)]))
+    yield f"/jobs?sort=jobs.queue&onward={behind}"
+    for path in (
+        "/workflows?part=name-7",
+        "/workflows?part=nothing",
+        "/batches?part=batch-77",
+        f"/batches/{stock.orders}?part=nothing",
+        "/schedules?part=schedule-77",
+        "/leases?part=node-7",
+        "/leases?part=nothing",
+        "/outbox?part=nothing",
+        "/orders?part=nothing",
+        "/players?part=nothing",
+        "/players/player-77?part=nothing",
+        "/nonces?part=signer-0007",
+        "/nonces/1/signer-00007?part=nothing",
+        "/flows/flow-07?part=nothing",
+        "/checkpoints?part=nothing",
+        "/refusals?part=nothing",
+        "/refusals?kind=late&within=hour",
+        "/users?part=user-77",
+        "/audit?part=nothing",
+        "/webhooks?part=hook-77",
+    ):
+        yield path
+    middle = stock.jobs // 2
+    yield from (
+        f"/refusals?before={middle}",
+        f"/audit?before={middle}",
+        f"/batches?before={stock.orders // 2}",
+        f"/batches/{stock.orders}",
+        f"/batches/{stock.orders}?after={stock.orders // 2}",
+        "/schedules?after=schedule-30",
+        "/schedules/schedule-30",
+        "/users?after=user-50",
+        f"/players/player-77?before={stock.orders // 2}",
+    )
 
 
 def run(*, quick: bool) -> Report:
-    stock, rounds = (QUICK, 5) if quick else (FULL, 30)
+    stock, rounds = (QUICK, 5) if quick else (FULL, 10)
     with migrated_database() as database:
         fill(database, stock)
         fp = Fencepost(database.url)

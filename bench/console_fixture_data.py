@@ -1,4 +1,4 @@
-"""A database as after a year of work: a million jobs, orders, leases, refusals."""
+"""A database as after a year of work: a million jobs, refusals, audit entries, orders, leases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from fencepost.embedded import Database
 
 STATEMENTS = [
-    Path(__file__).parent / "fixture_data" / name for name in ("console.sql", "console_workflows.sql")
+    Path(__file__).parent / "fixture_data" / name
+    for name in ("console.sql", "console_workflows.sql", "console_lists.sql")
 ]
 
 

@@ -24,7 +24,7 @@ from bench.bench_server import migrated_database
 from bench.report import Cell, Goal, Report, Row, machine
 from fencepost.client import Fencepost
 from fencepost.metrics import Metrics
-from fencepost_judge._compiling import compile_sources
+from fencepost_judge._compiling import Compiler
 from fencepost_judge._language import Language, find_language, libraries, read_specs, site_roots
 from fencepost_judge._metrics import JudgeMetrics
 from fencepost_judge._service import Judging
@@ -194,12 +194,11 @@ async def _bare(folder: Path, language: Language, count: int) -> float:
         site = Site(workspace.folder, site_roots([language]))
         async with SandboxPool(site, JudgeMetrics.on(Metrics()), slots=SLOTS) as boxes:
             places = asyncio.Semaphore(SLOTS)
+            compiler = Compiler(workspace, boxes)
 
             async def one() -> None:
                 async with places:
-                    compiled = await compile_sources(
-                        workspace, boxes, language, {"main.c": MILLISECOND.encode()}
-                    )
+                    compiled = await compiler.compile(language, {"main.c": MILLISECOND.encode()})
                     assert compiled.program is not None
                     order = language.run_order(compiled.program.folder, "main.c", Limits())
                     for number in range(TESTS):

@@ -23,9 +23,9 @@ class Spent:
 def processor_time(server_pid: int) -> Generator[Spent]:
     """What the server with this pid, its children, and our own ended children spend in the block."""
     spent = Spent()
-    before = _family_seconds(server_pid) + _children_seconds()
+    before = family_seconds(server_pid) + _children_seconds()
     yield spent
-    spent.seconds = _family_seconds(server_pid) + _children_seconds() - before
+    spent.seconds = family_seconds(server_pid) + _children_seconds() - before
 
 
 def parent_of(pid: int) -> int:
@@ -41,7 +41,7 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _family_seconds(pid: int) -> float:
+def family_seconds(pid: int) -> float:
     """CPU time of the process, of the children that it has reaped, and of those that live."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -26,6 +26,7 @@ PAGE_OF: Mapping[str, str] = {
     "growth": "performance.md",
     "jobs": "jobs-performance.md",
     "install": "jobs-performance.md",
+    "scale": "scale.md",
     "flows": "flows-performance.md",
     "orders": "orders-performance.md",
     "players": "players-performance.md",
@@ -43,6 +44,7 @@ PAGE_OF: Mapping[str, str] = {
     "storm-chain": "nonces-storms.md",
     "storm-uneven": "nonces-storms.md",
     "torture-seeds": "torture.md",
+    "torture-lossy": "failovers.md",
 }
 """The page that has the figures of a benchmark, some of its columns, or those of a long test."""
 COLUMNS_OF: Mapping[str, tuple[str, Sequence[str]]] = {

@@ -10,9 +10,9 @@ import logging
 import os
 import ssl
 import sys
-import uuid
 from collections.abc import Generator, Iterator
-from typing import Any, cast
+from contextlib import closing
+from typing import Any, LiteralString, cast
 
 import hypothesis
 import jinja2
@@ -28,13 +28,11 @@ from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
 from tests.matrix.sentinel import Watched, watched
+from tests.reused_databases import Kind, ReusedDatabase, ReusedDatabases, furnish
 from tests.scheduling import dealt
 from tests.tmp_dirs import server_directory
 
 TEMPLATE = "fencepost_template"
-# By files, as `Database.create` does.
-CREATION = sql.SQL("create database {} template {} strategy file_copy")
-REMOVAL = sql.SQL("drop database if exists {} with (force)")
 
 # No test of power cuts uses the shared server, so it need not wait for the disk.
 FAST_SETTINGS: dict[str, str | int] = {
@@ -43,7 +41,6 @@ FAST_SETTINGS: dict[str, str | int] = {
     "shared_buffers": "32MB",
     "max_connections": 200,
     "max_prepared_transactions": 20,
-    "autovacuum_naptime": "5s",
     "log_checkpoints": "off",
 }
 
@@ -148,28 +145,62 @@ def pooler(postgres: PostgresServer) -> Iterator[Pooler | None]:
 
 @pytest.fixture(scope="session")
 def registrar(postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
-    """Who makes and drops the databases: to connect for each would take as long as half the copying."""
+    """Makes and drops the databases: to connect for each would take as long as half the copying."""
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         yield connection
 
 
+@pytest.fixture(scope="session")
+def reused_databases(
+    template_database: Database, registrar: psycopg.Connection[Any]
+) -> Iterator[ReusedDatabases]:
+    """Those that serve one test after the other."""
+    with closing(ReusedDatabases(template_database, registrar)) as databases:
+        yield databases
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    """What a database begins with beside the product: a folder whose tests share tables overrides it."""
+    return ""
+
+
+@pytest.fixture
+def reused_database(
+    request: pytest.FixtureRequest, reused_databases: ReusedDatabases, user_tables: LiteralString
+) -> Iterator[ReusedDatabase]:
+    """A database of the test's own until it ends, with a settable clock if the test asks for one."""
+    asked = request.fixturenames
+    reused = reused_databases.take(Kind("clock" in asked, "kept_sessions" in asked, user_tables))
+    yield reused
+    reused_databases.give_back(reused)
+
+
 @pytest.fixture
 def database(
-    postgres: PostgresServer,
-    template_database: Database,
-    pooler: Pooler | None,
-    registrar: psycopg.Connection[Any],
+    request: pytest.FixtureRequest, pooler: Pooler | None, user_tables: LiteralString
 ) -> Iterator[Database]:
     """A migrated database of the test's own."""
-    name = f"t_{uuid.uuid4().hex}"
-    registrar.execute(CREATION.format(sql.Identifier(name), sql.Identifier(template_database.name)))
-    yield PooledDatabase(postgres, name, pooler) if pooler else Database(postgres, name)
-    registrar.execute(REMOVAL.format(sql.Identifier(name)))
+    if pooler is None:
+        reused: ReusedDatabase = request.getfixturevalue("reused_database")
+        yield reused.database
+        return
+    # A pooler keeps sessions that it will give to the next client: their end is not that of the test.
+    databases: ReusedDatabases = request.getfixturevalue("reused_databases")
+    copy = databases.copy()
+    if user_tables:
+        furnish(copy, user_tables)
+    yield PooledDatabase(copy.server, copy.name, pooler)
+    databases.drop(copy)
 
 
 @pytest.fixture
-def clock(database: Database) -> Clock:
+def clock(request: pytest.FixtureRequest, database: Database, pooler: Pooler | None) -> Clock:
     """The time of the test's database, in the test's hand. It goes away with the database."""
+    if pooler is None:
+        reused: ReusedDatabase = request.getfixturevalue("reused_database")
+        if reused.clock is not None:
+            return reused.clock
     return Clock(database.admin_url).install()
 
 

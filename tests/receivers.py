@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from fencepost.flows.sources._kafka import client_library
+from fencepost.flows.sources.kafka import client_library
 
 
 @contextmanager

@@ -44,6 +44,12 @@ def _declare(fp: Fencepost, order: PeerTask):
         results.count()
 
     @fp.workflow("bench", lease=order.lease_seconds)
+    async def writes(wf: Workflow) -> None:
+        for step in range(STEPS):
+            await wf.options(key=step).write((WRITE, (f"step {step}", who)))
+        results.count()
+
+    @fp.workflow("bench", lease=order.lease_seconds)
     async def trivial(wf: Workflow) -> None:
         for step in range(STEPS):
             await wf.options(key=step).step(nothing, step)
@@ -55,7 +61,7 @@ def _declare(fp: Fencepost, order: PeerTask):
         results.act(who, "wrote")
         return who
 
-    return {"rows": rows, "trivial": trivial, "zombie": zombie}
+    return {"rows": rows, "writes": writes, "trivial": trivial, "zombie": zombie}
 
 
 class Us:

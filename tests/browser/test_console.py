@@ -112,9 +112,10 @@ def test_a_list_sorts_is_searched_by_parts_and_has_times_ago(visit: Visit, city:
     visit.go("/console/jobs?queue=mail")
     ids = visit.page.locator("tbody tr th a")
     newest = ids.all_inner_texts()
-    visit.page.get_by_role("button", name="id", exact=True).click()
+    with visit.page.expect_navigation():
+        visit.page.get_by_role("link", name="id", exact=True).click()
     assert ids.all_inner_texts() == newest[::-1]
-    assert "sort=" in visit.page.url
+    assert "sort=jobs.job_id" in visit.page.url
     visit.page.reload()
     expect(ids.first).to_have_text(newest[-1])
     time = visit.page.locator("tbody time").first

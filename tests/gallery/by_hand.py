@@ -268,7 +268,7 @@ BY_HAND = {
     "tests/integration/flows/test_teeth.py": [
         (
             "a durable checkpoint that is not flagged is skipped",
-            "flows/sinks/_files.py",
+            "flows/sinks/files.py",
             "effects that are lost",
             "test_skipping_a_durable_checkpoint_that_is_not_flagged_loses_its_effects",
         ),

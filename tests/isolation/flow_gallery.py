@@ -120,6 +120,21 @@ FLOW = (
         (Edit("flow_inbox_trim", "perform fencepost.lease_fence(p_resource, p_token);", ""),),
     ),
     PlantedBug(
+        "a zombie appends to the log",
+        "flow: a late append meets a takeover",
+        (Edit("flow_log_append", "perform fencepost.lease_fence(p_resource, p_token);", ""),),
+    ),
+    PlantedBug(
+        "a repeated append is not noticed",
+        "flow: two appends behind one number",
+        (Edit("flow_log_append", "if v_last <> p_last then", "if false then"),),
+    ),
+    PlantedBug(
+        "a zombie trims entries",
+        "flow: a late trim of entries meets a takeover",
+        (Edit("flow_log_trim", "perform fencepost.lease_fence(p_resource, p_token);", ""),),
+    ),
+    PlantedBug(
         "a zombie tells",
         "flow: a late report meets a takeover",
         (Edit("flow_report", "and l.token = v_told.token for key share", "for key share"),),

@@ -33,6 +33,11 @@ PUT_THREE = """
 PUT_APART = PUT_THREE.replace("'k', 'k'", "'k', 'l'")
 GATHER_ALL = "select fencepost.flow_gather('f', 's', 'c', 10)"
 
+ENTRIES = "select number || ': ' || id from fencepost.flow_log_entry order by number"
+APPEND_ONE = """
+    select fencepost.flow_log_append('f', 's', 'flow:f/all', 1, 0, null, '{a}', array['1']::jsonb[])
+"""
+
 GROUPS = "select 'groups ' || (shape ->> 'groups') from fencepost.flow"
 
 HELD = Given(
@@ -57,6 +62,8 @@ LOGGED = Given(
     "1: one; 2: three; 3: two",
     LOG,
 )
+FOUND = Given((HOLD, APPEND_ONE), "1: a", ENTRIES)
+LATE_FOUND = Given((HOLD, APPEND_ONE, EXPIRE), "1: a", ENTRIES)
 LATE_HELD = Given((REGISTER, HOLD, EXPIRE), "", NEWEST)
 LATE_BURIED = Given((HOLD, EXPIRE), "0 letters", LETTER_COUNT)
 LATE_TOLD = Given((HOLD, EXPIRE), "", TOLD)
@@ -113,6 +120,15 @@ TAKE = Call(
     "take", "select payload #>> '{}' from fencepost.outbox_take('c', 'relay', '1 hour', 10)", "one, three"
 )
 TRIM = Call("trim", "select fencepost.flow_inbox_trim('f', 's', 'flow:f/all', 1, 3, 10)", "3", {"3": ""})
+APPEND = Call(
+    "append",
+    "select fencepost.flow_log_append('f', 's', 'flow:f/all', 1, 1, '7', '{b, a}', array['2', '3']::jsonb[])",
+    "2",
+    {"2": "1: a; 2: b"},
+)
+TRIM_ENTRIES = Call(
+    "trim", "select fencepost.flow_log_trim('f', 's', 'flow:f/all', 1, 1, 10)", "1", {"1": ""}
+)
 REPORT = Call(
     "report",
     "select fencepost.flow_report(array['flow:f/all'], array[1], array['7']::jsonb[])",
@@ -157,5 +173,18 @@ PAIRS = (
         "a late burial meets a takeover", LATE_BURIED, BURY.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")
     ),
     Pair("a late trim meets a takeover", LOGGED, TRIM.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")),
+    # The second is a call of the same task, whose answer was lost.
+    Pair("two appends behind one number", FOUND, APPEND, APPEND, MISMATCH, MISMATCH),
+    Pair(
+        "a late append meets a takeover", LATE_FOUND, APPEND.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")
+    ),
+    Pair(
+        "a late trim of entries meets a takeover",
+        LATE_FOUND,
+        TRIM_ENTRIES.answering(LATE),
+        ACQUIRE,
+        TAKEN_OVER,
+        Second("2"),
+    ),
     Pair("a late report meets a takeover", LATE_TOLD, REPORT, ACQUIRE, Second("0"), Second("2")),
 )

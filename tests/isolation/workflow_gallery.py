@@ -46,22 +46,38 @@ WORKFLOW = (
     PlantedBug(
         "steps of many wait for a row that another holds",
         "workflow: steps of many meet a release",
-        (Edit("step_commit_many", " skip locked", ""),),
+        (Edit("_steps_held", " skip locked", ""),),
     ),
     PlantedBug(
         "steps of many do not compare the attempt",
         "workflow: late steps of many meet a takeover by their own owner",
-        (Edit("step_commit_many", "and r.attempt = a.attempt and r.owner", "and r.owner"),),
+        (Edit("_steps_held", "and r.attempt = a.attempt and r.owner", "and r.owner"),),
     ),
     PlantedBug(
         "steps of many do not look at the cancel",
         "workflow: steps of many meet a cancel",
-        (Edit("step_commit_many", " and r.cancel_requested_at is null", ""),),
+        (Edit("_steps_held", " and r.cancel_requested_at is null", ""),),
     ),
     PlantedBug(
         "steps of many lock so hard that the heartbeat passes them over",
         "workflow: a renewal passes steps of many",
-        (Edit("step_commit_many", "for key share of r", "for no key update of r"),),
+        (Edit("_steps_held", "for key share of r", "for no key update of r"),),
+    ),
+    PlantedBug(
+        "a written step takes what another has recorded meanwhile for its own",
+        "workflow: one written step twice",
+        (Edit("step_commit_all", "if v_written < cardinality(p_ids) then", "if false then"),),
+    ),
+    PlantedBug(
+        "a written step does not ask for its attempt again",
+        "workflow: a late written step meets a takeover by its own owner",
+        (
+            Edit(
+                "step_commit_all",
+                "perform fencepost._step_fence(v.job_id, v.attempt, p_owner, 'step', v.name);",
+                "",
+            ),
+        ),
     ),
     PlantedBug(
         "a sleep does not look at the cancel",

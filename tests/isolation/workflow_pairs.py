@@ -41,6 +41,10 @@ STEPS_MANY = Call(
     "select coalesce(refusal, 'recorded') from fencepost.step_commit_many('{1}', '{1}', 'a', '{x}', '{one}')",
     "recorded",
 )
+ALL = "select fencepost.step_commit_all('{1}', '{1}', 'a', '{%s}', '{%s}')"
+WRITTEN = Call("written step", ALL % ("x", "one"), "done", {"done": "x"})
+WRITTEN_OTHERWISE = Call("written step", ALL % ("x", "two"), "done", {"done": "x"})
+WRITTEN_Y = Call("written step y", ALL % ("y", "one"), "done")
 SLEEP = Call(
     "sleep",
     "select 'asleep' from fencepost.workflow_sleep(1, 1, 'a', 'nap', 'd', '1 hour')",
@@ -298,6 +302,58 @@ PAIRS = (
         "a late step meets a takeover by its own owner",
         LOST,
         STEP_Y.answering(LATE),
+        CLAIM_A.answering("attempt 2"),
+        Second(STALE),
+        Second("attempt 2"),
+        overlapping=((LATE, LATE),),
+    ),
+    # Steps that are recorded with their statements: as one step.
+    Pair("one written step twice", RECORDED, WRITTEN, WRITTEN, Second(DUPLICATE), Second(DUPLICATE)),
+    Pair(
+        "one written step with other arguments",
+        RECORDED,
+        WRITTEN,
+        WRITTEN_OTHERWISE,
+        Second(MISMATCH),
+        Second(MISMATCH),
+    ),
+    Pair(
+        "one written step and one without writes",
+        RECORDED,
+        WRITTEN,
+        STEP,
+        Second(DUPLICATE),
+        Second(DUPLICATE),
+    ),
+    Pair("a renewal passes a written step", RUNNING, WRITTEN_Y, RENEW, PASSES, RENEWED),
+    Pair(
+        "a written step meets a cancel",
+        RUNNING,
+        WRITTEN_Y,
+        CANCEL,
+        Second(CANCELLED, "done"),
+        Second("requested", "requested"),
+    ),
+    Pair("a written step meets a release", RUNNING, WRITTEN_Y, RELEASE, GONE, Second("pending")),
+    Pair("a written step meets a finish", RUNNING, WRITTEN_Y, FINISH, Second(FINISHED), DONE),
+    Pair("a written step meets a sleep", RUNNING, WRITTEN_Y, SLEEP, GONE, Second("asleep")),
+    Pair("a written step meets a restart", RUNNING, WRITTEN_Y, RESTART, GONE, DONE),
+    Pair("a written step meets an await", RUNNING, WRITTEN_Y, AWAIT, GONE, Second("parked")),
+    Pair("a written step meets a burial", RUNNING, WRITTEN_Y, BURY_RUNNING, Second(FINISHED), Second("dead")),
+    Pair("a written step meets a failure", RUNNING, WRITTEN_Y, FAIL_RUNNING, GONE, Second("pending")),
+    Pair(
+        "a late written step meets a reclaim",
+        LOST,
+        WRITTEN_Y.answering(LATE),
+        RECLAIM,
+        GONE,
+        Second("pending"),
+        overlapping=PASSED_OVER,
+    ),
+    Pair(
+        "a late written step meets a takeover by its own owner",
+        LOST,
+        WRITTEN_Y.answering(LATE),
         CLAIM_A.answering("attempt 2"),
         Second(STALE),
         Second("attempt 2"),

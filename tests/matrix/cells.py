@@ -10,7 +10,7 @@ POSTGRES_VERSIONS = (15, 16, 17, 18)
 TESTS = Path(__file__).parents[1]
 JOBS = ("integration/jobs", "integration/job_features")
 KERNEL = ("integration/kernel", "isolation", "security", *JOBS)
-DRIVE = ("integration/drive", *JOBS)
+DRIVE = ("integration/redis_streams", *JOBS)
 # The stories of tests/isolation name backends and stop them in the middle: they need sessions.
 POOLED = ("integration/kernel", "integration/client", *JOBS)
 

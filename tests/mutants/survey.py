@@ -191,6 +191,8 @@ class Surveyor:
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
         for database in self._of_the_test:
             self._look(database)
+            # It is put back for the next test, and counts anew.
+            self._seen = {place: value for place, value in self._seen.items() if place[0] != database.name}
         self._of_the_test.clear()
         return (yield)
 

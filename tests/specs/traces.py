@@ -269,10 +269,11 @@ WORKFLOW_JOURNAL: LiteralString = """
     create trigger note_life after insert on fencepost.workflow_undo
       for each row execute function note_life();
 """
-# A restart drops the steps: each round would be a life of its own.
+# A restart drops the steps: each round would be a life of its own. A workflow of many steps would be most of
+# a replay, and does nothing that those of a few do not.
 WORKFLOW_LIVES: LiteralString = """
     select l.job_id, l.xid::text, l.what, l.attempt, l.detail from life l join asked a using (job_id)
-    where not starts_with(a.key, 'rounds-') order by l.job_id, l.id
+    where not starts_with(a.key, 'rounds-') and not starts_with(a.key, 'long-') order by l.job_id, l.id
 """
 STEP_ROWS: LiteralString = "select job_id, name, attempt from effect where name is not null order by id"
 UNDO_ROWS: LiteralString = "select workflow_id, step from undone order by id"

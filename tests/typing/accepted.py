@@ -115,6 +115,7 @@ async def steps(wf: Workflow, fulfil: WorkflowHandler[[int], Lease], tx: Transac
     assert_type(await wf.step(price_sync, order_id=7), float)
     assert_type(await wf.options(key=1, durable=False).step(price, 7), float)
     assert_type(await wf.transaction(reserve, 7, note="n"), bytes)
+    await wf.options(name="note").write(("insert into note values (%s)", (7,)), ("update note set n = n", ()))
     assert_type(await wf.event("paid", Lease, timeout=60), Lease)
     assert_type(await wf.gather(fulfil.child(1), fulfil.child(2)), list[Lease])
     assert_type(await wf.result(await wf.spawn(fulfil.child(1))), Lease)

@@ -92,6 +92,7 @@ MISTAKES = (
     Mistake("a step that is never made", "wf.step(price, 7)"),
     Mistake("a transaction with a wrong argument", 'await wf.transaction(reserve, "seven")'),
     Mistake("a step that wants a transaction", "await wf.transaction(price, 7)"),
+    Mistake("a written step without parameters", 'await wf.write("delete from note")'),
     Mistake("an event whose payload is taken for another", 'paid: str = await wf.event("paid", int)'),
     Mistake("a sync step with a wrong argument", 'sync_wf.step(price_sync, "seven")'),
     Mistake("a workflow started with a wrong argument", 'await fulfil.start(tx, "seven")'),

@@ -27,8 +27,9 @@ def run_without(code: str, before: str = WITHOUT, **environ: str) -> subprocess.
             "metrics",
             "from fencepost.metrics import Metrics; sys.exit(Metrics().page().body.decode().strip())",
         ),
-        ("kafka", "from fencepost.flows.sources._kafka import client_library; client_library()"),
-        ("parquet", "from fencepost.flows.sinks._files import arrow_library; arrow_library('pyarrow')"),
+        ("kafka", "from fencepost.flows.sources.kafka import client_library; client_library()"),
+        ("bucket", "from fencepost.flows._bucket import Bucket; Bucket('s3://a/b', {}).check()"),
+        ("parquet", "from fencepost.flows.sinks.files import arrow_library; arrow_library('pyarrow')"),
     ],
 )
 def test_what_needs_an_extra_names_it(extra: str, code: str) -> None:

@@ -33,6 +33,7 @@ PAGES = {
     "how-to/orders-place.md": 2,
     "how-to/flows-dead-letters.md": 4,
     "how-to/flows-own-sink.md": 1,
+    "how-to/flows-replay.md": 9,
     "how-to/flows-upgrade.md": 2,
     "how-to/judge-problems.md": 4,
     "how-to/look-at-a-demo.md": 0,
@@ -51,7 +52,10 @@ NOT_RUN = {
     "how-to/README.md": "a list of the pages",
     "how-to/console-users.md": "it asks a person for a password",
     "how-to/deploy.md": "it needs a container engine; tests/unit/console/test_deploy.py checks what it names",
+    "how-to/failover-cloudnativepg.md": "it needs Kubernetes; test_deploy.py checks its names",
+    "how-to/failover-managed.md": "it needs a managed service",
     "how-to/failover-patroni.md": "it needs a cluster; tests/integration/replication has one",
+    "how-to/flows-stuck.md": "tests/integration/flows/test_what_stops.py has what it shows",
     "how-to/follow-a-trace.md": "it needs a collector; tests/integration/traces has one",
     "how-to/judge-contest.md": "it happens in a browser; tests/browser/test_judge.py does it",
     "how-to/judge-direct-path.md": "it needs a reader of the old stream",
@@ -62,6 +66,8 @@ NOT_RUN = {
     "how-to/proxies.md": "it needs a proxy; tests/integration/web/test_nginx.py has one",
     "how-to/recover-from-a-backup.md": "it needs a restored backup",
     "how-to/several-clusters.md": "it needs two servers; tests/integration/replication has them",
+    "how-to/upgrade-postgresql.md": "it needs two servers; tests/integration/replication has them",
+    "how-to/webhooks-receive.md": "it needs a sender; tests/integration/flows/test_webhook_source.py has one",
     "how-to/workflows-saga.md": "it explains examples/saga; tests/integration/workflows/test_saga.py runs it",
 }
 BROUGHT = {"how-to/write-a-service.md": "examples/coupons"}

@@ -2,11 +2,18 @@
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 
 from fencepost.embedded import Database
-from tests.acceptance.flows.env import FlowsEnv
+from tests.acceptance.flows import kafka_model
+from tests.acceptance.flows.env import SCHEMA, FlowsEnv
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return SCHEMA + kafka_model.SCHEMA
 
 
 @pytest.fixture

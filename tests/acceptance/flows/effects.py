@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 from fencepost.embedded import Database
-from fencepost.flows.sinks._files import arrow_library
+from fencepost.flows.sinks.files import arrow_library
 from tests.acceptance.flows.kafka_model import committed
 from tests.acceptance.flows.worker_processes import Keeps
 

@@ -19,6 +19,7 @@ from fencepost.testing._errors import ChildFailed
 from tests.acceptance.flows import kafka_model, worker_processes
 from tests.acceptance.flows.effects import ByKey, Effects, by_key, count_of
 from tests.receivers import service
+from tests.reused_databases import furnish
 
 SCHEMA: LiteralString = """
     create table arrival (id bigint generated always as identity primary key, key text not null);
@@ -52,9 +53,7 @@ class FlowsEnv:
         self._groups: int | None = None
 
     def set_up(self) -> None:
-        with self.database.connect_admin() as connection:
-            connection.execute(SCHEMA)
-            connection.execute(kafka_model.SCHEMA)
+        furnish(self.database, SCHEMA + kafka_model.SCHEMA)
 
     def play(self, sinks: str, *, source: str | None = None, groups: int | None = None) -> None:
         """Which flow it is."""

@@ -4,8 +4,8 @@ import pytest
 
 from fencepost.flows import CheckpointId
 from fencepost.flows._errors import FlowError
-from fencepost.flows.sinks import _kafka as kafka_sinks
-from fencepost.flows.sinks._kafka import KafkaSink
+from fencepost.flows.sinks import kafka as kafka_sinks
+from fencepost.flows.sinks.kafka import KafkaSink
 from tests.acceptance.flows import kafka_model
 from tests.acceptance.flows.env import FlowsEnv
 

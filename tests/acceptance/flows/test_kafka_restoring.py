@@ -11,17 +11,22 @@ from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows import _flow_store as flow_store
 from fencepost.flows._errors import StartRefused
-from fencepost.flows.sinks import _kafka as kafka_sinks
-from fencepost.flows.sinks._kafka import KafkaSink
+from fencepost.flows.sinks import kafka as kafka_sinks
+from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.testing import crash_at
 from tests.acceptance.flows import kafka_model
-from tests.integration.flows.harness import FlowHarness
+from tests.integration.flows.harness import TABLES, FlowHarness
 
 # A topic that came back from an older copy: the last of its transactions are in none of its partitions.
 LOSE_THE_LAST: LiteralString = """
     delete from kafka_message where id >= (select max(id) from kafka_message where value = '6') returning id
 """
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return TABLES
 
 
 @pytest.fixture

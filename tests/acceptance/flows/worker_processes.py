@@ -13,15 +13,15 @@ from fencepost.client import Fencepost
 from fencepost.flows import CheckpointAwareSink, CheckpointId, Flow, IdempotentRecord
 from fencepost.flows._graph import Stream
 from fencepost.flows._settings import FlowSettings
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._files import JsonLines, ParquetFiles
-from fencepost.flows.sinks._kafka import KafkaSink
 from fencepost.flows.sinks._sink import Sink
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.files import JsonLines, ParquetFiles
 from fencepost.flows.sinks.http import HttpSink
+from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
 from tests.acceptance.flows import kafka_model
 

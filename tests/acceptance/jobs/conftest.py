@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import LiteralString
 
 import pytest
 
 from fencepost.embedded import Database
-from tests.acceptance.jobs.env import JobsEnv
+from tests.acceptance.jobs.env import SCHEMA, JobsEnv
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return SCHEMA
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from fencepost.redis_streams._keys import beside
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.testing import Breach, Child, HistoryLine, check, once
 from tests.acceptance.jobs import worker_processes
+from tests.reused_databases import furnish
 from tests.waiting_for import Waiter
 
 STREAM = "fencepost:{jobs}"
@@ -90,8 +91,7 @@ class JobsEnv:
         self._looker.close()
 
     def set_up(self) -> None:
-        with self.database.connect_admin() as admin:
-            admin.execute(SCHEMA)
+        furnish(self.database, SCHEMA)
 
     def rows(self, query: LiteralString, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self._looker.rows(query, parameters)

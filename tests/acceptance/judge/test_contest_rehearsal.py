@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,8 @@ from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.feed_client import FeedClient
 from tests.acceptance.judge.judge_workers import BRISK
 from tests.acceptance.judge.rehearsal_programs import RIGHT, SLOW, program
-from tests.integration.judge.s3_server import ACCESS, BUCKET, PROGRAM, SECRET, S3Server, s3_server
 from tests.matrix.ports import free_port
+from tests.s3_server import ACCESS, BUCKET, PROGRAM, SECRET, S3Server, s3_server
 from tests.tmp_dirs import server_directory
 from tests.waiting_for import found
 
@@ -61,6 +61,7 @@ pytestmark = [
 CONTEST = "rehearsal"
 HOURS = 5
 REVEALS = 5
+AWAY = {"redis away", "s3 away"}
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,36 @@ class Size:
     slow: float
     """The share of submissions in languages whose compilers are slow."""
     stall_seconds: float
-    """After so long without a verdict only leases of the dead are left, and the clock goes on."""
+    """How long judges have nothing in hand before the clock goes on, which ends the leases of the dead."""
+    away_seconds: float
+    """How long Redis and S3 are away at least."""
+    languages: int
+    """How many languages it must have at least."""
 
 
-SMALL = Size(teams=5, problems=3, submissions=20, waves=10, judges=2, slow=0.0, stall_seconds=3)
+SMALL = Size(
+    teams=5,
+    problems=3,
+    submissions=20,
+    waves=10,
+    judges=2,
+    slow=0.0,
+    stall_seconds=3,
+    away_seconds=0,
+    languages=2,
+)
 WHOLE = Size(
     teams=100,
     problems=12,
     submissions=int(os.environ.get("REHEARSAL_SUBMISSIONS", "2000")),
     waves=30,
     judges=3,
-    slow=0.15,
+    slow=0.06,
     stall_seconds=6,
+    away_seconds=60,
+    languages=9,
 )
+SLOTS = 2
 
 
 def settings_of(folder: Path, who: str, endpoint: str) -> JudgeSettings:
@@ -96,7 +114,7 @@ def settings_of(folder: Path, who: str, endpoint: str) -> JudgeSettings:
         s3_region="us-east-1",
         s3_access_key=ACCESS,
         s3_secret_key=SECRET,
-        slots=2,
+        slots=SLOTS,
         submits_per_minute=100_000,
         submit_burst=100_000,
         # By the clock of the database, which is compressed too.
@@ -143,6 +161,8 @@ class Rehearsal:
     chance: random.Random = field(default_factory=lambda: random.Random(7))  # noqa: S311 - Repeatable.
     spoken: list[str] = field(default_factory=list[str])
     api: Child | None = None
+    frozen: Child | None = None
+    starts_at: datetime = field(init=False)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000)))
 
     async def run(self) -> None:
@@ -172,7 +192,7 @@ class Rehearsal:
             judging = Judging(fp, settings_of(self.folder, "setter", self.s3.endpoint))
             for number in range(self.size.problems):
                 await judging.import_problem(self._package(number), time_limit_seconds=10)
-            now = self.clock.now()
+            self.starts_at = now = self.clock.now()
             contest = Contest(
                 slug=CONTEST,
                 title="Rehearsal",
@@ -216,14 +236,30 @@ class Rehearsal:
     async def _hold(self, client: httpx.AsyncClient, jury: FeedClient, public: FeedClient) -> None:
         troubles = self._troubles()
         for wave in range(self.size.waves):
-            for trouble in troubles.get(wave, ()):
-                await self._strike(trouble, client)
+            began = time.monotonic()
             count = self.size.submissions * (wave + 1) // self.size.waves - len(self.expected)
-            await asyncio.gather(*(self._submit(client, next(self.numbers)) for _ in range(count)))
+            async with asyncio.TaskGroup() as submitting:
+                for _ in range(count):
+                    submitting.create_task(self._submit(client, next(self.numbers)))
+                for trouble in troubles.get(wave, ()):
+                    await self._strike(trouble, client)
+            struck = time.monotonic()
             await self._judged()
+            if AWAY & {*troubles.get(wave, ())}:
+                await asyncio.sleep(struck + self.size.away_seconds - time.monotonic())
+            if self.frozen is not None:
+                # Others judge what it holds, and it comes back when its lease is over.
+                self.clock.advance(31)
+                await self._judged()
             for trouble in troubles.get(wave, ()):
                 await self._mend(trouble)
-            self.clock.advance(HOURS * 3600 / self.size.waves)
+            # What a wave took on a busy machine is a part of its share of the contest.
+            due = self.starts_at + timedelta(hours=HOURS * (wave + 1) / self.size.waves)
+            self.clock.advance(max(0.0, (due - self.clock.now()).total_seconds()))
+            took = time.monotonic() - began
+            faults = ", ".join(troubles.get(wave, ()))
+            # A whole rehearsal is watched.
+            print(f"wave {wave + 1}: {self._count()} verdicts, {took:.1f} s {faults}", flush=True)  # noqa: T201
         # The team whose clock stood still has its time now.
         self.clock.advance(3600)
         await self._everything()
@@ -252,12 +288,14 @@ class Rehearsal:
     async def _strike(self, trouble: str, client: httpx.AsyncClient) -> None:
         self.befell[trouble] += 1
         if trouble == "judge killed":
-            victim = self.judges.pop(0)
+            victim = await self._busy_judge()
+            self.judges.remove(victim)
             victim.kill()
             victim.__exit__(None, None, None)
             self._open_judge()
         elif trouble == "judge frozen":
-            self.judges[0].stop()
+            self.frozen = await self._busy_judge()
+            self.frozen.stop()
         elif trouble == "redis away":
             await asyncio.to_thread(self.valkey.stop)
         elif trouble == "s3 away":
@@ -281,9 +319,30 @@ class Rehearsal:
             )
             assert answer.status_code == 201, answer.text
 
+    async def _busy_judge(self) -> Child:
+        """A judge that is judging a submission at this moment."""
+
+        async def look() -> Child | None:
+            return next(iter(self._busy()), None)
+
+        busy = await found("a judge is judging", look, lambda one: one is not None, within=300)
+        assert busy is not None
+        return busy
+
+    def _busy(self) -> list[Child]:
+        """Judges that have a submission in hand."""
+        try:
+            with self.database.connect_admin() as connection:
+                owners = connection.execute("select owner from fencepost.job_running").fetchall()
+        except psycopg.OperationalError:
+            return []
+        return [one for one in self.judges if any(f":{one.pid}:" in owner for (owner,) in owners)]
+
     async def _mend(self, trouble: str) -> None:
         if trouble == "judge frozen":
-            self.judges[0].resume()
+            assert self.frozen is not None
+            self.frozen.resume()
+            self.frozen = None
         elif trouble == "redis away":
             await asyncio.to_thread(self.valkey.start)
         elif trouble == "s3 away":
@@ -323,15 +382,17 @@ class Rehearsal:
         self.languages[language] += 1
 
     async def _judged(self) -> None:
-        """Everything that was submitted has its verdict; or nothing moves any more."""
-        seen, since = self._count(), time.monotonic()
+        """Everything that was submitted has its verdict; or no live judge has anything in hand any more, and
+        what is left waits for a moment or for the lease of a judge that died."""
+        since = time.monotonic()
 
         async def look() -> bool:
-            nonlocal seen, since
-            count = self._count()
-            if count > seen:
-                seen, since = count, time.monotonic()
-            return count >= len(self.expected) or time.monotonic() - since > self.size.stall_seconds
+            nonlocal since
+            if self._count() >= len(self.expected):
+                return True
+            if any(one is not self.frozen for one in self._busy()):
+                since = time.monotonic()
+            return time.monotonic() - since > self.size.stall_seconds
 
         await found("the wave is judged", look, bool, within=1800)
 
@@ -445,6 +506,7 @@ async def test_a_rehearsed_contest_comes_through_every_fault(tmp_path: Path, siz
         Counter(rehearsal.expected.values()),
     )
 
+    assert len(rehearsal.languages) >= size.languages
     assert rehearsal.befell["result revealed"] > 0
     assert rehearsal.befell["judge killed"] == rehearsal.befell["api restarted"] == 2
     assert (

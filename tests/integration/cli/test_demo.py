@@ -291,12 +291,15 @@ def test_a_part_that_fails_does_not_end_the_others(
     draws: list[list[str]] = []
     for seed in ("3", "3", "4"):
         assert run(["demo", "--seconds", "0.5", "--seed", seed]) == ExitCode.PROBLEM
-        draws.append(broken[:5])
+        draws.append([*broken])
         broken.clear()
     said = capsys.readouterr()
     assert "shop     failed: the shop is closed" in said.out
     assert "Parts that failed: shop." in said.err
-    assert draws[0] == draws[1] != draws[2], "a seed decides the same"
+    # How many there are in that time is the machine's affair.
+    first, again, other = (drawn[: min(map(len, draws))] for drawn in draws)
+    assert first
+    assert first == again != other, "a seed decides the same"
 
 
 async def test_a_wait_for_something_ends_with_it_or_with_the_time() -> None:

@@ -1,6 +1,7 @@
 """A database with a table of the user's own, and the client in both of its faces."""
 
 from collections.abc import Callable, Iterator
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -13,12 +14,15 @@ from tests.integration.client.facade import AsyncFacade, Facade, SyncFacade
 MakeFacade = Callable[[Fencepost], Facade]
 
 
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return "create table public.note (word text not null); grant select, insert on public.note to public"
+
+
 @pytest.fixture
 def admin(database: Database) -> Iterator[psycopg.Connection]:
-    """The superuser, who has made a table for the user and sees what is committed."""
+    """The superuser, which sees what is committed."""
     with database.connect_admin() as connection:
-        connection.execute("create table public.note (word text not null)")
-        connection.execute("grant select, insert on public.note to public")
         yield connection
 
 

@@ -6,7 +6,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +17,7 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import lease
 from fencepost.testing import Proxy
+from tests.reused_databases import ReusedDatabases
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -22,12 +25,15 @@ LINES_MAX = 60
 
 
 @pytest.fixture(scope="module")
-def template_database(template_database: Database) -> Iterator[Database]:
+def reused_databases(
+    template_database: Database, registrar: psycopg.Connection[Any]
+) -> Iterator[ReusedDatabases]:
     """With the tables of the examples. They are made once, as a reader does: each test has a copy."""
     furnished = Database(template_database.server, f"examples_{uuid.uuid4().hex}")
     furnished.create(template=template_database.name)
     Example(furnished).run("tables.py")
-    yield furnished
+    with closing(ReusedDatabases(furnished, registrar)) as databases:
+        yield databases
     furnished.drop()
 
 
@@ -139,3 +145,15 @@ def test_a_session_submits_a_job_with_its_rows(example: Example, admin: psycopg.
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.stem)
 def test_an_example_is_short(file: Path) -> None:
     assert len(file.read_text(encoding="utf-8").splitlines()) <= LINES_MAX
+
+
+def test_files_of_orders_are_imported_once(example: Example, database: Database, tmp_path: Path) -> None:
+    (tmp_path / "monday.csv").write_text("customer,euros\nann,3\nbob,4\n")
+    assert example.run("import_orders.py", str(tmp_path)) == ["2 orders, 7 euros"]
+    assert example.run("import_orders.py", str(tmp_path)) == ["2 orders, 7 euros"]
+    (tmp_path / "tuesday.csv").write_text('customer,euros\n"cid, the last",5\n')
+    assert example.run("import_orders.py", str(tmp_path)) == ["3 orders, 12 euros"]
+
+    with database.connect_admin() as connection:
+        [[receipts]] = connection.execute("select count(*) from fencepost.job").fetchall()
+    assert receipts == 3

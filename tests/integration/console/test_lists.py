@@ -144,19 +144,19 @@ def test_selected_jobs_are_decided_about_and_the_question_counts_those_that_fit(
     with env.visitor(Role.OPERATOR) as client:
         body = "&".join(f"{name}={value}" for name, value in form)
         kind = {"content-type": "application/x-www-form-urlencoded"}
-        asked = client.post("/console/jobs/settle", content=body, headers=kind).text
+        asked = client.post("/console/selected/jobs", content=body, headers=kind).text
         assert "Run 4 jobs?" in asked
         assert "1 job of them cannot be, and stay as they are." in asked
         done = client.post(
-            "/console/jobs/settle", data={"how": "run", "ids": ",".join(map(str, chosen)), **YES}
+            "/console/selected/jobs", data={"how": "run", "ids": ",".join(map(str, chosen)), **YES}
         )
         assert done.status_code == 303
         assert {crowd.state_of(job) for job in crowd.dead} == {"pending"}
-        told = client.post("/api/jobs/settle", json={"how": "cancel", "ids": chosen}).json()
+        told = client.post("/api/selected/jobs", json={"how": "cancel", "ids": chosen}).json()
         assert (told["settled"], told["refused"]) == (4, 1)
-        assert client.post("/api/jobs/settle", json={"how": "cancel", "ids": []}).status_code == 400
+        assert client.post("/api/selected/jobs", json={"how": "cancel", "ids": []}).status_code == 400
     with env.visitor(Role.VIEWER) as client:
-        assert client.post("/api/jobs/settle", json={"how": "cancel", "ids": [1]}).status_code == 403
+        assert client.post("/api/selected/jobs", json={"how": "cancel", "ids": [1]}).status_code == 403
 
 
 def test_a_browser_gets_a_page_for_every_error_and_a_program_json(env: ConsoleEnv) -> None:

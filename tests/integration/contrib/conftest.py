@@ -1,6 +1,7 @@
 """The endpoint, served by one framework after the other."""
 
 from collections.abc import Iterator
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -16,12 +17,15 @@ FRAMEWORKS: dict[str, Serve] = {
 }
 
 
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return "create table public.note (word text not null); grant select, insert on public.note to public"
+
+
 @pytest.fixture
 def admin(database: Database) -> Iterator[psycopg.Connection]:
-    """The superuser, which has made the user's table and sees what is committed."""
+    """The superuser, which sees what is committed."""
     with database.connect_admin() as connection:
-        connection.execute("create table public.note (word text not null)")
-        connection.execute("grant select, insert on public.note to public")
         yield connection
 
 

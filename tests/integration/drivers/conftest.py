@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import LiteralString
 
 import pytest
 
@@ -33,12 +34,14 @@ PORTS: dict[str, Callable[[str], AbstractContextManager[Port]]] = {
 }
 
 
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return "create table public.note (word text not null); grant select, insert on public.note to public"
+
+
 @pytest.fixture
 def users_database(database: Database) -> Database:
     """A database with a table of the user's own."""
-    with database.connect_admin() as admin:
-        admin.execute("create table public.note (word text not null)")
-        admin.execute("grant select, insert on public.note to public")
     return database
 
 

@@ -2,12 +2,18 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 
 from fencepost.cli._app import run
 from fencepost.embedded import Database
-from tests.integration.flows.harness import Command, FlowHarness
+from tests.integration.flows.harness import TABLES, Command, FlowHarness
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return TABLES
 
 
 @pytest.fixture

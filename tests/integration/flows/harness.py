@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import replace
 from typing import Any, LiteralString
 
 import redis
@@ -14,9 +15,11 @@ from fencepost.flows._metrics import FlowMetrics
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks._sink import FlowContext
+from fencepost.kernel import lease
 from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.signals import listening
+from tests.reused_databases import furnish
 from tests.waiting_for import Waiter
 
 TABLES: LiteralString = """
@@ -56,8 +59,7 @@ class FlowHarness:
     @classmethod
     @asynccontextmanager
     async def of(cls, database: Database, redis_url: str) -> AsyncGenerator["FlowHarness"]:
-        with database.connect_admin() as connection:
-            connection.execute(TABLES)
+        furnish(database, TABLES)
         async with Fencepost(database.url, redis_url=redis_url) as fp:
             with closing(Waiter(database)) as looker:
                 harness = cls(database, redis_url, fp, looker)
@@ -78,6 +80,11 @@ class FlowHarness:
         return FlowContext(
             self.fp, "scene", self.redis_url, 11.05, HURRY.interval_seconds, HURRY.drain_seconds
         )
+
+    async def leased_context(self) -> FlowContext:
+        """The same, with the lease of a task."""
+        held = await self.fp.run(lease.acquire("flow:scene/all", "somebody", 600))
+        return replace(self.context(), lease=held)
 
     async def run(self, flow: Flow, **changes: Any) -> FlowWorker:
         """Run a bounded flow to its end."""

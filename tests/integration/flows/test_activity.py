@@ -16,7 +16,7 @@ from fencepost.flows import _flow_store as flow_store
 from fencepost.flows._plan import FlowPlan
 from fencepost.flows._progress import Progress, progress_of
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
-from fencepost.flows.sources._files import FileLines
+from fencepost.flows.sources.files import FileLines
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.kernel import lease
 from tests.integration.flows.harness import FlowHarness

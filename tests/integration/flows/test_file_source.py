@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.flows import Flow, SourceTrimmed
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.sources._files import FileLines
+from fencepost.flows.sources.files import FileLines
 from tests.integration.flows.harness import FlowHarness
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from fencepost.flows import CheckpointId, Flow, SourceTrimmed, StartRefused
 from fencepost.flows._errors import FlowError
-from fencepost.flows.sinks._kafka import KafkaSink
+from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.sources._kafka import KafkaTopic, client_library
+from fencepost.flows.sources.kafka import KafkaTopic, client_library
 from fencepost.testing._flow_sinks import check_sink
 from tests.integration.flows.harness import FlowHarness
 from tests.receivers import committed, kafka
@@ -27,7 +27,7 @@ async def test_messages_of_a_topic(harness: FlowHarness, broker: dict[str, Any])
     for n in range(100):
         producer.produce("numbers", str(n), partition=n % 2)
     producer.flush()
-    source = KafkaTopic("numbers", broker, partitions=2)
+    source = KafkaTopic("numbers", broker, partitions=4)
     flow = Flow("kafka").source(source).json().sink(PostgresRows("line", ["value"]))
 
     async with harness.running(harness.worker(flow)):
@@ -78,7 +78,7 @@ async def test_a_frontier_that_retention_may_have_removed_is_refused_and_one_tha
 async def test_a_topic_that_has_lost_what_comes_next_is_refused(
     harness: FlowHarness, broker: dict[str, Any]
 ) -> None:
-    source = KafkaTopic("short", broker, partitions=1)
+    source = KafkaTopic("short", broker, partitions=4)
     overflow(broker, "short")
 
     with pytest.raises(SourceTrimmed, match=r"short/0 begins at \d+, and this flow has come to 3"):
@@ -95,7 +95,7 @@ async def test_a_reader_that_retention_overtakes_passes_nothing_by(
 ) -> None:
     overflow(broker, "short", messages=3)
     read_ahead = {"queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
-    reader = await KafkaTopic("short", {**broker, **read_ahead}, partitions=1).open(
+    reader = await KafkaTopic("short", {**broker, **read_ahead}, partitions=4).open(
         harness.context(), "0", None
     )
     offsets = list((await reader.read(1, 60)).offsets)

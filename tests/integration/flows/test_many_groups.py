@@ -8,13 +8,13 @@ import pytest
 from fencepost.client import Fencepost
 from fencepost.flows import Flow, FlowError, IterableSource, StartRefused
 from fencepost.flows._worker import FlowWorker
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._kafka import KafkaSink
 from fencepost.flows.sinks._pool import SinkPool
 from fencepost.flows.sinks._sink import Sink
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sinks.redis import RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.settings import Settings
 from fencepost.signals import listening

@@ -12,10 +12,10 @@ from fencepost.flows import Flow, IdempotentRecord, IterableSource
 from fencepost.flows import _flow_store as flow_store
 from fencepost.flows._task import Task
 from fencepost.flows.sinks._sink import CheckpointId
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, as_record
-from fencepost.flows.sources._outbox import OutboxChannel
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.kernel import outbox
 from fencepost.testing import crash_at

@@ -190,8 +190,6 @@ async def test_tasks_are_shown_with_their_frontiers(harness: FlowHarness, comman
 def test_a_bounded_flow_runs_from_the_command_line(
     database: Database, redis_url: str, tmp_path: Path
 ) -> None:
-    with database.connect_admin() as connection:
-        connection.execute("create table line (value bigint); grant all on line to fencepost_app")
     (tmp_path / "bounded.py").write_text(BOUNDED)
 
     done = subprocess.run(

@@ -5,7 +5,7 @@ from typing import LiteralString
 
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import PostgresUpsert
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sources.postgres import PostgresTable
 from tests.integration.flows.harness import FlowHarness
 
 HANG_UP: LiteralString = """

@@ -10,8 +10,8 @@ from fencepost.errors import Mismatch, NotOwner
 from fencepost.flows import Flow, SourceTrimmed
 from fencepost.flows import _flow_store as flow_store
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
-from fencepost.flows.sources import _outbox as outbox_source
-from fencepost.flows.sources._outbox import OutboxChannel
+from fencepost.flows.sources import outbox as outbox_source
+from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.kernel import lease, outbox
 from fencepost.testing import PlannedCrash, crash_at
 from tests.integration.flows.harness import FlowHarness

@@ -22,6 +22,10 @@ BEGINNING: tuple[LiteralString, ...] = (
     "select fencepost.flow_bury('f', 'x', 'flow:f/all', 1, '{a, b}'::bytea[], '{a, b}', '{e, e}')",
     "select fencepost.outbox_put('c', null, '1')",
     "select fencepost.flow_gather('f', 's', 'c', 10)",
+    """
+    select fencepost.flow_log_append(
+      'f', 's', 'flow:f/all', 1, 0, null, '{a, b, c}', array['1', '2', '3']::jsonb[])
+    """,
 )
 # Of other flows, and of this one: what was committed, asked for and read long ago.
 HISTORY: tuple[LiteralString, ...] = (
@@ -53,6 +57,10 @@ HISTORY: tuple[LiteralString, ...] = (
     from generate_series(1, 20000) i
     """,
     """
+    insert into fencepost.flow_log_entry (flow, source, number, id, entry)
+    select case when i % 2 = 0 then 'e' else 'g' end, 's', i, 'id-' || i, '1' from generate_series(1, 20000) i
+    """,
+    """
     insert into fencepost.flow_activity (resource, token, reported_at, activity)
     select 'flow:' || case when i % 2 = 0 then 'e' else 'g' end || '/part/' || i, 1, now(), '{}'
     from generate_series(1, 20000) i
@@ -77,6 +85,11 @@ CALLS: dict[str, LiteralString] = {
     "read of the log": "select * from fencepost.flow_inbox_read('f', 's', 0, 10)",
     "range of the log": "select * from fencepost.flow_inbox_range('f', 's')",
     "trim": "select fencepost.flow_inbox_trim('f', 's', 'flow:f/all', 1, 1, 10)",
+    "append": "select fencepost.flow_log_append('f', 's', 'flow:f/all', 1, 3, null, '{x}', '{1}'::jsonb[])",
+    "read of entries": "select * from fencepost.flow_log_read('f', 's', 0, 10)",
+    "known entries": "select * from fencepost.flow_log_known('f', 's', '{a, b, x}')",
+    "state of a log": "select * from fencepost.flow_log_state('f', 's')",
+    "trim of entries": "select fencepost.flow_log_trim('f', 's', 'flow:f/all', 1, 1, 10)",
     "report": "select fencepost.flow_report('{flow:f/all}', '{1}', array['{}']::jsonb[])",
     "activities": "select * from fencepost.flow_activities('f')",
     "edges": "select * from fencepost.flow_edges('f')",

@@ -29,12 +29,12 @@ from fencepost.flows import (
 from fencepost.flows import (
     _dead_letters as dead_letters,
 )
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._files import JsonLines, ParquetFiles, arrow_library
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.testing import crash_at
 from fencepost.testing._flow_windows import windows_of
 from tests.integration.flows.harness import Command, FlowHarness

@@ -9,7 +9,7 @@ from fencepost.crashpoints import PlannedCrash
 from fencepost.errors import InFlight, NotFound
 from fencepost.flows import Flow, Sink, StartRefused
 from fencepost.flows import _flow_store as flow_store
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams

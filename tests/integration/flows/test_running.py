@@ -9,8 +9,8 @@ from fencepost.flows import Flow, IterableSource, Tumbling
 from fencepost.flows._errors import SourceTrimmed
 from fencepost.flows._graph import Stream
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
-from fencepost.flows.sources._files import FileLines
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sources.files import FileLines
+from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
 from tests.integration.flows.harness import FlowHarness
 

@@ -14,8 +14,8 @@ from fencepost.flows import _units as units
 from fencepost.flows._plan import FlowPlan
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisSink
-from fencepost.flows.sources._files import FileLines
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sources.files import FileLines
+from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.kernel import lease
 from tests.integration.flows.harness import FlowHarness

@@ -1,7 +1,8 @@
 """Every sink through the conformance suite."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,21 +12,32 @@ from fencepost.flows import (
     CallSink,
     CheckpointAwareSink,
     CheckpointId,
+    DeadLetters,
     Flow,
+    GraphRefused,
     IdempotentRecord,
+    IterableSource,
     Sink,
+    StartRefused,
 )
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._files import JsonLines, ParquetFiles, arrow_library
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows._metrics import FlowMetrics
+from fencepost.flows._worker import FlowWorker
+from fencepost.flows.sinks.buckets import BucketJsonLines, BucketParquet
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
+from fencepost.flows.sinks.jobs import JobSink
 from fencepost.flows.sinks.postgres import Merge, OutboxSink, PostgresRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
+from fencepost.jobs.job import Job
+from fencepost.metrics import Metrics
 from fencepost.testing._flow_sinks import SinkBroken, check_sink
 from fencepost.testing._flow_windows import PHASES
-from tests.integration.flows.harness import FlowHarness
+from tests.integration.flows.harness import HURRY, FlowHarness
 from tests.receivers import service
+from tests.s3_server import BUCKET, S3Server, s3_server
 
 # The windows in which a sink and its checkpoint disagree; --full takes every point.
 HARDEST = ("flows.commit.after_pre_commit", "flows.commit.after_store", "flows.commit.before_flag")
@@ -349,3 +361,98 @@ async def test_hooks_around_a_checkpoint(harness: FlowHarness, points: Points) -
     await check_sink(harness.fp, lambda: Remembering(taken, told), effects, points=points)
 
     assert set(told) == {"start", "complete", "abort", "restore"}
+
+
+async def test_a_source_and_a_sink_in_another_redis_than_the_flow(harness: FlowHarness) -> None:
+    """The flow's own address leads nowhere: both name the one that they mean."""
+    client: Any = harness.redis
+    for n in range(20):
+        client.xadd("in", {"data": str(n)})
+    source = RedisStreams("in", url=harness.redis_url, group="g")
+    here = RedisSink("list", "out", url=harness.redis_url)
+    apart = replace(harness.context(), redis_url="redis://127.0.0.1:1/0")
+
+    worker = FlowWorker(
+        harness.fp,
+        Flow("elsewhere").source(source).sink(here),
+        redis_url=apart.redis_url,
+        settings=HURRY,
+        metrics=FlowMetrics.on(Metrics()),
+    )
+    async with harness.running(worker):
+        await harness.until(lambda: client.lrange("out", 0, -1) == [str(n) for n in range(20)])
+
+    mixed = RedisSink("list", "{in}out", acknowledges=RedisStreams("{in}", group="g"), url=harness.redis_url)
+    with pytest.raises(StartRefused, match="in different servers"):
+        await mixed.open(apart)
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        # Its bucket is there from the first object on.
+        server.bucket(f"s3://{BUCKET}").put("made", b"")
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@BOTH
+async def test_objects_that_appear_whole(
+    harness: FlowHarness, s3: S3Server, points: Points, kind: str, tmp_path: Path
+) -> None:
+    url = f"s3://{BUCKET}/{tmp_path.name}"
+    bucket = s3.bucket(url)
+
+    def sink() -> Sink:
+        if kind == "jsonl":
+            return BucketJsonLines(url, options=s3.options())
+        return BucketParquet(url, options=s3.options(), row=lambda n: {"n": n})
+
+    def content() -> list[int]:
+        found: list[int] = []
+        for file in bucket.found():
+            assert file.path.endswith(f".{kind}")
+            with bucket.open(file).stream as stream:
+                if kind == "jsonl":
+                    found += map(int, stream.read().split())
+                else:
+                    table = arrow_library("pyarrow.parquet").read_table(stream)
+                    found += [row["n"] for row in table.to_pylist()]
+        return found
+
+    async def effects() -> list[int]:
+        return await asyncio.to_thread(content)
+
+    await check_sink(harness.fp, sink, effects, points=points)
+
+
+@BOTH
+async def test_a_record_submits_a_job_once(harness: FlowHarness, points: Points) -> None:
+    @harness.fp.job("mail")
+    async def receipt(job: Job, n: int) -> None: ...
+
+    async def effects() -> list[int]:
+        return [row[0] for row in harness.rows("select (payload->>'n')::int from fencepost.job")]
+
+    await check_sink(
+        harness.fp,
+        lambda: JobSink(receipt.options(priority=1), lambda n: {"n": n}),
+        effects,
+        points=points and ["flows.commit.after_fence", "flows.commit.before_commit", "flows.ack.before"],
+    )
+
+
+async def test_arguments_that_the_handler_refuses_are_rejected(harness: FlowHarness) -> None:
+    @harness.fp.job("mail")
+    async def receipt(job: Job, n: int) -> None: ...
+
+    sink = JobSink(receipt, lambda n: {"n": n}, on_reject=DeadLetters("bad"))
+    await harness.run(Flow("jobs").source(IterableSource([1, "two", 3])).sink(sink))
+
+    assert [row[0] for row in harness.rows("select payload->>'n' from fencepost.job order by job_id")] == [
+        "1",
+        "3",
+    ]
+    assert len(harness.rows("select * from fencepost.flow_dead")) == 1
+    with pytest.raises(GraphRefused, match="takes a handler"):
+        JobSink(print)  # type: ignore[arg-type]

@@ -13,10 +13,10 @@ from fencepost.flows import (
     StartRefused,
     TwoPhaseCommitSink,
 )
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreams
 from tests.integration.flows.harness import FlowHarness
 from tests.tmp_dirs import server_directory

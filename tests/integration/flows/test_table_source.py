@@ -4,7 +4,7 @@ from typing import LiteralString
 
 import psycopg
 
-from fencepost.flows.sources._postgres import PostgresTable, TableReader
+from fencepost.flows.sources.postgres import PostgresTable, TableReader
 from tests.integration.flows.harness import FlowHarness
 
 INSERT: LiteralString = "insert into arrival (amount) values (%s)"

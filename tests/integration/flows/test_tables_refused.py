@@ -8,11 +8,11 @@ from typing import Any, LiteralString
 import pytest
 
 from fencepost.flows import Flow, IterableSource, Sink, StartRefused
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._files import JsonLines
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sinks.redis import RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from tests.integration.flows.harness import FlowHarness
 
 Make = Callable[[FlowHarness], Sink]

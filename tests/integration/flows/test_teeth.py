@@ -11,7 +11,7 @@ from fencepost.flows import Flow, SourceTrimmed
 from fencepost.flows import _state as state
 from fencepost.flows._task import Task
 from fencepost.flows.sinks import redis as redis_sinks
-from fencepost.flows.sinks._files import JsonLines
+from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams

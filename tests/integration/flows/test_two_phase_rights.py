@@ -3,7 +3,7 @@
 from typing import LiteralString
 
 from fencepost.flows import Flow, IterableSource
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from tests.integration.flows.harness import FlowHarness
 
 PREPARED: LiteralString = """

@@ -2,13 +2,19 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from typing import LiteralString
 
 import pytest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from tests.integration.jobs.harness import JobHarness, open_harness
+from tests.integration.jobs.harness import TABLES, JobHarness, open_harness
 from tests.tmp_dirs import server_directory
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return TABLES
 
 
 @pytest.fixture

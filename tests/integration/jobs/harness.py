@@ -16,9 +16,16 @@ from fencepost.jobs._worker import Worker
 from fencepost.jobs.settings import JobSettings
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.settings import Settings
+from tests.reused_databases import furnish
 from tests.waiting_for import Waiter
 
 WAIT_SECONDS = 60.0
+TABLES: LiteralString = """
+    create table if not exists effect (
+      id bigint generated always as identity, job_id bigint, attempt bigint, note text
+    );
+    grant select, insert on effect to fencepost_app;
+"""
 
 
 def quick(**changes: Any) -> JobSettings:
@@ -161,13 +168,7 @@ async def open_harness(
 ) -> AsyncGenerator[JobHarness]:
     """A scene; its client reaches the database `through` another address, if one is given."""
     redis: Any = None if redis_url is None else connect_sync(redis_url, reply_seconds=5)
-    with database.connect_admin() as admin:
-        admin.execute("""
-            create table if not exists effect (
-              id bigint generated always as identity, job_id bigint, attempt bigint, note text
-            );
-            grant select, insert on effect to fencepost_app;
-        """)
+    furnish(database, TABLES)
     try:
         # A pooler keeps no subscription, so whoever has one names the server for it.
         settings = Settings(listen_database_url=through or database.server.url(database.name, SERVICE))

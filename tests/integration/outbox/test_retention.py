@@ -11,7 +11,7 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows._graph import Flow
 from fencepost.flows.sinks.postgres import OutboxSink
-from fencepost.flows.sources._outbox import OutboxChannel
+from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.jobs.job import Job
 from fencepost.kernel import idempotency, outbox
 from fencepost.kernel.outbox import Message, Settlement

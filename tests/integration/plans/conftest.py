@@ -4,7 +4,7 @@ They have a server of their own: autovacuum must not come and mend what a test h
 """
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,8 @@ BIG_TABLES = frozenset(
 )
 DISK = "/var/tmp"  # noqa: S108 - Only a name of our own making is used in it.
 """Where `/tmp` is in memory too, this is not."""
-POPULATION = Path(__file__).with_name("population.sql")
+POPULATION = ("population_jobs.sql", "population.sql", "population_workflows.sql")
+WORKFLOWS_ALONE = ("population_jobs.sql", "population_workflows.sql")
 
 SETTINGS: dict[str, str | int] = {
     "autovacuum": "off",
@@ -115,6 +116,27 @@ def million_plan_database() -> Iterator[PlanDatabase]:
         database.create()
         migrate(database.admin_url)
         yield _furnish(PlanDatabase(database, 0), MILLION)
+
+
+@pytest.fixture(scope="session")
+def million_workflows() -> Iterator[PlanDatabase]:
+    """A million workflows that wait and a million that run, of ten steps each; other tables are empty."""
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-", dir=DISK))
+    with PostgresServer(directory, settings=SETTINGS, ephemeral=True) as server:
+        database = Database(server, "workflows")
+        database.create()
+        migrate(database.admin_url)
+        with database.connect_admin() as connection:
+            _populate(connection, MILLION, WORKFLOWS_ALONE)
+        yield PlanDatabase(database, MILLION)
+
+
+@pytest.fixture(scope="session")
+def few_workflows(small_plan_database: PlanDatabase) -> Iterator[PlanDatabase]:
+    """What a million of them are compared with."""
+    plan_database = _copy(small_plan_database, "few_workflows")
+    yield plan_database
+    plan_database.database.drop()
 
 
 def _leave_missing(database: Database) -> None:
@@ -215,11 +237,12 @@ def _furnish(plan_database: PlanDatabase, size: int) -> PlanDatabase:
     return PlanDatabase(plan_database.database, size)
 
 
-def _populate(connection: psycopg.Connection, size: int) -> None:
+def _populate(connection: psycopg.Connection, size: int, parts: Sequence[str] = POPULATION) -> None:
     """Fill the tables with this many rows each."""
     connection.execute("select set_config('plans.size', %s, false)", (str(size),))
     connection.execute("select set_config('plans.steps', %s, false)", (str(1 if size == MANY else STEPS),))
     # The rows are right by construction; triggers would look up each one's foreign key.
     connection.execute("set session_replication_role = replica")
-    connection.execute(POPULATION.read_bytes())
+    for part in parts:
+        connection.execute(Path(__file__).with_name(part).read_bytes())
     connection.execute("reset session_replication_role")

@@ -1,4 +1,4 @@
-"""One call of a hot function on the rows of population.sql, and the ids that such calls take.
+"""One call of a hot function on the rows of population*.sql, and the ids that such calls take.
 
 The ids lie in the middle of the table and beside each other, as those of one batch do.
 """

@@ -7,10 +7,17 @@ import pytest
 from psycopg import sql
 
 from tests.integration.kernel.kernel_functions import KERNEL_FUNCTIONS
-from tests.integration.plans.conftest import BIG_TABLES, AgedDatabase, PlanDatabase, PlanDatabases
+from tests.integration.plans.conftest import (
+    BIG_TABLES,
+    STATISTICS,
+    AgedDatabase,
+    PlanDatabase,
+    PlanDatabases,
+)
 from tests.integration.plans.hot_call import HotCall
 from tests.integration.plans.hot_calls import HOT_CALLS, NOT_HOT
 from tests.integration.plans.observation import Observation, observer
+from tests.integration.plans.workflow_calls import WORKFLOWS
 
 
 @pytest.mark.parametrize("call", HOT_CALLS, ids=str)
@@ -27,6 +34,24 @@ PUBLIC_FUNCTIONS = """
 @pytest.mark.timeout(2400)
 def test_hot_functions_touch_only_what_they_need_among_a_million(long_street: PlanDatabases) -> None:
     assert {call.name: found for call in HOT_CALLS if (found := user_errors(long_street, call))} == {}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(2400)
+def test_hot_functions_of_workflows_touch_only_what_they_need_among_ten_million_steps(
+    few_workflows: PlanDatabase, million_workflows: PlanDatabase
+) -> None:
+    """Without statistics, with those of empty tables, and with fresh ones, in this order on one database."""
+    street = PlanDatabases(few_workflows, million_workflows)
+    found: dict[str, list[str]] = {}
+    for statistics in ("missing", "stale", "fresh"):
+        for plan_database in (few_workflows, million_workflows):
+            STATISTICS[statistics](plan_database.database)
+        for call in WORKFLOWS:
+            if errors := user_errors(street, call):
+                found[f"{call} with {statistics} statistics"] = errors
+
+    assert found == {}
 
 
 @pytest.mark.parametrize("call", HOT_CALLS, ids=str)

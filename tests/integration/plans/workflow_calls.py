@@ -47,6 +47,12 @@ WORKFLOWS = (
         ),
     ),
     HotCall(
+        "step_commit_all",
+        "select fencepost.step_commit_all(%s::bigint[], %s::bigint[], 'owner', %s::text[], %s::text[])",
+        # Few: it refuses what does not run.
+        lambda size: (running(size)[:5], [1] * 5, ["ship"] * 5, ["digest"] * 5),
+    ),
+    HotCall(
         "step_result", "select * from fencepost.step_result(%s, 'parts')", lambda size: (running(size)[0],)
     ),
     HotCall(

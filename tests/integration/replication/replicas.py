@@ -81,34 +81,37 @@ class Replicas:
 
 @contextmanager
 def replicas() -> Generator[Replicas]:
-    primary = PostgresServer(server_directory(), settings=SETTINGS, ephemeral=True)
-    with primary:
+    with PostgresServer(server_directory(), settings=SETTINGS, ephemeral=True) as primary:
         database = Database(primary, NAME)
         database.create()
         migrate(database.admin_url)
         database.create_logins()
-        place = server_directory()
-        data, log = place / "data", place / "backup.log"
-        identity = choose_identity(primary.binary, data, place, log)
-        backup: list[str | Path] = [
-            primary.binary.beside("pg_basebackup"),
-            "-d",
-            primary.url(),
-            "-D",
-            data,
-            "-c",
-            "fast",
-            "--no-sync",
-        ]
-        assert run_to_end([*backup, "-R"], identity, log, seconds=60) == 0, log.read_text()
-        with psycopg.connect(primary.url()) as connection:
-            conninfo = connection.info.dsn
-        standby = PostgresServer(
-            place,
-            settings={**SETTINGS, "primary_conninfo": f"{conninfo} application_name={STANDBY}"},
-            ephemeral=True,
-        )
-        with standby:
+        with standby_of(primary, server_directory()) as standby:
             both = Replicas(primary, standby)
             both.wait_until_caught_up()
             yield both
+
+
+def standby_of(primary: PostgresServer, place: Path) -> PostgresServer:
+    """A copy of the primary that follows it once it is started."""
+    data, log = place / "data", place / "backup.log"
+    place.mkdir(exist_ok=True)
+    identity = choose_identity(primary.binary, data, place, log)
+    backup: list[str | Path] = [
+        primary.binary.beside("pg_basebackup"),
+        "-d",
+        primary.url(),
+        "-D",
+        data,
+        "-c",
+        "fast",
+        "--no-sync",
+    ]
+    assert run_to_end([*backup, "-R"], identity, log, seconds=60) == 0, log.read_text()
+    with psycopg.connect(primary.url()) as connection:
+        conninfo = connection.info.dsn
+    return PostgresServer(
+        place,
+        settings={**SETTINGS, "primary_conninfo": f"{conninfo} application_name={STANDBY}"},
+        ephemeral=True,
+    )

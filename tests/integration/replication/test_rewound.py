@@ -15,6 +15,7 @@ from fencepost.kernel._recover import recover
 from fencepost.kernel.drivers import run
 from fencepost.settings import Settings
 from tests.integration.replication.replicas import Replicas
+from tests.reused_databases import release
 
 MINUTE = timedelta(minutes=1)
 REFUSE = Settings(recover="refuse")
@@ -43,6 +44,7 @@ def backup(database: Database) -> Any:
     copy = Database(database.server, f"{database.name}_b")
 
     def make() -> Database:
+        release(database)
         copy.create(template=database.name)
         return copy
 

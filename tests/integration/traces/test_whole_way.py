@@ -11,7 +11,7 @@ from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
-from fencepost.flows.sources._outbox import OutboxChannel
+from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.http_client import HttpClient
 from fencepost.jobs.job import Job
 from fencepost.kernel import outbox

@@ -10,7 +10,7 @@ from fencepost.embedded import Database
 from fencepost.errors import FencepostError, SchemaTooNew, SchemaTooOld
 from fencepost.flows._graph import Flow
 from fencepost.flows.sinks.postgres import OutboxSink
-from fencepost.flows.sources._outbox import OutboxChannel
+from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.kernel.migrate import component
 from fencepost_orders.service import Orders
 from fencepost_players.service import Players

@@ -1,11 +1,17 @@
 """Workers that run workflows, with Redis and without."""
 
 from collections.abc import AsyncIterator
+from typing import LiteralString
 
 import pytest
 
 from fencepost.embedded import Database
-from tests.integration.jobs.harness import JobHarness, open_harness
+from tests.integration.jobs.harness import TABLES, JobHarness, open_harness
+
+
+@pytest.fixture(scope="session")
+def user_tables() -> LiteralString:
+    return TABLES
 
 
 @pytest.fixture

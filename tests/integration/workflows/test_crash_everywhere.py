@@ -44,6 +44,7 @@ def declare(harness: JobHarness) -> Any:
     async def fulfil(wf: Workflow, order_id: int) -> int:
         cents = await wf.step(price, order_id)
         await wf.transaction(reserve, wf.id)
+        await wf.write(("insert into effect (job_id, note) values (%s, 'noted')", (wf.id,)))
         await wf.event("approve", timeout=timedelta(days=2))
         parts = await wf.gather(*(ChildJob.of(pack.submission(line=line)) for line in range(2)))
         await wf.sleep(timedelta(hours=1))
@@ -71,6 +72,10 @@ async def test_nothing_is_lost_and_nothing_doubled(harness: JobHarness, clock: C
 
     names = {name for name, _, _ in report.crashes}
     assert names == {
+        "jobs.group.after_commit",
+        "jobs.group.after_fence",
+        "jobs.group.before_commit",
+        "jobs.group.before_fence",
         "workflow.park.after_commit",
         "workflow.park.before_commit",
         "workflow.spawn.after_commit",
@@ -82,8 +87,8 @@ async def test_nothing_is_lost_and_nothing_doubled(harness: JobHarness, clock: C
         "workflow.steps.after_commit",
         "workflow.steps.before_commit",
     }
-    assert len(report.crashes) >= 2 * (4 * 2 + 2 + 2 * 2 + 2 * 3)
-    assert report.effects[0] == [("reserved",), ("shipped [1, 2]",)]
+    assert len(report.crashes) >= 2 * (4 * 2 + 4 + 2 + 2 * 2 + 2 * 3)
+    assert report.effects[0] == [("reserved",), ("noted",), ("shipped [1, 2]",)]
 
 
 async def test_a_sync_workflow_too(harness: JobHarness, clock: Clock) -> None:
@@ -140,7 +145,7 @@ async def test_steps_are_stubbed_by_name(harness: JobHarness, clock: Clock) -> N
         async with workflow_harness(harness.fp, clock, events={"approve": True}) as under_test:
             job_id = await under_test.run(fulfil.submission(order_id=7))
             assert await fulfil.result(job_id) == 5
-    assert [note for (note,) in harness.rows("select note from effect")] == ["shipped [1, 2]"]
+    assert [note for (note,) in harness.rows("select note from effect")] == ["noted", "shipped [1, 2]"]
     assert harness.fp.workflow_runtime.stubs == {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import Job, Mismatch, Transaction
+from fencepost import Job, JobFailed, Mismatch, Transaction
 from fencepost.cli._status_metrics import StatusCollector
 from fencepost.cli._status_snapshot import read_board
 from fencepost.jobs.retry_policy import Retry, Verdict
@@ -133,6 +133,90 @@ async def test_a_step_whose_writes_fail_is_not_recorded(harness: JobHarness) -> 
         await one.result(await start(harness, one))
 
     assert notes(harness) == ["try 2"]
+
+
+INSERT = "insert into effect (note) values (%s)"
+
+
+async def test_a_step_of_statements_happens_once_and_shares_its_commit(harness: JobHarness) -> None:
+    tries = 0
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def writes(wf: Workflow, number: int) -> None:
+        nonlocal tries
+        await wf.write((INSERT, (f"{number} reserved",)), (INSERT, (f"{number} noted",)))
+        if number == 0 and (tries := tries + 1) < 3:
+            raise RuntimeError("not yet")
+        await wf.options(durable=False).step(nothing)
+        await wf.options(name="last").write((INSERT, (f"{number} ended",)))
+
+    async with harness.working():
+        started = [await start(harness, writes, number=number) for number in range(20)]
+        for job_id in started:
+            await writes.result(job_id)
+
+    steps = ["reserved", "noted", "ended"]
+    assert sorted(notes(harness)) == sorted(f"{number} {step}" for number in range(20) for step in steps)
+    assert harness.job(started[0]).attempt == 3
+    names = harness.rows("select name from fencepost.workflow_steps where job_id = %s", (started[1],))
+    assert [name for (name,) in names] == ["write", "nothing", "last"]
+
+
+async def nothing() -> None: ...
+
+
+async def test_a_statement_that_fails_fails_its_own_workflow_alone(harness: JobHarness) -> None:
+    @harness.fp.workflow("orders", tries=1)
+    async def writes(wf: Workflow, number: int) -> None:
+        await wf.options(name="ready").step(nothing)
+        await wf.write(("insert into effect (job_id) values (100 / %s)", (number,)))
+
+    async with harness.working():
+        started = [await start(harness, writes, number=number) for number in range(6)]
+        for job_id in started[1:]:
+            await writes.result(job_id)
+        with pytest.raises(JobFailed, match="division by zero"):
+            await writes.result(started[0])
+
+    assert harness.value("select count(*) from effect") == 5
+    assert harness.rows("select name from fencepost.workflow_steps where job_id = %s", (started[0],)) == [
+        ("ready",)
+    ]
+
+
+async def test_a_step_of_statements_with_other_parameters_is_refused(harness: JobHarness) -> None:
+    tries = 0
+    seen: list[BaseException] = []
+
+    @harness.fp.workflow("orders", retry=at_once)
+    async def writes(wf: Workflow) -> None:
+        nonlocal tries
+        tries += 1
+        try:
+            await wf.write((INSERT, (f"try {tries}",)))
+        except Mismatch as error:
+            seen.append(error)
+            return
+        raise RuntimeError("again")
+
+    async with harness.working():
+        await writes.result(await start(harness, writes))
+
+    assert notes(harness) == ["try 1"]
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("statements", [(), (("commit", ()),)])
+async def test_what_is_no_statement_of_a_step_is_refused_before_anything_is_written(
+    harness: JobHarness, statements: tuple[Any, ...]
+) -> None:
+    @harness.fp.workflow("orders", tries=1)
+    async def writes(wf: Workflow) -> None:
+        await wf.write(*statements)
+
+    async with harness.working():
+        with pytest.raises(JobFailed, match=r"statement|no insert"):
+            await writes.result(await start(harness, writes))
 
 
 async def test_a_step_that_is_not_durable_rides_with_the_next(harness: JobHarness) -> None:
@@ -595,6 +679,7 @@ async def test_a_sync_workflow_does_the_same_in_a_thread(harness: JobHarness, cl
     def fulfil(wf: SyncWorkflow, order_id: int, round_: int = 0) -> list[Any]:
         quote = wf.options(durable=False).step(price, order_id)
         wf.transaction(store, f"stored {quote.order_id}")
+        wf.write((INSERT, (f"written {quote.order_id}",)))
         calls.append(str(wf.random()))
         wf.sleep(60)
         event = wf.event("go", Quote)
@@ -625,4 +710,4 @@ async def test_a_sync_workflow_does_the_same_in_a_thread(harness: JobHarness, cl
         assert await fulfil.result(job_id) == [3, [1, 2, 3], 10, 1]
 
     assert calls.count("price") == 2
-    assert notes(harness) == ["stored 7", "stored 7"]
+    assert notes(harness) == ["stored 7", "written 7"] * 2

@@ -38,6 +38,7 @@ def declare(fp: Fencepost) -> WorkflowHandler[[int], int]:
     async def fulfil(wf: Workflow, order_id: int) -> int:
         cents = await wf.step(price, order_id)
         await wf.transaction(reserve, wf.id)
+        await wf.write(("insert into effect (job_id, note) values (%s, 'noted')", (wf.id,)))
         await wf.gather(ChildJob.of(pack.submission(line=1)))
         await wf.sleep(0)
         await wf.transaction(announce, wf.id)
@@ -98,6 +99,10 @@ POINTS = [
     "workflow.step.after_fence",
     "workflow.step.before_commit",
     "workflow.step.after_commit",
+    "jobs.group.before_fence",
+    "jobs.group.after_fence",
+    "jobs.group.before_commit",
+    "jobs.group.after_commit",
     "workflow.spawn.before_commit",
     "workflow.spawn.after_commit",
     "workflow.park.before_commit",
@@ -125,7 +130,8 @@ async def overtake(harness: JobHarness, clock: Clock, database: Database, point:
 async def test_a_zombie_changes_nothing(
     harness: JobHarness, clock: Clock, database: Database, point: str
 ) -> None:
-    assert await overtake(harness, clock, database, point) == [["reserved", "announced"], 1, "finished"]
+    notes = ["reserved", "noted", "announced"]
+    assert await overtake(harness, clock, database, point) == [notes, 1, "finished"]
 
 
 async def test_without_its_fence_a_zombie_reserves_twice(
@@ -147,3 +153,24 @@ async def test_without_its_fence_a_zombie_reserves_twice(
     left = await overtake(harness, clock, database, "workflow.step.before_fence")
 
     assert left[0].count("reserved") == 2
+
+
+async def test_without_the_fence_of_many_a_zombie_notes_twice(
+    harness: JobHarness, clock: Clock, database: Database
+) -> None:
+    harness.execute("""
+        create or replace function fencepost.job_fence_all(p_ids bigint[], p_attempts bigint[], p_owner text)
+        returns void language sql volatile security definer as $$ select $$;
+        create or replace function fencepost.step_commit_all(
+          p_ids bigint[], p_attempts bigint[], p_owner text, p_names text[], p_digests text[],
+          p_results jsonb[] default null, p_undos jsonb[] default null
+        ) returns void language sql volatile security definer as $$
+          insert into fencepost.workflow_step (job_id, name, what, attempt, digest, at)
+          select i, n, 'step', t, d, fencepost.clock()
+          from unnest(p_ids, p_names, p_attempts, p_digests) u (i, n, t, d)
+          on conflict do nothing $$
+    """)
+
+    left = await overtake(harness, clock, database, "jobs.group.before_fence")
+
+    assert left[0].count("noted") == 2

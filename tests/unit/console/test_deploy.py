@@ -59,6 +59,22 @@ def environment_of(container: Mapping[str, Any]) -> dict[str, str | None]:
     return {one["name"]: one.get("value") for one in container["env"]}
 
 
+# PostgreSQL.
+
+
+def test_the_cluster_for_the_chart_is_synchronous_and_its_page_names_its_services() -> None:
+    document = yaml.safe_load((DEPLOY / "ha" / "cloudnativepg.yaml").read_text())
+    assert (document["apiVersion"], document["kind"]) == ("postgresql.cnpg.io/v1", "Cluster")
+    synchronous = document["spec"]["postgresql"]["synchronous"]
+    assert synchronous == {"method": "any", "number": 1, "dataDurability": "required"}
+    assert document["spec"]["instances"] > synchronous["number"] + 1, "one may be lost"
+    page = (ROOT / "docs" / "how-to" / "failover-cloudnativepg.md").read_text()
+    name, made = document["metadata"]["name"], document["spec"]["bootstrap"]["initdb"]
+    assert f"{made['owner']}:secret@{name}-rw:5432/{made['database']}" in page
+    for service in ("rw", "ro", "r"):
+        assert f"`{name}-{service}`" in page
+
+
 # The images.
 
 

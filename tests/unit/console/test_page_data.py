@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from fencepost_server.console.listing import ListState
 from fencepost_server.console.page_data import PageData, Table, as_json
 
 
@@ -44,10 +45,17 @@ def test_the_names_of_a_table_stand_once_before_the_first_of_its_rows() -> None:
 
 
 def test_a_sheet_says_how_each_of_its_tables_goes_on() -> None:
-    facts = {"next_before": 7, "next_dead_after": 9, "next_saved_before": None}
-    sheet = PageData(
-        facts, "tasks", ("dead", "saved", "edges"), {"dead": "dead_after", "saved": "saved_before"}
-    )
-    assert [sheet.onward(name) for name in sheet.tables] == [{"before": 7}, {"dead_after": 9}, None, None]
-    two = PageData({"next_after": {"chain": 1, "after": "x"}}, "signers")
-    assert two.onward("signers") == {"chain": 1, "after": "x"}
+    lists = {
+        "tasks": ListState((), onward={"before": 7}),
+        "dead": ListState((), onward={"dead_after": 9}),
+        "saved": ListState(()),
+        "signers": ListState((), onward={"chain": 1, "after": "x"}),
+    }
+    sheet = PageData({}, "tasks", ("dead", "saved", "signers", "edges"), lists)
+    assert [sheet.onward(name) for name in sheet.tables] == [
+        {"before": 7},
+        {"dead_after": 9},
+        None,
+        {"chain": 1, "after": "x"},
+        None,
+    ]

@@ -134,3 +134,18 @@ def test_a_tag_that_is_misspelt_is_refused() -> None:
             "x.c",
             {"x.c": b"@EXPECTED_RESULTS@: WRONG-ANSWR"},
         )
+
+
+def test_a_program_ended_for_its_memory_or_output_is_a_run_time_error_of_the_format() -> None:
+    assert expectations_of("run_time_error/a", {}, is_new=True).verdicts == {"RE", "MLE", "OLE"}
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict"),
+    [("TIME_LIMIT_EXCEEDED", "TLE"), ("RUN_TIME_ERROR", "RE"), ("WRONG_ANSWER", "WA"), ("NO_OUTPUT", "WA")],
+)
+def test_tags_have_the_words_of_folders_too(word: str, verdict: str) -> None:
+    source = {"a.py": f"# @EXPECTED_RESULTS@: {word}\n".encode()}
+    assert (
+        verdict in tagged(expectations_of("rejected/a.py", {}, is_new=True), "rejected/a.py", source).verdicts
+    )

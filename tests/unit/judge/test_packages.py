@@ -383,10 +383,32 @@ UNSUPPORTED = {
     "a new file in the old format": ({"data/secret/test_group.yaml": "max_score: 3"}, "of the new format"),
     "static validation of a group": (
         new("", **{"data/secret/test_group.yaml": "static_validation_score: 3"}),
-        "static validation",
+        "must be pass-fail",
     ),
-    "static validation": ({"static_validator/v.py": ""}, "static"),
-    "answers instead of programs": (new("type: submit-answer\n"), "submit-answer"),
+    "static validation without its validator": (
+        new("", **{"data/secret/test_group.yaml": "static_validation_score: pass-fail"}),
+        "holds no program",
+    ),
+    "arguments of no static validation": (
+        new("", **{"data/secret/test_group.yaml": "static_validator_args: [a]"}),
+        "need a static_validation_score",
+    ),
+    "more points for the text than there are": (
+        new("type: scoring\n", **{"data/secret/test_group.yaml": "static_validation_score: 101"}),
+        "more than max_score",
+    ),
+    "a static validator that nothing asks": ({"static_validator/v.py": ""}, "static_validation_score"),
+    "a static validator of answers": (
+        new(
+            "type: submit-answer\n",
+            **{
+                "data/secret/test_group.yaml": "static_validation_score: pass-fail",
+                "static_validator/v.py": "",
+            },
+        ),
+        "answers are no program",
+    ),
+    "answers to a conversation": (new("type: [submit-answer, interactive]\n"), "submit-answer"),
     "a folder in a program": (
         {
             "problem.yaml": "name: x\nvalidation: custom",
@@ -573,3 +595,15 @@ def test_the_time_limit_of_another_judges_file(tmp_path: Path, store: Store, tex
     assert read_problem(write(tmp_path / "p", files), store).problem.bounds.time_ms == time_ms
     with pytest.raises(InvalidInput, match="special_run"):
         read_problem(write(tmp_path / "q", files | {"domjudge-problem.ini": "special_run=x\n"}), store)
+
+
+def test_a_file_that_is_no_program_stops_no_package(tmp_path: Path, store: Store) -> None:
+    read = read_problem(write(tmp_path / "p", {**LEGACY, "submissions/accepted/a.out": "ELF"}), store)
+    assert {one.name: one.language() for one in read.submissions}["accepted/a.out"] == ""
+
+
+def test_a_source_url_is_accepted_in_every_version(tmp_path: Path, store: Store) -> None:
+    said = (
+        "problem_format_version: 2025-09\nname: New\nlimits: {time_limit: 1}\nsource_url: https://a.example\n"
+    )
+    assert read_problem(write(tmp_path / "p", {**LEGACY, "problem.yaml": said}), store).problem.title == "New"

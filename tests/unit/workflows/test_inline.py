@@ -50,6 +50,14 @@ async def fulfil(wf: Workflow, order_id: int, pages: int = 0) -> list[Any]:
     return [quote.cents, approved.cents, packed, wf.since(2), wf.round]
 
 
+@fp.workflow("orders")
+async def ledger(wf: Workflow, order_id: int) -> None:
+    undo = unreserve.submission(what="ledger")
+    await wf.options(undo=undo).write(("insert into ledger values (%s)", (order_id,)))
+    if not order_id:
+        raise RuntimeError("no order")
+
+
 def packed(line: int) -> int:
     return line + 1
 
@@ -81,6 +89,21 @@ async def test_steps_can_be_stubbed_by_name_and_another_version_run() -> None:
     outcome = await run_inline(fulfil, arguments={"order_id": 7}, stubs=stubs, version=1, **GIVEN)
 
     assert outcome.result == [1, 5, [1, 2], False, 0]
+
+
+async def test_statements_go_to_the_transaction_that_a_test_gives() -> None:
+    class Statements(list[Any]):
+        def execute(self, query: str, parameters: Any) -> None:
+            self.append((query, parameters))
+
+    written = Statements()
+    outcome = await run_inline(ledger, arguments={"order_id": 7}, tx=written)
+
+    assert (outcome.result, outcome.names) == (None, ["write"])
+    assert written == [("insert into ledger values (%s)", (7,))]
+    assert [undo.payload for undo in (await run_inline(ledger, arguments={"order_id": 0})).undo] == [
+        {"what": "ledger"}
+    ]
 
 
 async def test_a_failure_shows_what_would_be_undone() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 from collections.abc import AsyncIterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -35,6 +32,9 @@ from fencepost_judge import (
     _rejudge_api as rejudge_api,
 )
 from fencepost_judge import (
+    _verification_api as verification_api,
+)
+from fencepost_judge import (
     _visibility as visibility,
 )
 from fencepost_judge import (
@@ -48,6 +48,7 @@ from fencepost_judge._program_request import ProgramRequest
 from fencepost_judge._role import JudgeRole, JudgeVisitor
 from fencepost_judge._service import Judging
 from fencepost_judge._submission_watch import EventStream
+from fencepost_judge._uploads import stored_zip
 from fencepost_judge._visibility import as_json
 from fencepost_server.web.errors import status_of
 from fencepost_server.web.forms import Id
@@ -87,7 +88,15 @@ def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
     router = authentication.make_router(auth)
     _add_submissions(router, judging)
     _add_problems(router, judging)
-    for module in (accounts_api, rejudge_api, contest_api, jury_api, custom_run_api, worker_api):
+    for module in (
+        accounts_api,
+        rejudge_api,
+        contest_api,
+        jury_api,
+        custom_run_api,
+        verification_api,
+        worker_api,
+    ):
         module.add(router, judging)
     assert authentication.lines_of(router) == set(ACCESS), "an access rule has no route"
     return router
@@ -238,8 +247,5 @@ async def import_zip(
     time_limit_seconds: float | None = None,
 ) -> ProblemTitle:
     """Import a package from the parts of its zip: it is never whole in memory."""
-    with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
-        async for part in parts:
-            await asyncio.to_thread(file.write, part)
-        file.flush()
-        return await judging.import_problem(Path(file.name), slug=slug, time_limit_seconds=time_limit_seconds)
+    async with stored_zip(parts) as place:
+        return await judging.import_problem(place, slug=slug, time_limit_seconds=time_limit_seconds)

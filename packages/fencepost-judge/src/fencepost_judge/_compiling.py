@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fencepost.errors import InvalidInput
-from fencepost_judge._language import Language, LanguageSpec
+from fencepost.logs import get_logger
+from fencepost_judge._language import Language, LanguageSpec, PreparationSpec
 from fencepost_judge._main_class import class_in_folder, class_in_jar, named_for_compiler
 from fencepost_judge._problem import Bounds
 from fencepost_judge._protocol import RunOutcome, Verdict
 from fencepost_judge._store import remove_folder
 from fencepost_judge._workspace import Workspace
 from fencepost_judge.sandbox._box_files import BoxFiles
-from fencepost_judge.sandbox._run_spec import Limits
+from fencepost_judge.sandbox._run_spec import Limits, RunSpec
 from fencepost_judge.sandbox._sandbox_pool import SandboxPool
 
+_log = get_logger(__name__)
 MESSAGE_BYTES_MAX = 8192
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
@@ -44,50 +49,87 @@ class Compiled:
     outcome: RunOutcome | None
 
 
-async def compile_sources(
-    workspace: Workspace,
-    boxes: SandboxPool,
-    language: Language,
-    sources: Mapping[str, bytes],
-    job_id: str = "",
-    attempt_id: int = 0,
-    *,
-    entry: str | None = None,
-    at_least: Bounds | None = None,
-) -> Compiled:
-    """Compile. Without a program, the outcome says whether the box or the source is at fault.
+class Compiler:
+    """Compiles programs on one machine, and prepares once what a language's compilations share."""
 
-    `entry` is the file or class to start with, if it is known; `at_least` is what the problem guarantees to
-    compilers.
-    """
-    entry = entry or entry_of(language.spec, sources)
-    if language.spec.main_class == "folder":
-        place = list(sources).index(entry) if entry in sources else None
-        sources = named_for_compiler(sources)
-        entry = entry if place is None else list(sources)[place]
-    source = workspace.write_sources(sources)
-    out = workspace.new_app()
-    order = language.compile_order(workspace.place(source), list(sources), entry, out)
-    if order is None:
-        remove_folder(out)
-        return Compiled(Program(language, workspace.place(source), entry), "", None)
-    order = replace(order, job_id=job_id, attempt_id=attempt_id, limits=_room(order.limits, at_least))
-    with workspace.scratch_file() as said, workspace.scratch_file() as nothing:
-        outcome = await boxes.run(order, BoxFiles(nothing, said, said))
-        message = clean(os.pread(said, MESSAGE_BYTES_MAX * 2, 0))
-    kept = out if language.spec.runs_from == "output" else source
-    if outcome.verdict is not Verdict.OK:
-        remove_folder(source)
-        remove_folder(out)
-        return Compiled(None, message or _why(outcome), outcome)
-    remove_folder(source if kept is out else out)
-    if language.spec.main_class != "no":
-        found = _main_class(language.spec, kept, entry)
-        if found is None:
-            remove_folder(kept)
-            return Compiled(None, NO_MAIN, outcome)
-        entry = found
-    return Compiled(Program(language, workspace.place(kept), entry), message, outcome)
+    def __init__(self, workspace: Workspace, boxes: SandboxPool) -> None:
+        self._workspace = workspace
+        self._boxes = boxes
+        self._preparing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._prepared: dict[str, str | None] = {}
+        """By language: the folder in the workspace, or None after a preparation that failed."""
+
+    async def compile(
+        self,
+        language: Language,
+        sources: Mapping[str, bytes],
+        job_id: str = "",
+        attempt_id: int = 0,
+        *,
+        entry: str | None = None,
+        at_least: Bounds | None = None,
+    ) -> Compiled:
+        """Compile. Without a program, the outcome says whether the box or the source is at fault.
+
+        `entry` is the file or class to start with, if it is known; `at_least` is what the problem guarantees
+        to compilers.
+        """
+        entry = entry or entry_of(language.spec, sources)
+        if language.spec.main_class == "folder":
+            place = list(sources).index(entry) if entry in sources else None
+            sources = named_for_compiler(sources)
+            entry = entry if place is None else list(sources)[place]
+        workspace = self._workspace
+        source = workspace.write_sources(sources)
+        out = workspace.new_app()
+        prepared = await self._prepared_for(language, sources)
+        order = language.compile_order(workspace.place(source), list(sources), entry, out, prepared)
+        if order is None:
+            remove_folder(out)
+            return Compiled(Program(language, workspace.place(source), entry), "", None)
+        order = replace(order, job_id=job_id, attempt_id=attempt_id, limits=_room(order.limits, at_least))
+        outcome, message = await self._run(order)
+        kept = out if language.spec.runs_from == "output" else source
+        if outcome.verdict is not Verdict.OK:
+            remove_folder(source)
+            remove_folder(out)
+            return Compiled(None, message or _why(outcome), outcome)
+        remove_folder(source if kept is out else out)
+        if language.spec.main_class != "no":
+            found = _main_class(language.spec, kept, entry)
+            if found is None:
+                remove_folder(kept)
+                return Compiled(None, NO_MAIN, outcome)
+            entry = found
+        return Compiled(Program(language, workspace.place(kept), entry), message, outcome)
+
+    async def _prepared_for(self, language: Language, sources: Mapping[str, bytes]) -> str | None:
+        """The folder with what the language prepares, made at its first use. Compilations do without one that
+        failed: it only saves time."""
+        spec = language.spec.prepare
+        if spec is None or not any(spec.for_text.encode() in text for text in sources.values()):
+            return None
+        async with self._preparing[language.name]:
+            if language.name not in self._prepared:
+                self._prepared[language.name] = await self._prepare(language, spec)
+        return self._prepared[language.name]
+
+    async def _prepare(self, language: Language, spec: PreparationSpec) -> str | None:
+        began, out = time.monotonic(), self._workspace.new_app()
+        outcome, message = await self._run(language.prepare_order(spec, out))
+        seconds = round(time.monotonic() - began, 3)
+        if outcome.verdict is not Verdict.OK:
+            remove_folder(out)
+            why = message or outcome.sandbox_error or _why(outcome)
+            _log.warning("judge_language_not_prepared", language=language.name, seconds=seconds, message=why)
+            return None
+        _log.info("judge_language_prepared", language=language.name, seconds=seconds)
+        return self._workspace.place(out)
+
+    async def _run(self, order: RunSpec) -> tuple[RunOutcome, str]:
+        with self._workspace.scratch_file() as said, self._workspace.scratch_file() as nothing:
+            outcome = await self._boxes.run(order, BoxFiles(nothing, said, said))
+            return outcome, clean(os.pread(said, MESSAGE_BYTES_MAX * 2, 0))
 
 
 def _room(limits: Limits, at_least: Bounds | None) -> Limits:

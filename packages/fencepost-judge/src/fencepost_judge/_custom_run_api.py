@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import Field
 
+from fencepost.errors import InvalidInput
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import INPUT_BYTES_MAX
 from fencepost_judge._authentication import Who, author_of
+from fencepost_judge._problem import ANSWERS
 from fencepost_judge._program_request import ProgramRequest
 from fencepost_judge._role import JudgeVisitor
 from fencepost_judge._service import Judging
@@ -42,6 +44,8 @@ def add(router: APIRouter, judging: Judging) -> None:
 
 async def try_as(who: JudgeVisitor, judging: Judging, request: CustomRunRequest) -> int:
     files = request.files()
+    if request.language == ANSWERS:
+        raise InvalidInput("Answers are not run. Submit them.", field="language")
     judging.check_program(request.language, files)
     return await judging.custom_runs.submit(
         request.language,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fencepost_judge._compiling import Program, compile_sources
+from fencepost_judge._compiling import Compiler, Program
 from fencepost_judge._language import Language
 from fencepost_judge._protocol import RunOutcome, Verdict
 from fencepost_judge._store import remove_folder
@@ -42,6 +42,7 @@ class CustomRunOutcome:
 class CustomRunExecutor:
     """What custom runs need on one machine."""
 
+    compiler: Compiler
     workspace: Workspace
     boxes: SandboxPool
     limits: Limits
@@ -50,7 +51,7 @@ class CustomRunExecutor:
         self, language: Language, sources: Mapping[str, bytes], given: bytes | None, job_id: str, attempt: int
     ) -> CustomRunOutcome:
         """Compile, and run if there is an input."""
-        compiled = await compile_sources(self.workspace, self.boxes, language, sources, job_id, attempt)
+        compiled = await self.compiler.compile(language, sources, job_id, attempt)
         if compiled.program is None:
             assert compiled.outcome is not None
             fault = compiled.outcome.verdict is Verdict.SE

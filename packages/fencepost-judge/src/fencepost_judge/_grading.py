@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost_judge._case_result import SKIPPED, CaseResult
 from fencepost_judge._legacy_grading import Graded, Question, grade_group
-from fencepost_judge._problem import Aggregation, Group, Problem
+from fencepost_judge._problem import Aggregation, Group, Problem, TestCase
 
 __all__ = [
     "SKIPPED",
@@ -135,7 +135,7 @@ def points_by_group(problem: Problem, results: Results, score: float | None = No
         return {data.name: score or 0.0}
     if data.aggregation is not Aggregation.SUM or not data.groups:
         return {data.name: round(_score(data, results), 6)}
-    own = sum(_worth(data, results.get(case.name)) for case in data.cases if not case.sample)
+    own = sum(_worth(data, case, results.get(case.name)) for case in data.cases if not case.sample)
     points = {group.name: round(_score(group, results), 6) for group in data.groups if _counts(group)}
     return points | ({data.name: round(own, 6)} if data.cases else {})
 
@@ -157,7 +157,7 @@ def _score(group: Group, results: Results) -> float:
     if group.aggregation is Aggregation.ALL:
         counting = [results.get(case.name) for case in group.all_cases() if not case.sample]
         return group.score if all(one is not None and one.verdict == "AC" for one in counting) else 0.0
-    parts = [_worth(group, results.get(case.name)) for case in group.cases if not case.sample]
+    parts = [_worth(group, case, results.get(case.name)) for case in group.cases if not case.sample]
     parts += [_score(one, results) for one in group.groups if _counts(one)]
     match group.aggregation:
         case Aggregation.MIN:
@@ -175,8 +175,9 @@ def _counts(group: Group) -> bool:
     return any(not case.sample for case in group.all_cases())
 
 
-def _worth(group: Group, result: CaseResult | None) -> float:
+def _worth(group: Group, case: TestCase, result: CaseResult | None) -> float:
     """The score of one test."""
     if result is None or result.verdict not in ("AC", "PA"):
         return 0.0
-    return group.score * result.share if result.points is None else result.points
+    best_score = group.score if case.worth is None else case.worth
+    return best_score * result.share if result.points is None else result.points

@@ -11,21 +11,23 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from fencepost.errors import InvalidInput
 from fencepost.logs import get_logger
+from fencepost_judge._answers import answers_of
 from fencepost_judge._comparison import Checked, Comparison, compare
-from fencepost_judge._compiling import Program, clean, compile_sources, driver_of
+from fencepost_judge._compiling import Compiler, Program, clean, driver_of
 from fencepost_judge._conversation import LEFT, converse, decides
 from fencepost_judge._custom_run_executor import CustomRunExecutor, CustomRunOutcome
 from fencepost_judge._data_cache import Cache
 from fencepost_judge._grading import SKIPPED, CaseResult, Grade, grading, points_by_group
 from fencepost_judge._language import Language, script_language
 from fencepost_judge._legacy_grading import Graded, Question
-from fencepost_judge._problem import SCRIPT, Problem, ProgramSpec, Protocol, TestCase, ValidatorSpec
+from fencepost_judge._problem import ANSWERS, SCRIPT, Problem, ProgramSpec, Protocol, TestCase, ValidatorSpec
 from fencepost_judge._protocol import RunOutcome, Verdict
 from fencepost_judge._store import CorruptData, StoreUnavailable, remove_folder
 from fencepost_judge._test_order import in_test_order
@@ -39,6 +41,7 @@ from fencepost_judge._validating import (
     read_bounded,
 )
 from fencepost_judge._workspace import Workspace
+from fencepost_judge.packages._icpc import code_of
 from fencepost_judge.packages._source_files import is_data
 from fencepost_judge.sandbox._box_files import BoxFiles
 from fencepost_judge.sandbox._run_spec import Limits, RunSpec
@@ -90,6 +93,8 @@ class _Run:
     """Files of the package in the program's folder, bound into its working directory."""
     job_id: str
     attempt_id: int
+    submitted: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The author's files."""
     everything: bool = False
     errors_left: list[int] = field(default_factory=lambda: [ALL_ERRORS_BYTES_MAX])
     """How many bytes of stderr the result still has room for."""
@@ -165,7 +170,8 @@ class Judge:
         custom_run_limits: Limits | None = None,
     ) -> None:
         self.languages = languages
-        self._trier = CustomRunExecutor(workspace, boxes, custom_run_limits or Limits())
+        self._compiler = Compiler(workspace, boxes)
+        self._trier = CustomRunExecutor(self._compiler, workspace, boxes, custom_run_limits or Limits())
         self._boxes = boxes
         self._workspace = workspace
         self._cache = cache
@@ -202,7 +208,38 @@ class Judge:
             asked = _Asked(problem, language, sources, job_id, attempt_id, entry, everything)
             return await self._judge(asked, progress)
 
+    async def _judge_answers(self, asked: _Asked, progress: Progress) -> Judgement:
+        """A test without an answer is wrong; the others are checked as the output of a program is."""
+        problem = asked.problem
+        try:
+            answers = answers_of(problem, asked.sources)
+        except InvalidInput as error:
+            return Judgement(verdict="CE", message=str(error))
+
+        async def judged(case: TestCase) -> CaseResult:
+            if case.name not in answers:
+                return CaseResult(name=case.name, verdict="WA", message="There is no answer to it.")
+            opinion = _believed(await self.check_output(problem, case, answers[case.name]))
+            return CaseResult(
+                name=case.name,
+                verdict=opinion.verdict,
+                message=opinion.message,
+                output=opinion.output,
+                share=opinion.share,
+                points=opinion.points,
+            )
+
+        try:
+            results = await self._run_tests(problem, judged, progress, everything=asked.everything)
+            return _judgement(problem, results, await self._grade(problem, results))
+        except StoreUnavailable as error:
+            raise DataAway(f"data: {error}") from error
+        except (CorruptData, FileNotFoundError) as error:
+            raise DataFault(f"data: {error}") from error
+
     async def _judge(self, asked: _Asked, progress: Progress) -> Judgement:
+        if asked.language == ANSWERS:
+            return await self._judge_answers(asked, progress)
         problem, language = asked.problem, self._language(asked.language)
         try:
             included = await self._contents(problem.included(language.name))
@@ -211,9 +248,7 @@ class Judge:
         except (CorruptData, FileNotFoundError) as error:
             raise DataFault(f"data: {error}") from error
         began = time.monotonic()
-        compiled = await compile_sources(
-            self._workspace,
-            self._boxes,
+        compiled = await self._compiler.compile(
             language,
             {**asked.sources, **included},
             asked.job_id,
@@ -239,9 +274,12 @@ class Judge:
                 [name for name in included if is_data(name)],
                 asked.job_id,
                 asked.attempt_id,
+                asked.sources,
                 asked.everything,
             )
-            results = await self._run_all(run, progress)
+            results = await self._run_tests(
+                problem, partial(self._case, run), progress, everything=run.everything
+            )
             final = await self._grade(problem, results)
         except StoreUnavailable as error:
             raise DataAway(f"data: {error}") from error
@@ -249,16 +287,7 @@ class Judge:
             raise DataFault(f"data: {error}") from error
         finally:
             remove_folder(self._workspace.folder / compiled.program.folder)
-        first = next((one for one in results.values() if one.verdict not in ("AC", SKIPPED)), None)
-        return Judgement(
-            verdict=final.verdict,
-            score=final.score,
-            time_ms=final.time_ms,
-            mem_kb=final.mem_kb,
-            message=first.message if first else "",
-            cases=[results[case.name] for case in problem.data.all_cases() if case.name in results],
-            points=points_by_group(problem, results, final.score),
-        )
+        return _judgement(problem, results, final)
 
     async def check_input(self, spec: ProgramSpec, args: Sequence[str], digest: str) -> tuple[bool, str]:
         """Whether an input validator accepts an input, and its message."""
@@ -332,7 +361,7 @@ class Judge:
                 sources = await self._contents(spec.files)
                 language = self._language_of(spec)
                 entry = driver_of(language.spec, sources)
-                compiled = await compile_sources(self._workspace, self._boxes, language, sources, entry=entry)
+                compiled = await self._compiler.compile(language, sources, entry=entry)
                 if compiled.program is None:
                     if compiled.outcome is not None and compiled.outcome.verdict is Verdict.SE:
                         raise JudgeFault(f"compile: {compiled.outcome.sandbox_error}")
@@ -372,17 +401,71 @@ class Judge:
             outcome = await self._boxes.run(order, BoxFiles(given, said, errors))
             return _graded(question, outcome, _content(said))
 
-    async def _run_all(self, run: _Run, progress: Progress) -> dict[str, CaseResult]:
+    async def _run_tests(
+        self,
+        problem: Problem,
+        judged: Callable[[TestCase], Awaitable[CaseResult]],
+        progress: Progress,
+        *,
+        everything: bool,
+    ) -> dict[str, CaseResult]:
         results: dict[str, CaseResult] = {}
-        count = sum(1 for _ in run.problem.data.all_cases())
-        waiting = in_test_order(run.problem, results, everything=run.everything)
+        count = sum(1 for _ in problem.data.all_cases())
+        waiting = in_test_order(problem, results, everything=everything)
         while turn := list(islice(waiting, self._parallel)):
-            for result in await asyncio.gather(*(self._case(run, case) for case in turn)):
+            for result in await asyncio.gather(*(judged(case) for case in turn)):
                 results[result.name] = result
             await progress(list(results.values()), count)
         return results
 
+    async def _static(self, run: _Run, case: TestCase) -> CaseResult:
+        """The static validator's opinion of the program: its files, and what was compiled, lie where the
+        validator starts."""
+        if run.problem.static_validator is None:
+            raise ProblemFault("validator: static validation needs one")
+        validator = await self._made(run.problem, run.problem.static_validator)
+        compiled = self._workspace.folder / run.program.folder
+        files = {one.name: one.read_bytes() for one in compiled.iterdir() if one.is_file()}
+        given = self._workspace.write_sources({**files, **run.submitted})
+        kept = self._workspace.new_app()
+        name = "feedback"
+        while (given / name).exists():
+            name += "_"
+        try:
+            (given / name).mkdir(mode=0o755)
+            (kept / "out").mkdir(mode=0o755)
+            args = [
+                code_of(run.program.language.name),
+                run.program.entry,
+                f"/out/{name}/",
+                *run.flags(case),
+            ]
+            program = validator.program
+            order = program.language.run_order(program.folder, program.entry, validator.limits, args)
+            order = replace(
+                order, in_out=True, out=kept / "out", out_from=self._workspace.place(given), job_id=run.job_id
+            )
+            scratch = self._workspace.scratch_file
+            with scratch() as nothing, scratch() as told, scratch() as said:
+                outcome = await self._boxes.run(order, BoxFiles(nothing, told, said))
+                if outcome.verdict is Verdict.SE:
+                    raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
+                spoken = os.pread(said, 4096, 0), os.pread(told, 4096, 0)
+            opinion = _believed(validator.opinion(outcome, kept / "out" / name, *spoken))
+        finally:
+            remove_folder(given)
+            remove_folder(kept)
+        return CaseResult(
+            name=case.name,
+            verdict=opinion.verdict,
+            message=opinion.message,
+            share=opinion.share,
+            points=opinion.points,
+        )
+
     async def _case(self, run: _Run, case: TestCase) -> CaseResult:
+        if case.static:
+            return await self._static(run, case)
         if run.validator is None:
             return await self._passes(run, case, None)
         feedback = self._workspace.new_app()
@@ -600,6 +683,19 @@ class Judge:
         for name, digest in case.files.items():
             beside[self._workspace.place(await self._cache.path(digest))] = f"/w/box/{name}"
         return replace(order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id)
+
+
+def _judgement(problem: Problem, results: Mapping[str, CaseResult], final: Grade) -> Judgement:
+    first = next((one for one in results.values() if one.verdict not in ("AC", SKIPPED)), None)
+    return Judgement(
+        verdict=final.verdict,
+        score=final.score,
+        time_ms=final.time_ms,
+        mem_kb=final.mem_kb,
+        message=first.message if first else "",
+        cases=[results[case.name] for case in problem.data.all_cases() if case.name in results],
+        points=points_by_group(problem, results, final.score),
+    )
 
 
 def _in_folder(order: RunSpec, place: Path, input_file: str, given: Path | None) -> RunSpec:

@@ -22,6 +22,10 @@ ASK_SECONDS = 20
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 """What a dynamically linked program needs; on a merged system some of these are links to the others."""
 
+PREPARED, NOT_PREPARED = "/data", "/tmp/prepared"  # noqa: S108
+"""Where a compilation finds what was prepared. Without it, a folder of its own that is gone afterwards."""
+PREPARED_KB, PREPARED_FILES = 524_288, 8192
+
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+_-]{0,31}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}$")]
 
@@ -34,6 +38,18 @@ class ProgramSpec(BaseModel):
     names: list[str]
     ask: list[str] = []
     ask_root: list[str] = []
+
+
+class PreparationSpec(BaseModel):
+    """What a compiler does once for all compilations on a judge: it writes to /out, which every later
+    compilation can read at {prepared}. With `for_text`, only for sources that contain this text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: Annotated[list[str], Field(min_length=1)]
+    for_text: str = ""
+    cpu_ms: Annotated[int, Field(gt=0)] = 120_000
+    memory_kb: Annotated[int, Field(gt=0)] = 2_097_152
 
 
 class LanguageTests(BaseModel):
@@ -74,6 +90,7 @@ class LanguageSpec(BaseModel):
     memory_exit_codes: list[int] = []
     compile_memory_kb: int = 524_288
     compile_cpu_ms: int = 15_000
+    prepare: PreparationSpec | None = None
     tests: LanguageTests | None = None
 
 
@@ -94,26 +111,36 @@ class Language:
     def run_roots(self) -> Sequence[str]:
         return self.toolchain if self.spec.needs == "toolchain" else libraries()
 
-    def compile_order(self, folder: str, sources: Sequence[str], entry: str, out: Path) -> RunSpec | None:
-        """Compile the sources in `folder` of the workspace; None for a language without a compiler."""
+    def prepare_order(self, spec: PreparationSpec, out: Path) -> RunSpec:
+        """Do what all compilations need once, into `out`."""
+        limits = _compiler_limits(spec.cpu_ms, spec.memory_kb).with_(output_kb=PREPARED_KB)
+        return RunSpec(
+            args=[_fill(word, {**self.programs, "prepared": "/out"}) for word in spec.command],
+            limits=limits,
+            roots=self.toolchain,
+            env=self._compiler_env("/out"),
+            proc=True,
+            out=out,
+            out_kb=PREPARED_KB,
+            out_files=PREPARED_FILES,
+        )
+
+    def compile_order(
+        self, folder: str, sources: Sequence[str], entry: str, out: Path, prepared: str | None = None
+    ) -> RunSpec | None:
+        """Compile the sources in `folder` of the workspace; None for a language without a compiler.
+
+        `prepared` is the folder of the workspace with what was prepared.
+        """
         if not self.spec.compile:
             return None
-        limits = Limits(
-            cpu_ms=self.spec.compile_cpu_ms,
-            wall_ms=self.spec.compile_cpu_ms * 2,
-            memory_kb=self.spec.compile_memory_kb,
-            output_kb=65_536,
-            processes=64,
-            open_files=512,
-            disk_kb=262_144,
-            inodes=16_384,
-        )
+        limits = _compiler_limits(self.spec.compile_cpu_ms, self.spec.compile_memory_kb)
         return RunSpec(
             args=self._filled(self.spec.compile, sources, entry, limits),
             limits=limits,
             roots=self.toolchain,
-            binds={folder: "/app"},
-            env={"PATH": self._path, "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8", **self.spec.env},  # noqa: S108
+            binds={folder: "/app", prepared: PREPARED} if prepared else {folder: "/app"},
+            env=self._compiler_env(PREPARED if prepared else NOT_PREPARED),
             proc=True,
             out=out,
             out_kb=131_072,
@@ -137,6 +164,10 @@ class Language:
             proc=self.spec.proc,
         )
 
+    def _compiler_env(self, prepared: str) -> dict[str, str]:
+        own = {name: _fill(value, {"prepared": prepared}) for name, value in self.spec.env.items()}
+        return {"PATH": self._path, "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8", **own}  # noqa: S108
+
     @property
     def _path(self) -> str:
         own = {str(Path(program).parent) for program in self.programs.values()}
@@ -145,6 +176,7 @@ class Language:
     def _filled(self, words: Iterable[str], sources: Sequence[str], entry: str, limits: Limits) -> list[str]:
         values = {
             **self.programs,
+            "prepared": PREPARED,
             "entry": entry,
             "stem": Path(entry).stem,
             "memory_mb": str(max(16, limits.memory_kb // 1024)),
@@ -200,6 +232,19 @@ def script_language(languages: Mapping[str, Language]) -> Language:
         for name, path in one.programs.items()
     }
     return ScriptLanguage(SCRIPT_SPEC, programs, site_roots(languages.values()), "")
+
+
+def _compiler_limits(cpu_ms: int, memory_kb: int) -> Limits:
+    return Limits(
+        cpu_ms=cpu_ms,
+        wall_ms=cpu_ms * 2,
+        memory_kb=memory_kb,
+        output_kb=65_536,
+        processes=64,
+        open_files=512,
+        disk_kb=262_144,
+        inodes=16_384,
+    )
 
 
 def _fill(word: str, values: Mapping[str, str]) -> str:

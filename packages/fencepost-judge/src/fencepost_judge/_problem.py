@@ -45,6 +45,8 @@ class Protocol(StrEnum):
         return 42 if self is Protocol.ICPC else 0
 
 
+ANSWERS = "answers"
+"""Used in place of a language: the submission is the answers to the tests, and nothing is compiled or run."""
 SCRIPT = "script"
 """Used in place of a language: the program is built by its script `build`, and run by its script `run`."""
 
@@ -69,7 +71,7 @@ class TestCase(Frozen):
     """One input and its answer, by the digest of their content."""
 
     __test__ = False
-    LATER = frozenset({"files", "validator"})
+    LATER = frozenset({"files", "validator", "static", "worth"})
 
     name: str
     input: Digest
@@ -82,6 +84,10 @@ class TestCase(Frozen):
     """Files beside the program while it runs, by name."""
     validator: str | None = None
     """If set, only the validator of this name is asked."""
+    static: bool = False
+    """The program is not run: the static validator is asked about its files, with `flags` as arguments."""
+    worth: float | None = None
+    """The best score of the test, where it is not that of its group's tests."""
 
 
 class Aggregation(StrEnum):
@@ -220,6 +226,7 @@ class Problem(Frozen):
         {
             "more_validators",
             "grader",
+            "static_validator",
             "validator_scores",
             "objective",
             "include",
@@ -243,6 +250,7 @@ class Problem(Frozen):
     """Further validators. All of them must accept an output; of a conversation they check what its interactor
     wrote."""
     grader: ProgramSpec | None = None
+    static_validator: ValidatorSpec | None = None
     validator_scores: bool = False
     """Whether the validator awards points; then the best score is unknown, unless the package states it."""
     objective: Literal["max", "min"] = "max"
@@ -263,12 +271,18 @@ class Problem(Frozen):
     timing: Timing = Timing()
 
     @property
+    def takes_answers(self) -> bool:
+        """Whether contestants submit answers in place of programs."""
+        return self.languages is not None and list(self.languages) == [ANSWERS]
+
+    @property
     def programs(self) -> Sequence[ProgramSpec]:
         """The programs that must be compiled besides a submission."""
         return [
             *([self.validator] if self.validator else ()),
             *self.more_validators,
             *([self.grader] if self.grader else ()),
+            *([self.static_validator] if self.static_validator else ()),
         ]
 
     def included(self, language: str) -> dict[str, str]:

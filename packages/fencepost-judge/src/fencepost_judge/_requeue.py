@@ -18,6 +18,7 @@ from fencepost.signals import announce
 from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge._judging import JudgeFault
 from fencepost_judge._metrics import JudgeMetrics
+from fencepost_judge._problem import ANSWERS
 from fencepost_judge._settings import JudgeSettings
 
 _log = get_logger(__name__)
@@ -27,7 +28,7 @@ RETURNS = Backoff(0.1, 15.0, jitter=0)
 def needs_of(languages: Iterable[str]) -> dict[str, list[str]]:
     """The header of a job that takes these languages. A worker offers the same for those that it compiles, so
     it never claims a job that it cannot judge."""
-    return {"needs": [f"language:{name}" for name in languages]}
+    return {"needs": [f"language:{name}" for name in languages if name != ANSWERS]}
 
 
 async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:

@@ -41,7 +41,7 @@ from fencepost_judge._grading import CaseResult
 from fencepost_judge._judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost_judge._language import read_specs
 from fencepost_judge._metrics import JudgeMetrics
-from fencepost_judge._problem import SCRIPT, Problem
+from fencepost_judge._problem import ANSWERS, SCRIPT, Problem
 from fencepost_judge._rejudging import Filter, Opened
 from fencepost_judge._requeue import (
     leave_to_others,
@@ -55,6 +55,7 @@ from fencepost_judge._runtime import open_directory, open_judge, open_store
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge._submission_watch import Streams, SubmissionWatch, no_submission
 from fencepost_judge._test_making import make_tests
+from fencepost_judge._verifications import Verifications
 from fencepost_judge.packages._reading import ReadProblem, read_problem
 from fencepost_judge.sandbox._probing import Report, probe_machine
 
@@ -114,6 +115,9 @@ class Judging:
         """Packages being imported and waiting."""
         self._elsewhere: dict[str, str] = {}
         self._is_serving = False
+        self.verifications = Verifications(
+            fp, settings, self._metrics, self.store, QUEUE, self._sitting, self._read
+        )
         self.custom_runs = CustomRuns(fp, settings, self._metrics, QUEUE, self._sitting)
         declare = fp.job(QUEUE, kind="judge_submission", tries=settings.tries, lease=settings.lease_seconds)
         self._job = declare(self._run)
@@ -453,7 +457,7 @@ class Judging:
         about = log_fields(job)
         _log.info("judge_claimed", problem=task.problem.slug, language=task.language, **about)
         for language in (task.language, *(one.language for one in task.problem.programs)):
-            if language != SCRIPT and language not in judge.languages:
+            if language not in (SCRIPT, ANSWERS) and language not in judge.languages:
                 await pass_on(self.fp, job, language)
         await leave_to_others(self.fp, job)
         crash_point("judge.before_run")
@@ -506,7 +510,7 @@ class Judging:
 
     def check_program(self, language: str, sources: Mapping[str, str]) -> None:
         """Raises when the program cannot be judged here."""
-        if language not in self.languages:
+        if language != ANSWERS and language not in self.languages:
             raise InvalidInput(
                 f"{language!r} is not offered; there is {', '.join(self.languages)}.", field="language"
             )
@@ -518,6 +522,8 @@ class Judging:
                 f"The program has {size} bytes; allowed are 1 to {self.settings.source_max_bytes}.",
                 field="code",
             )
+        if language == ANSWERS:
+            return
         entry_of(next(spec for spec in read_specs() if spec.name == language), sources)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from fencepost.errors import InvalidInput
 from fencepost_judge._judging import Judge, JudgeFault, Judgement
-from fencepost_judge._problem import SCRIPT, ProgramSpec
+from fencepost_judge._problem import ANSWERS, SCRIPT, ProgramSpec
+from fencepost_judge._store import Store
+from fencepost_judge._test_making import make_tests
+from fencepost_judge._time_limit import given, infer
 from fencepost_judge.packages._reading import JurySubmission, ReadProblem
 from fencepost_judge.packages._validation_data import InputCheck
 
@@ -36,6 +39,13 @@ class Verified:
         return next((one for one in said if one), "")
 
     @property
+    def skipped(self) -> str:
+        """Why it was not run; empty when it was."""
+        if self.got is not None or self.fault:
+            return ""
+        return "its language is not installed" if self.language else "no language has its extension"
+
+    @property
     def kept(self) -> bool | None:
         """Whether it meets its expectations; None when it could not be run."""
         return None if self.got is None and not self.fault else not self.broken
@@ -47,7 +57,7 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
         language = ""
         try:
             language = submission.language(python=python)
-            if language not in judge.languages:
+            if language != ANSWERS and language not in judge.languages:
                 yield Verified(submission, None, language=language)
                 continue
             got = await judge.judge(
@@ -96,6 +106,44 @@ async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataChec
             yield DataCheck(f"data/{output.case.name}.out", right, why)
     except JudgeFault as fault:
         yield DataCheck("validators", kept=False, why=str(fault))
+
+
+@dataclass(slots=True)
+class Verification:
+    """A package and what was found so far."""
+
+    read: ReadProblem
+    data: list[DataCheck] = field(default_factory=list[DataCheck])
+    submissions: list[Verified] = field(default_factory=list[Verified])
+
+    @property
+    def kept(self) -> list[bool | None]:
+        """Whether each check and each submission is as it should be."""
+        return [one.kept for one in self.data] + [one.kept for one in self.submissions]
+
+
+Tell = Callable[[Verification], Awaitable[None]]
+
+
+async def verify_package(
+    judge: Judge, read: ReadProblem, store: Store, *, seconds: float | None, python: str, tell: Tell
+) -> Verification:
+    """Makes the tests and the time limit that the package leaves out, checks its data, and runs its
+    submissions. `tell` is awaited when the problem is known, after the data, and after each submission.
+    `seconds` replaces the package's time limit."""
+    if seconds is not None:
+        read = replace(read, problem=given(read.problem, seconds), timing=None)
+    read = await make_tests(judge, read, store)
+    read = replace(read, problem=await infer(judge, read, python=python), timing=None)
+    made = Verification(read)
+    await tell(made)
+    async for check in check_data(judge, read):
+        made.data.append(check)
+    await tell(made)
+    async for one in verify(judge, read, python=python):
+        made.submissions.append(one)
+        await tell(made)
+    return made
 
 
 async def _check_input(judge: Judge, validators: Sequence[ProgramSpec], given: InputCheck) -> DataCheck:

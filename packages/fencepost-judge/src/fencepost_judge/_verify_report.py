@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fencepost_judge._grading import SKIPPED
-from fencepost_judge._verification import DataCheck, Verified
+from fencepost_judge._verification import DataCheck, Verification, Verified
 from fencepost_judge.packages._reading import ReadProblem
 
 SIGNS = {True: "ok", False: "FAIL", None: "skip"}
 QUIET_TESTS_MAX = 20
+_WIDE_SIGNS = {True: "ok  ", False: "FAIL", None: "skip"}
 
 
 def headline(read: ReadProblem) -> str:
@@ -25,9 +26,39 @@ def headline(read: ReadProblem) -> str:
     return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions{time}"
 
 
-def report(read: ReadProblem, verified: Sequence[Verified], data: Sequence[DataCheck]) -> str:
+def progress_lines(made: Verification) -> list[str]:
+    """What is known so far, a line each: more lines are appended, and none changes."""
+    lines = [headline(made.read)]
+    if not made.submissions and not made.data:
+        return lines
+    lines += [f"  {said}" for said in _data_lines(made.data)]
+    lines += [f"  skip {name}: disabled" for name in made.read.disabled]
+    total = len(made.read.submissions)
+    return lines + [f"  {_line(one)}  [{place}/{total}]" for place, one in enumerate(made.submissions, 1)]
+
+
+def _line(one: Verified) -> str:
+    """One submission."""
+    sign = _WIDE_SIGNS[one.kept]
+    if one.got is None:
+        return f"{sign} {one.submission.name}: {one.fault or one.skipped}"
+    score = "" if one.got.score is None else f"  {one.got.score:g} points"
+    wanted = f", {one.broken}" if one.broken else ""
+    failed = next((case for case in one.got.cases if case.verdict not in ("AC", SKIPPED)), None)
+    where = "" if failed is None else f"  at {failed.name}"
+    return f"{sign} {one.submission.name}: {one.got.verdict}{wanted}{score}  {one.got.time_ms} ms{where}"
+
+
+def _data_lines(data: Sequence[DataCheck]) -> list[str]:
+    """The failed and skipped checks, and how many passed."""
+    right = sum(one.kept is True for one in data)
+    lines = [f"{_WIDE_SIGNS[one.kept]} {one.name}: {one.why}" for one in data if not one.kept]
+    return [*lines, f"ok   data: {right} inputs and outputs"] if right else lines
+
+
+def report(made: Verification) -> str:
     """The whole report."""
-    kept = [one.kept for one in verified] + [one.kept for one in data]
+    read, verified, data, kept = made.read, made.submissions, made.data, made.kept
     failed, skipped = kept.count(False), kept.count(None) + len(read.disabled)
     found = f"{failed} not as expected" if failed else "everything as expected"
     lines = [f"# {_cell(headline(read))}", "", f"{found}, {skipped} not checked.", ""]
@@ -42,7 +73,7 @@ def _row(one: Verified) -> str:
     got = one.got
     longest = max(got.cases, key=lambda case: case.time_ms, default=None) if got else None
     failed = next((case for case in got.cases if case.verdict not in ("AC", SKIPPED)), None) if got else None
-    why = one.broken or ("" if got else "its language is not installed")
+    why = one.broken or one.skipped
     if failed is not None:
         why = "; ".join(part for part in (why, f"{failed.name}: {failed.verdict} {failed.message}") if part)
     cells = [

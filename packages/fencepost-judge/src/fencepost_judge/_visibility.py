@@ -80,7 +80,7 @@ async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
     validator knows."""
     if found.problem.interactive:
         return []
-    cases = [case for case in found.problem.data.all_cases() if case.sample]
+    cases = [case for case in found.problem.data.all_cases() if case.sample and not case.static]
     return [await asyncio.to_thread(_sample, judging, case) for case in cases]
 
 

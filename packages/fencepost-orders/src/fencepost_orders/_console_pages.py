@@ -4,7 +4,7 @@ decision."""
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
@@ -15,13 +15,47 @@ from pydantic import BaseModel, Field
 from fencepost.errors import NotFound
 from fencepost_orders import _change_source as change_source
 from fencepost_orders import operator_calls
-from fencepost_server.console.context import ConsoleContext, Name, Paged, following, wanted
+from fencepost_server.console.bulk_actions import BulkActions, Choice, Number, add_bulk_actions
+from fencepost_server.console.context import ConsoleContext, Name, Paged, wanted
+from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.plugin_pages import ConsolePages
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
+_ORDERS = Listing(
+    table="orders",
+    sql="select (o ->> 'id')::bigint as id, o ->> 'status' as status, o ->> 'idempotency_key' as key,"
+    " o ->> 'broker' as broker, o ->> 'account' as account, o ->> 'symbol' as symbol,"
+    " o #>> '{request_json,intent}' as side,"
+    # What is no number has no place in an order by number.
+    " case when o #>> '{request_json,qty}' ~ '^-?[0-9]{1,40}([.][0-9]{1,40})?$'"
+    " then (o #>> '{request_json,qty}')::numeric end as quantity,"
+    " case when o #>> '{request_json,limit_price}' ~ '^-?[0-9]{1,40}([.][0-9]{1,40})?$'"
+    " then (o #>> '{request_json,limit_price}')::numeric end as price,"
+    " (o ->> 'created_at')::timestamptz as created_at, o ->> 'last_error' as last_error, o as facts"
+    " from fencepost.orders_list(%(status)s::text, %(broker)s::text, %(account)s::text, %(before)s::bigint,"
+    " %(limit)s::integer) o",
+    key=("id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "id": "bigint",
+        "status": "text",
+        "key": "text",
+        "broker": "text",
+        "account": "text",
+        "symbol": "text",
+        "side": "text",
+        "quantity": "numeric",
+        "price": "numeric",
+        "created_at": "timestamptz",
+        "last_error": "text",
+    },
+    searched=("key", "broker", "account", "symbol", "last_error"),
+)
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 BrokerName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00/]+$")]
 CHANNEL = "orders:"
@@ -77,16 +111,17 @@ def _add_pages(context: ConsoleContext) -> None:
     @context.router.page("/orders", "orders.html", "Orders")
     async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
         """Orders, newest first; the number of live orders in each state; and the brokers."""
-        found = await context.reading.rows(
-            "select o as facts"
-            " from fencepost.orders_list(%s::text, %s::text, %s::text, %s::bigint, %s::integer) o",
-            wanted(query.status),
-            wanted(query.broker),
-            wanted(query.account),
-            query.before,
+        page = await context.lists.read(
+            _ORDERS,
+            query,
             query.limit,
+            {
+                "status": wanted(query.status),
+                "broker": wanted(query.broker),
+                "account": wanted(query.account),
+            },
         )
-        rows = [cast("dict[str, Any]", one["facts"]) for one in found]
+        rows = [cast("dict[str, Any]", one["facts"]) for one in page.rows]
         return PageData(
             {
                 "orders": rows,
@@ -99,13 +134,14 @@ def _add_pages(context: ConsoleContext) -> None:
                 "limits": await context.reading.rows(
                     "select * from fencepost.orders_limits order by broker, account"
                 ),
-                "next_before": following(rows, "id", query.limit),
+                **page.next,
                 "filters": query.filters(),
                 "states": STATES,
                 "halt_key": f"console-{uuid4()}",
             },
             "orders",
             ("counts", "brokers", "limits"),
+            {"orders": page.state},
         )
 
     @context.router.page("/orders/{order_id}", "order.html", "Order")
@@ -115,13 +151,15 @@ def _add_pages(context: ConsoleContext) -> None:
             "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
         )
         if row is None:
-            raise NotFound(f"There is no order {order_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no order {order_id}: it never existed, or it was pruned.", order_id=order_id)
+            )
         history = await context.reading.rows(
             "select h as facts from fencepost.orders_history(%s::bigint) h", order_id
         )
         return PageData(
             {
-                "title": f"Order {order_id}",
+                "title": say("Order {order_id}", order_id=order_id),
                 "terms": _terms(row["facts"]["request_json"]),
                 "order": row["facts"],
                 "change_key": f"console-{uuid4()}",
@@ -141,7 +179,7 @@ def _terms(request: Mapping[str, Any]) -> str:
     if request.get("limit_price"):
         told += f" at {_amount(request['limit_price'])}"
     if request.get("stop_price"):
-        told += f", stop {_amount(request['stop_price'])}"
+        told += say(", stop {stop_price}", stop_price=_amount(request["stop_price"]))
     return told
 
 
@@ -170,7 +208,9 @@ class OrderQuestions:
             "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
         )
         if row is None:
-            raise NotFound(f"There is no order {order_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no order {order_id}: it never existed, or it was pruned.", order_id=order_id)
+            )
         order = row["facts"]
         behind = await self._reading.row(
             "select count(*) as orders from (select 1 from fencepost.outbox_orders b"
@@ -181,35 +221,60 @@ class OrderQuestions:
         )
         waiting = behind["orders"] if behind is not None and order["order_key"] else 0
         onward = (
-            f"{counted(waiting, 'order')} behind it can go out." if waiting else "No order waits behind it."
+            say("{waiting} behind it can go out.", waiting=counted(waiting, "order"))
+            if waiting
+            else "No order waits behind it."
         )
-        return f"Order {order_id}, {_terms(order['request_json'])}", onward, order
+        return (
+            say(
+                "Order {order_id}, {request_json}",
+                order_id=order_id,
+                request_json=_terms(order["request_json"]),
+            ),
+            onward,
+            order,
+        )
 
     async def resolve(self, request: Request, order_id: int, body: ResolveOrder) -> Confirmation:
         name, onward, order = await self._told(order_id)
-        where = f"Now {order['status']} at {order['broker']}, account {order['account']}."
+        where = say(
+            "Now {status} at {broker}, account {account}.",
+            status=order["status"],
+            broker=order["broker"],
+            account=order["account"],
+        )
         ends = [where, _ends_as(body), *([onward] if body.outcome in ("sent", "dead") else [])]
         return Confirmation(
-            f"{name}, becomes {body.outcome}?",
-            [*ends, f"Because: {body.reason}"],
-            f"Make it {body.outcome}",
+            say("{name}, becomes {outcome}?", name=name, outcome=body.outcome),
+            [*ends, say("Because: {reason}", reason=body.reason)],
+            say("Make it {outcome}", outcome=body.outcome),
             f"/console/orders/{order_id}",
         )
 
     async def cancel(self, request: Request, order_id: int, body: CancelOrder) -> Confirmation:
         name, onward, _ = await self._told(order_id)
-        ends = ["It was not sent, and is not sent any more.", onward, f"Because: {body.reason}"]
+        ends = [
+            "It was not sent, and is not sent any more.",
+            onward,
+            say("Because: {reason}", reason=body.reason),
+        ]
         return Confirmation(
-            f"Cancel {name}?", ends, f"Cancel order {order_id}", f"/console/orders/{order_id}"
+            say("Cancel {name}?", name=name),
+            ends,
+            say("Cancel order {order_id}", order_id=order_id),
+            f"/console/orders/{order_id}",
         )
 
     async def cancel_at_broker(self, request: Request, order_id: int, body: CancelAtBroker) -> Confirmation:
         name, _, order = await self._told(order_id)
         ends = [
-            f"{order['broker']} is asked to cancel it. What is filled before that stays filled.",
-            f"Because: {body.reason}",
+            say(
+                "{broker} is asked to cancel it. What is filled before that stays filled.",
+                broker=order["broker"],
+            ),
+            say("Because: {reason}", reason=body.reason),
         ]
-        title = f"Cancel {name}, at {order['broker']}?"
+        title = say("Cancel {name}, at {broker}?", name=name, broker=order["broker"])
         return Confirmation(title, ends, "Cancel at the broker", f"/console/orders/{order_id}")
 
     async def _live(self, broker: str, account: str | None) -> dict[str, int]:
@@ -227,32 +292,64 @@ class OrderQuestions:
     async def halt(self, request: Request, broker: str, body: Halt) -> Confirmation:
         counts = await self._live(broker, body.account)
         waiting = counts.get("queued", 0) + counts.get("failed", 0)
-        what = f"account {body.account} of {broker}" if wanted(body.account) else broker
+        what = (
+            say("account {account} of {broker}", account=body.account, broker=broker)
+            if wanted(body.account)
+            else broker
+        )
         ends = [
-            f"No order of {what} is sent until it is resumed: {counted(waiting, 'order')} wait.",
-            f"{counted(counts.get('sending', 0), 'request')} in flight cannot be called back.",
+            say(
+                "No order of {what} is sent until it is resumed: {waiting} wait.",
+                what=what,
+                waiting=counted(waiting, "order"),
+            ),
+            say(
+                "{value} in flight cannot be called back.", value=counted(counts.get("sending", 0), "request")
+            ),
         ]
         if body.cancel_open:
-            ends.append(f"{counted(sum(counts.values()), 'open order')} are cancelled, at the broker too.")
+            ends.append(
+                say(
+                    "{values} are cancelled, at the broker too.",
+                    values=counted(sum(counts.values()), "open order"),
+                )
+            )
         return Confirmation(
-            f"Halt {what}?", [*ends, f"Because: {body.reason}"], f"Halt {what}", "/console/orders"
+            say("Halt {what}?", what=what),
+            [*ends, say("Because: {reason}", reason=body.reason)],
+            say("Halt {what}", what=what),
+            "/console/orders",
         )
 
     async def resume(self, request: Request, broker: str, body: Switch) -> Confirmation:
         counts = await self._live(broker, body.account)
         waiting = counts.get("queued", 0) + counts.get("failed", 0)
-        what = f"account {body.account} of {broker}" if wanted(body.account) else broker
+        what = (
+            say("account {account} of {broker}", account=body.account, broker=broker)
+            if wanted(body.account)
+            else broker
+        )
         ends = [
-            f"{counted(waiting, 'waiting order')} of {what} are due at once, except those that have expired.",
+            say(
+                "{waiting} of {what} are due at once, except those that have expired.",
+                waiting=counted(waiting, "waiting order"),
+                what=what,
+            ),
             *(["Its pause and its breaker end too."] if not wanted(body.account) else []),
-            f"Because: {body.reason}",
+            say("Because: {reason}", reason=body.reason),
         ]
-        return Confirmation(f"Resume {what}?", ends, f"Resume {what}", "/console/orders")
+        return Confirmation(
+            say("Resume {what}?", what=what), ends, say("Resume {what}", what=what), "/console/orders"
+        )
 
 
 def _ends_as(body: ResolveOrder) -> str:
     if body.outcome == "sent" and wanted(body.broker_order_id):
-        return f"{_ENDS['sent']} The broker's id is {body.broker_order_id}."
+        return say(
+            "{sent} The broker's id is {broker_order_id}.",
+            sent=_ENDS["sent"],
+            broker_order_id=body.broker_order_id,
+        )
     return _ENDS[body.outcome]
 
 
@@ -264,13 +361,21 @@ def _add_actions(context: ConsoleContext) -> None:
         """Turn the kill switch on: nothing more is sent. `cancel_open` also cancels what has not ended."""
         actor, account = visitor_of(request).actor, wanted(body.account)
         await context.fp.run(operator_calls.halt(broker, account, actor, body.reason))
-        told, facts = f"{account or broker} is halted", {}
+        told, facts = say("{what} is halted", what=account or broker), {}
         if body.cancel_open:
             key = body.key or f"console-{uuid4()}"
             done = await context.fp.run(change_source.cancel_open(broker, account, key, actor, body.reason))
             facts = {"cancelled": asdict(done)}
-            told += f"; {done.dead} cancelled here, {done.requested} asked for at the broker"
-            told += f", {done.left_open} left: its adapter cannot cancel" if done.left_open else ""
+            told += say(
+                "; {dead} cancelled here, {requested} asked for at the broker",
+                dead=done.dead,
+                requested=done.requested,
+            )
+            told += (
+                say(", {left_open} left: its adapter cannot cancel", left_open=done.left_open)
+                if done.left_open
+                else ""
+            )
         context.live_snapshot.forget()
         return ActionDone(f"{told}.", "/console/orders", facts)
 
@@ -280,7 +385,7 @@ def _add_actions(context: ConsoleContext) -> None:
         account = wanted(body.account)
         await context.fp.run(operator_calls.resume(broker, account, visitor_of(request).actor, body.reason))
         context.live_snapshot.forget()
-        return ActionDone(f"{account or broker} is resumed.", "/console/orders")
+        return ActionDone(say("{what} is resumed.", what=account or broker), "/console/orders")
 
     @context.router.action("/orders/{order_id}/resolve", "order.resolve", asks=questions.resolve)
     async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> ActionDone:
@@ -296,14 +401,19 @@ def _add_actions(context: ConsoleContext) -> None:
             operator_calls.resolve(order_id, body.expected, body.outcome, actor, body.reason, result=seen)
         )
         context.live_snapshot.forget()
-        return ActionDone(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
+        return ActionDone(
+            say("Order {order_id} is {outcome}.", order_id=order_id, outcome=body.outcome),
+            f"/console/orders/{order_id}",
+        )
 
     @context.router.action("/orders/{order_id}/cancel", "order.cancel", asks=questions.cancel)
     async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> ActionDone:
         """Cancel an order that has not been sent."""
         await context.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
         context.live_snapshot.forget()
-        return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
+        return ActionDone(
+            say("Order {order_id} is cancelled.", order_id=order_id), f"/console/orders/{order_id}"
+        )
 
     @context.router.action(
         "/orders/{order_id}/cancel-at-broker", "order.cancel_at_broker", asks=questions.cancel_at_broker
@@ -313,11 +423,45 @@ def _add_actions(context: ConsoleContext) -> None:
         actor = visitor_of(request).actor
         said = await context.fp.run(change_source.cancel(order_id, body.key, actor, body.reason))
         context.live_snapshot.forget()
-        told = "is cancelled" if said == "dead" else "is to be cancelled at the broker"
-        return ActionDone(f"Order {order_id} {told}.", f"/console/orders/{order_id}")
+        told = say("is cancelled") if said == "dead" else say("is to be cancelled at the broker")
+        return ActionDone(
+            say("Order {order_id} {told}.", order_id=order_id, told=told), f"/console/orders/{order_id}"
+        )
+
+
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, ids: Sequence[int]) -> Mapping[int, str]:
+        rows = await context.reading.rows(
+            "select id, status from fencepost.outbox_orders where id = any (%s)", list(ids)
+        )
+        return {row["id"]: row["status"] for row in rows}
+
+    async def cancel(order_id: int, request: Request, reason: str) -> None:
+        await context.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, reason))
+
+    cancelling = Choice(
+        verb="Cancel",
+        done="cancelled",
+        consequence="They were not sent, and are not sent any more. Orders behind them can go out.",
+        act=cancel,
+        fits=("queued", "failed"),
+    )
+    actions = BulkActions(
+        table="orders",
+        action="order.settle",
+        one="order",
+        many="orders",
+        back="/console/orders",
+        choices={"cancel": cancelling},
+        states=states,
+        key=Number,
+        reason=True,
+    )
+    add_bulk_actions(context, actions)
 
 
 def _add(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
     _add_pages(context)
     _add_actions(context)
 

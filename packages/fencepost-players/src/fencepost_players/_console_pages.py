@@ -6,18 +6,44 @@ import pathlib
 from typing import Annotated
 
 from fastapi import Path, Query, Request
-from pydantic import BaseModel
 
 from fencepost.errors import NotFound
-from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged, following
+from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged
+from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import PageData
 from fencepost_server.console.plugin_pages import ConsolePages
+from fencepost_server.web.words import say
 
 PlayerId = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
 INVENTORY_MAX = 500
+_PLAYERS = Listing(
+    table="players",
+    sql="select player_id from fencepost.player_ids(%(after)s::text, %(limit)s::integer)",
+    key=("player_id",),
+    positions=("after",),
+    is_descending=False,
+    columns={"player_id": "text"},
+    searched=("player_id",),
+)
+_HISTORY = Listing(
+    table="history",
+    sql="select * from fencepost.player_history(%(player_id)s::text, %(before)s::bigint, %(limit)s::integer)",
+    key=("audit_id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "audit_id": "bigint",
+        "at": "timestamptz",
+        "version": "bigint",
+        "method": "text",
+        "request_id": "text",
+        "actor": "text",
+    },
+    searched=("method", "request_id", "actor", "changes"),
+)
 
 
-class PlayerQuery(BaseModel):
+class PlayerQuery(ListQuery):
     after: Name | None = None
     limit: Limit = 50
 
@@ -30,11 +56,9 @@ def _add(context: ConsoleContext) -> None:
     @context.router.page("/players", "players.html", "Players")
     async def players(request: Request, query: Annotated[PlayerQuery, Query()]) -> PageData:
         """Players in order of their ids."""
-        rows = await context.reading.rows(
-            "select player_id from fencepost.player_ids(%s::text, %s::integer)", query.after, query.limit
-        )
-        after = following(rows, "player_id", query.limit)
-        return PageData({"players": rows, "next_after": after, "filters": {}}, rows="players")
+        page = await context.lists.read(_PLAYERS, query, query.limit)
+        facts = {"players": page.rows, **page.next, "filters": {"part": query.part or None}}
+        return PageData(facts, "players", lists={"players": page.state})
 
     @context.router.page("/players/{player_id:path}", "player.html", "Player")
     async def player(
@@ -46,18 +70,13 @@ def _add(context: ConsoleContext) -> None:
             player_id,
         )
         if row is None:
-            raise NotFound(f"There is no player {player_id}.")
+            raise NotFound(say("There is no player {player_id}.", player_id=player_id))
         inventory = await context.reading.rows(
             "select * from fencepost.player_inventory(%s::text, null::text, null::uuid, %s::integer)",
             player_id,
             INVENTORY_MAX,
         )
-        history = await context.reading.rows(
-            "select * from fencepost.player_history(%s::text, %s::bigint, %s::integer)",
-            player_id,
-            query.before,
-            query.limit,
-        )
+        history = await context.lists.read(_HISTORY, query, query.limit, {"player_id": player_id})
         disagreements = await context.reading.rows(
             "select * from fencepost.player_audit_check(%s)", player_id
         )
@@ -67,12 +86,13 @@ def _add(context: ConsoleContext) -> None:
                 "player": row,
                 "inventory": inventory,
                 "inventory_most": INVENTORY_MAX,
-                "history": history,
+                "history": history.rows,
                 "disagreements": disagreements,
-                "next_before": following(history, "audit_id", query.limit),
+                **history.next,
             },
             "history",
             ("inventory", "disagreements"),
+            {"history": history.state},
         )
 
 

@@ -37,7 +37,7 @@ class Disk(Protocol):
 def choose_disk(kinds: Sequence[str], seconds: float) -> tuple[Disk | None, list[str]]:
     """The disk that the faults need, and the faults that this machine supports. Call it before any thread
     starts."""
-    wanted = {"disk-full", "power-cut"} & set(kinds)
+    wanted = {"disk-full", "power-cut", "primary-full"} & set(kinds)
     disk: Disk | None = None
     if wanted and may_mount():
         if "power-cut" in wanted and os.access(DEVICE, os.R_OK | os.W_OK):
@@ -55,4 +55,4 @@ def _possible(disk: Disk | None) -> set[str]:
         case PowerSwitch():
             return {"disk-full", "power-cut"}
         case _:
-            return {"disk-full"}
+            return {"disk-full", "primary-full"}

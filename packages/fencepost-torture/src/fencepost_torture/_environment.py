@@ -19,6 +19,7 @@ from fencepost.kernel.migrate import migrate
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.testing import Breach, Clock, Proxy
 from fencepost_torture._disk import Disk
+from fencepost_torture._small_disk import SmallDisk
 from fencepost_torture._system_environment import SystemEnvironment
 from fencepost_torture._wall_clocks import environment, put
 from fencepost_torture.cluster import Cluster
@@ -63,7 +64,8 @@ class Environment:
         `clustered` PostgreSQL is a cluster that fails over."""
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
         self.disk = disk
-        self.cluster = Cluster(self.directory / "cluster") if clustered else None
+        small = disk if isinstance(disk, SmallDisk) else None
+        self.cluster = Cluster(self.directory / "cluster", disk=small) if clustered else None
         self._faketime = faketime
         self._ahead_seconds = 0.0
         self._systems = systems
@@ -117,7 +119,7 @@ class Environment:
 
     def _start(self) -> None:
         place = self.directory / "postgres"
-        if self.disk is not None:
+        if self.disk is not None and self.cluster is None:
             self._open.enter_context(self.disk.mounted(place))
         put(self._clock, 0)
         if self.cluster is None:

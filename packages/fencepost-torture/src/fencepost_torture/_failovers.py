@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import LiteralString
 
 import psycopg
@@ -14,6 +14,7 @@ from fencepost_torture.cluster import Cluster, Node
 
 WHOLE_SECONDS = 60.0
 CLAIM_SECONDS_MAX = 30.0
+SEGMENTS_MAX = 100
 CLAIMED: LiteralString = """
     select exists (select 1 from fencepost.lease where acquired_at > %s)
         or exists (select 1 from fencepost.job_running where claimed_at > %s)
@@ -29,10 +30,12 @@ class Failovers:
         self.first_claims: list[float] = []
         """Seconds from each promotion to the first claim or acquisition after it."""
 
-    def inject(self, kind: str, nth: int) -> None:
+    def inject(self, kind: str) -> None:
         """Raises TimeoutError if the cluster was not whole enough to hit it. `repair` it in any case."""
         cluster = self._cluster
         primary = cluster.wait_for_primary()
+        # Without one, losing the primary would be an outage until it is back, and no failover.
+        standby = cluster.synchronous_standby()
         match kind:
             case "primary-kill":
                 primary.kill()
@@ -44,34 +47,49 @@ class Failovers:
                 cluster.expire_leader()
             case "switchover":
                 cluster.switch_over()
+            case "primary-cut":
+                primary.host.cut_off([cluster.etcd.host.address])
+            case "primary-full":
+                primary.fill_disk()
+                self._use_up_the_log(primary)
             case "standby-kill":
-                cluster.synchronous_standby().kill()
+                standby.kill()
+                return
+            case "standbys-cut":
+                primary.host.cut_off(node.host.address for node in cluster.nodes if node is not primary)
                 return
             case _:
-                self._cut(primary, nth)
+                primary.host.cut_off([cluster.gateway])
                 return
         cluster.wait_for_primary(other_than=primary)
         # The old primary goes on where it stood, and takes writes until Patroni has seen the time.
         primary.thaw()
         self._watch_first_claim()
 
-    def repair(self) -> None:
-        """Every node runs and is reached by all. May be repeated."""
+    def repair(self, *, whole: bool = False) -> None:
+        """Every node runs and is reached by all; the primary has a synchronous standby, so that the next
+        failover can be survived. With `whole` all nodes follow it. May be repeated."""
         for node in self._cluster.nodes:
             node.host.heal()
+            node.drain_disk()
             node.thaw()
             node.start()
-        self._cluster.wait_until_whole(WHOLE_SECONDS)
+        if whole:
+            self._cluster.wait_until_whole(WHOLE_SECONDS)
+        else:
+            self._cluster.wait_for_primary(seconds=WHOLE_SECONDS)
+            self._cluster.synchronous_standby()
 
-    def _cut(self, primary: Node, nth: int) -> None:
-        """Cut the primary off: from etcd, so that it gives up and another takes over; from its standbys; or
-        from every client."""
-        others = [node.host.address for node in self._cluster.nodes if node is not primary]
-        ends = ([self._cluster.etcd.host.address], others, [self._cluster.gateway])[nth % 3]
-        primary.host.cut_off(ends)
-        if nth % 3 == 0:
-            self._cluster.wait_for_primary(other_than=primary)
-            self._watch_first_claim()
+    def _use_up_the_log(self, primary: Node) -> None:
+        """Segments of the log that exist already have room: the first new one finds none, and PostgreSQL
+        stops itself."""
+        url = self._cluster.node_url(primary)
+        with suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as connection:
+            # A commit would wait for a standby.
+            connection.execute("set synchronous_commit = local")
+            for _ in range(SEGMENTS_MAX):
+                connection.execute("select pg_logical_emit_message(true, 'torture', 'full')")
+                connection.execute("select pg_switch_wal()")
 
     def _watch_first_claim(self) -> None:
         """Wait for the first claim that any system makes on the new primary."""

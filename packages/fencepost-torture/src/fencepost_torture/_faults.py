@@ -31,6 +31,7 @@ ASTRAY_SECONDS = 3600.0
 REORDER_SECONDS = 0.3
 HEAL_AGAIN_SECONDS = 0.5
 HEAL_SECONDS_MAX = 180.0
+CUTS = ("primary-cut", "standbys-cut", "clients-cut")
 TROUBLE = (EmbeddedError, OSError, TimeoutError, psycopg.OperationalError)
 ORDER_LEASES = 3
 """How long a process has to reach the crash point where it was told to end; then it may get another order."""
@@ -126,10 +127,13 @@ class FaultInjector:
     def heal_all(self) -> None:
         """End the fault phase: everything works, and no process has an order to crash."""
         # Healing a proxy closes its connections, which would be one more fault where there was none.
-        # A cluster is whole when its own faults are healed.
-        servers = [self._bring_redis_back]
-        if self._environment.cluster is None:
+        servers: list[Callable[[], object]] = [self._bring_redis_back]
+        cluster = self._environment.cluster
+        if cluster is None:
             servers.append(self._bring_postgres_back)
+        else:
+            failovers = Failovers(cluster, self._environment.envs.values())
+            servers.append(lambda: failovers.repair(whole=True))
         last = [*servers, *(wire.heal for wire in self._harmed)]
         self._active_faults += [ActiveFault(0.0, heal) for heal in last]
         Deadline(HEAL_SECONDS_MAX, "everything works again").wait(self._heal_each)
@@ -398,11 +402,15 @@ class FaultInjector:
 
     def _fail_over(self, fault: Fault) -> bool:
         cluster = self._environment.cluster
-        if cluster is None or (fault.kind == "primary-cut" and not cluster.is_cuttable):
+        if (
+            cluster is None
+            or (fault.kind in CUTS and not cluster.is_cuttable)
+            or (fault.kind == "primary-full" and not cluster.is_fillable)
+        ):
             return False
         failovers = Failovers(cluster, self._environment.envs.values())
         try:
-            failovers.inject(fault.kind, fault.nth)
+            failovers.inject(fault.kind)
         finally:
             self._later(0, failovers.repair)
         self.tally.first_claims += failovers.first_claims

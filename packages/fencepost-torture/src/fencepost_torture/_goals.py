@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost_torture._pace import RunPace
-from fencepost_torture._schedule import FAMILIES
+from fencepost_torture._schedule import FAILOVERS, FAMILIES
 from fencepost_torture._system_environment import LEASE_SECONDS
 from fencepost_torture._verdict import Floors
 from fencepost_torture.systems import system_of
@@ -129,7 +129,7 @@ GOALS: Mapping[str, Goal] = {
     "workflows": Goal(
         ("workflows",),
         WORKFLOW_FAULTS,
-        0.1,
+        0.05,
         (
             Size(EFFECTS, 100_000),
             Size("faults", 10_000, WORKFLOW_FAULTS),
@@ -139,16 +139,18 @@ GOALS: Mapping[str, Goal] = {
         Floors(effects_per_second=2.0, hits_per_second=0.1),
         lease_seconds=1.0,
         pace=RunPace(
-            open_max=150,
-            # A crash waits for its point, so the workflows get on meanwhile: ten steps for each fault.
+            open_max=200,
+            # A crash and a stall wait for their points, so they are drawn often: ten steps for each fault. A
+            # process that was killed has to be started again, and after a server all of them connect again:
+            # those cost most of the CPU time, and come more seldom than stops and wipes.
             weights={
-                "crash": 100,
-                "kill": 4,
-                "pause": 4,
-                "stall": 8,
-                "postgres-kill": 1,
-                "redis-kill": 1,
-                "redis-wipe": 2,
+                "crash": 550,
+                "stall": 320,
+                "pause": 60,
+                "redis-wipe": 40,
+                "kill": 25,
+                "redis-kill": 5,
+                "postgres-kill": 3,
             },
             evenly=True,
         ),
@@ -197,8 +199,8 @@ GOALS: Mapping[str, Goal] = {
         ("leases", "jobs"),
         CLUSTER,
         0.5,
-        (Size("failovers", 1000, CLUSTER), Size(EFFECTS, 1_000_000)),
-        # A failover takes seconds, and the cluster is whole again before the next.
+        (Size("failovers", 1000, FAILOVERS), Size(EFFECTS, 1_000_000)),
+        # A failover takes seconds, and the primary has a synchronous standby again before the next.
         Floors(effects_per_second=2.0, hits_per_second=0.01, ambiguous_per_second=0),
         pace=RunPace(crowd=2, rests=True),
     ),

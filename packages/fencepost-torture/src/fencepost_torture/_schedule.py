@@ -33,11 +33,16 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
         "primary-kill": 3,
         "primary-crash": 3,
         "primary-freeze": 3,
-        "primary-cut": 1,
-        "switchover": 2,
+        "primary-cut": 2,
+        "primary-full": 1,
+        "switchover": 3,
+        "standbys-cut": 1,
+        "clients-cut": 1,
         "standby-kill": 1,
     },
 }
+FAILOVERS = ("primary-kill", "primary-crash", "primary-freeze", "primary-cut", "primary-full", "switchover")
+"""The faults of a cluster that end with another primary."""
 # Only when they are asked for: with power-cut every byte of the server goes through a process of ours, which
 # is slow; restore loses commits, so that no answer from before it has to hold; those of a cluster need one.
 BY_NAME_ONLY = ("power-cut", "restore", *FAMILIES["cluster"])

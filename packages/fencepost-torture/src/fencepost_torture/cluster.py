@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +44,7 @@ from fencepost.embedded._identity import ourselves
 from fencepost.embedded._process import KeptProcess, StartPlan
 from fencepost.embedded._reaper import descendants, send
 from fencepost_torture._network_hosts import Host, LoopbackHosts, hosts_of_this_machine
+from fencepost_torture._small_disk import SmallDisk
 
 T = TypeVar("T")
 SCOPE = "fencepost"
@@ -66,6 +67,8 @@ POSTGRES_PARAMETERS: Mapping[str, Any] = {
     "wal_receiver_timeout": "5s",
     "wal_retrieve_retry_interval": "200ms",
 }
+# On a disk that can be full, and is in memory.
+SMALL: Mapping[str, Any] = {"wal_keep_size": "32MB", "min_wal_size": "32MB", "max_wal_size": "96MB"}
 
 
 def missing_parts() -> str | None:
@@ -159,6 +162,8 @@ class Node:
     host: Host
     directory: Path
     configuration: Callable[[Node], dict[str, Any]] = field(repr=False)
+    disk: SmallDisk | None = None
+    """What its directory is on, where it can be filled up."""
     process: KeptProcess | None = field(default=None, repr=False)
     is_frozen: bool = False
 
@@ -231,6 +236,16 @@ class Node:
             self.process.resume()
         self.is_frozen = False
 
+    def fill_disk(self) -> None:
+        """Leave the node nothing to write to. Only where its disk can be filled up."""
+        assert self.disk is not None
+        self.disk.fill()
+
+    def drain_disk(self) -> None:
+        """Give back what `fill_disk` took."""
+        if self.disk is not None:
+            self.disk.drain()
+
     def postgres_pids(self) -> list[int]:
         """The processes of PostgreSQL, the postmaster first."""
         try:
@@ -270,13 +285,15 @@ class Cluster:
         synchronous: bool = True,
         durable: bool = False,
         own_hosts: bool = True,
+        disk: SmallDisk | None = None,
     ) -> None:
         """With `durable=False` nothing waits for the disk: the nodes die, the machine does not. Without
-        `own_hosts` all nodes are on loopback."""
+        `own_hosts` all nodes are on loopback. With `disk` each node has one like it, which can be full."""
         self.directory = directory
         self.synchronous = synchronous
         self._durable = durable
         self._own_hosts = own_hosts
+        self._disk = disk
         self._open = ExitStack()
         self._passwords = {name: secrets.token_hex(12) for name in (SUPERUSER, "replicator", SERVICE, VIEWER)}
         self._count = nodes
@@ -301,6 +318,11 @@ class Cluster:
     def is_cuttable(self) -> bool:
         """Whether the network between the nodes can be cut."""
         return not isinstance(self._hosts, LoopbackHosts)
+
+    @property
+    def is_fillable(self) -> bool:
+        """Whether the disks of the nodes can be full."""
+        return self._disk is not None
 
     @property
     def gateway(self) -> str:
@@ -415,10 +437,18 @@ class Cluster:
         self._open.callback(self.etcd.stop)
         self.etcd.start()
         self.nodes = [
-            Node(f"n{number}", host, self.directory / f"n{number}", self._configuration)
+            Node(
+                f"n{number}",
+                host,
+                self.directory / f"n{number}",
+                self._configuration,
+                None if self._disk is None else replace(self._disk),
+            )
             for number, host in enumerate(others, 1)
         ]
         for node in self.nodes:
+            if node.disk is not None:
+                self._open.enter_context(node.disk.mounted(node.directory))
             node.directory.mkdir(parents=True, exist_ok=True)
             self._open.callback(node.kill)
             node.start()
@@ -469,6 +499,7 @@ class Cluster:
                 "parameters": {
                     **POSTGRES_PARAMETERS,
                     **fast,
+                    **({} if self._disk is None else SMALL),
                     "unix_socket_directories": str(node.directory / "sockets"),
                 },
                 "basebackup": [{"checkpoint": "fast"}, "no-sync"],

@@ -64,7 +64,7 @@ if typing.TYPE_CHECKING:
     from fencepost.client import Fencepost, SyncFencepost
     from fencepost.client._leases import HeldLease
     from fencepost.jobs._handler import Handler
-    from fencepost.jobs._job_results import JobFailed
+    from fencepost.jobs._job_results import JobFailed, PolledJob
     from fencepost.jobs._options import Unique
     from fencepost.jobs.chunk import Chunk, ChunkMember
     from fencepost.jobs.hooks import Ended
@@ -72,6 +72,7 @@ if typing.TYPE_CHECKING:
     from fencepost.jobs.retry_policy import Bury, Cancel, PermanentError, Rate, Retry, Snooze, exponential
     from fencepost.jobs.settings import JobSettings
     from fencepost.kernel._batch import BatchResult
+    from fencepost.kernel._lineage import ReadAge
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
     from fencepost.kernel.idempotency import Claim, digest
@@ -125,7 +126,9 @@ __all__ = [
     "NotOwner",
     "NotRunning",
     "PermanentError",
+    "PolledJob",
     "Rate",
+    "ReadAge",
     "Refusal",
     "RefusedTransaction",
     "Retry",
@@ -184,6 +187,8 @@ _HOMES = {
     "Lease": "fencepost.kernel.lease",
     "PermanentError": "fencepost.jobs.retry_policy",
     "Rate": "fencepost.jobs.retry_policy",
+    "PolledJob": "fencepost.jobs._job_results",
+    "ReadAge": "fencepost.kernel._lineage",
     "Retry": "fencepost.jobs.retry_policy",
     "Settings": "fencepost.settings",
     "Snooze": "fencepost.jobs.retry_policy",

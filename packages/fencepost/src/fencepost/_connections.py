@@ -71,6 +71,7 @@ class Connections(Generic[AnyTransaction]):
         )
         self.after_commit: Callable[[], Awaitable[None]] | None = None
         """Called after each commit, when the connection is back in the pool. Only tests set it."""
+        self._standby_pool: Any = None
         self._mark: str | None = None
         """The last that the database showed of its history."""
         self._check_at = 0.0
@@ -94,6 +95,8 @@ class Connections(Generic[AnyTransaction]):
             await asyncio.gather(self._listening, return_exceptions=True)
             self._listener = self._listening = None
         await settled(self._pool.close())
+        if self._standby_pool is not None:
+            await settled(self._standby_pool.close())
         # Closing may wait for a server that does not answer, so it must not block the event loop.
         await self.in_thread(self.observer.close)
 
@@ -116,6 +119,35 @@ class Connections(Generic[AnyTransaction]):
         if self.after_commit is not None:
             await self.after_commit()
         return cast("T", answer)
+
+    async def read_aside(self, call: Call[T]) -> tuple[lineage.ReadAge, T]:
+        """A read from the standby of the settings, with how old that may be; from the primary without one, or
+        when the standby does not answer."""
+        url = self.settings.standby_database_url
+        if url is not None:
+            try:
+                return await self._read_from_standby(url, call)
+            except (psycopg.OperationalError, PoolTimeout) as error:
+                # It is away, or it cancelled the read to follow its primary.
+                _log.warning("standby_not_read", error=str(error))
+        return lineage.PRIMARY, await self.run(call)
+
+    async def _read_from_standby(self, url: str, call: Call[T]) -> tuple[lineage.ReadAge, T]:
+        if self._standby_pool is None:
+            options: dict[str, Any] = {**pool_options(self.settings), "name": "standby", "min_size": 0}
+            self._standby_pool = (
+                ConnectionPool(url, connection_class=PooledConnection, **options)
+                if self.is_blocking
+                else Pool(url, **options)
+            )
+            await settled(self._standby_pool.open())
+        connection = await settled(self._standby_pool.getconn(self.settings.connect_seconds))
+        try:
+            # Asked first: what is read then is newer.
+            age = await settled(cast("Any", run)(connection, lineage.read_age()))
+            return age, cast("T", await settled(cast("Any", run)(connection, call)))
+        finally:
+            await settled(self._standby_pool.putconn(connection))
 
     @asynccontextmanager
     async def transaction(

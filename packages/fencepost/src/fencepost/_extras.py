@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 EXTRA_OF: Mapping[str, str] = {
     "confluent_kafka": "kafka",
+    "obstore": "bucket",
     "opentelemetry": "traces",
     "prometheus_client": "metrics",
     "pyarrow": "parquet",

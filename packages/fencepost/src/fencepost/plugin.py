@@ -28,6 +28,8 @@ OWN_COMMANDS: Mapping[str, str] = {
     "up": "fencepost.cli._up:up",
     "migrate": "fencepost.cli._migrate:migrate",
     "recover": "fencepost.cli._recover:recover",
+    "verify": "fencepost.cli._verify:verify",
+    "lost": "fencepost.cli._lost:lost",
     "doctor": "fencepost.cli._doctor:doctor",
     "status": "fencepost.cli._status:status",
     "explain": "fencepost.cli._explain:explain",

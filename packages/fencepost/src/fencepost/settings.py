@@ -5,12 +5,14 @@ Each variable, its place in config.yaml, its default and what is allowed: docs/r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from fencepost._cluster_url import ClusterUrl, speaks_of_a_cluster
 from fencepost._sentinel_url import SentinelUrl, speaks_of_sentinels
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.redaction import each_host
@@ -36,12 +38,18 @@ def _postgres_url(url: str) -> str:
 
 
 def _redis_url(url: str) -> str:
-    if not speaks_of_sentinels(url):
-        return _check_scheme(url, "redis", "rediss", "unix")
+    if speaks_of_sentinels(url):
+        return _read_by(SentinelUrl.read, url, "redis+sentinel://host:26379,host:26379/service/0")
+    if speaks_of_a_cluster(url):
+        return _read_by(ClusterUrl.read, url, "redis+cluster://host:6379,host:6379")
+    return _check_scheme(url, "redis", "rediss", "unix")
+
+
+def _read_by(read: Callable[[str], object], url: str, form: str) -> str:
     try:
-        SentinelUrl.read(url)
+        read(url)
     except ValueError:
-        raise ValueError("a URL like redis+sentinel://host:26379,host:26379/service/0") from None
+        raise ValueError(f"a URL like {form}") from None
     return url
 
 
@@ -84,6 +92,9 @@ class Settings(LayeredSettings):
     ] = None
     listen_database_url: Annotated[
         PostgresUrl | None, From("LISTEN_DATABASE_URL", "database.listen_url", secret=True)
+    ] = None
+    standby_database_url: Annotated[
+        PostgresUrl | None, From("STANDBY_DATABASE_URL", "database.standby_url", secret=True)
     ] = None
     pool_min: Annotated[int, Field(ge=0, le=1000), From("DATABASE_POOL_MIN", "database.pool_min")] = 1
     pool_max: Annotated[int, Field(ge=1, le=1000), From("DATABASE_POOL_MAX", "database.pool_max")] = 10

@@ -20,10 +20,8 @@ from fencepost_judge.commands import _rejudge as rejudge
 
 if TYPE_CHECKING:
     from fencepost_judge._judge_calls import ProblemTitle
-    from fencepost_judge._judging import Judgement
     from fencepost_judge._language import Language, LanguageSpec
-    from fencepost_judge._verification import DataCheck, Verified
-    from fencepost_judge.packages._reading import ReadProblem
+    from fencepost_judge._verification import Verification, Verified
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Problems, users, languages and the sandbox."
@@ -65,6 +63,7 @@ def verify_package(
     """
     import asyncio  # noqa: PLC0415 - Not needed by --help.
 
+    from fencepost_judge._verify_report import headline  # noqa: PLC0415
     from fencepost_judge._verify_report import report as written  # noqa: PLC0415
 
     def tell(line: str) -> None:
@@ -73,19 +72,19 @@ def verify_package(
         else:
             answer(line)
 
-    read, results, data = asyncio.run(_verify(package, time_limit, tell))
+    made = asyncio.run(_verify(package, time_limit, tell))
     if report is not None:
-        report.write_text(written(read, results, data), encoding="utf-8")
+        report.write_text(written(made), encoding="utf-8")
     if json_output:
         answer_json(
             {
-                "problem": _headline(read),
-                "submissions": [_row(one) for one in results],
-                "disabled": list(read.disabled),
-                "data": [{"name": one.name, "kept": one.kept, "why": one.why} for one in data],
+                "problem": headline(made.read),
+                "submissions": [_row(one) for one in made.submissions],
+                "disabled": list(made.read.disabled),
+                "data": [{"name": one.name, "kept": one.kept, "why": one.why} for one in made.data],
             }
         )
-    kept = [one.kept for one in results] + [one.kept for one in data]
+    kept = made.kept
     if not json_output:
         answer(f"{kept.count(True)} as expected, {kept.count(False)} not, {kept.count(None)} not checked")
     if False in kept:
@@ -154,7 +153,7 @@ def languages(
             name = str(row["name"])
             answer(f"{row['title']:12} {row['version'] or f'not offered: install {missing[name]}'}")
             for one in checks.get(name, []):
-                sign = _SIGNS[one["verdict"] == one["expected"]]
+                sign = "ok  " if one["verdict"] == one["expected"] else "FAIL"
                 answer(
                     f"  {sign} {one['name']}: {one['verdict']}  {one['time_ms']} ms  {one['message']}"[:200]
                 )
@@ -243,12 +242,9 @@ def probe(json_output: JsonOption = False) -> None:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
-async def _verify(
-    package: Path, seconds: float | None, tell: Callable[[str], None]
-) -> tuple[ReadProblem, list[Verified], list[DataCheck]]:
+async def _verify(package: Path, seconds: float | None, tell: Callable[[str], None]) -> Verification:
     """Tells each line when it is known."""
     import tempfile  # noqa: PLC0415
-    from dataclasses import replace  # noqa: PLC0415
 
     from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
@@ -256,11 +252,19 @@ async def _verify(
     from fencepost_judge._runtime import open_judge  # noqa: PLC0415
     from fencepost_judge._settings import JudgeSettings  # noqa: PLC0415
     from fencepost_judge._store import Store  # noqa: PLC0415
-    from fencepost_judge._test_making import make_tests  # noqa: PLC0415
-    from fencepost_judge._time_limit import given, infer  # noqa: PLC0415
-    from fencepost_judge._verification import check_data, verify  # noqa: PLC0415
+    from fencepost_judge._verification import verify_package  # noqa: PLC0415
+    from fencepost_judge._verify_report import progress_lines  # noqa: PLC0415
     from fencepost_judge.packages._reading import read_problem  # noqa: PLC0415
     from fencepost_judge.sandbox._probing import probe_machine  # noqa: PLC0415
+
+    told = 0
+
+    async def tell_new(made: Verification) -> None:
+        nonlocal told
+        lines = progress_lines(made)
+        for line in lines[told:]:
+            tell(line)
+        told = len(lines)
 
     with tempfile.TemporaryDirectory(prefix="fencepost-verify-") as scratch:
         store, settings, metrics = Store(Path(scratch)), JudgeSettings.load(), JudgeMetrics.on(Metrics())
@@ -269,24 +273,11 @@ async def _verify(
         if not report.ready:
             raise UserError(f"The sandbox cannot run: {report.error} {report.remedy}")
         async with open_judge(settings, metrics, store, bubblewrap=report.bubblewrap) as judge:
-            if seconds is not None:
-                read = replace(read, problem=given(read.problem, seconds), timing=None)
             if read.making is not None:
                 tell(f"Making {len(read.making.recipes)} tests.")
-            read = await make_tests(judge, read, store)
-            problem = await infer(judge, read, python=settings.python)
-            read = replace(read, problem=problem, timing=None)
-            tell(_headline(read))
-            data = [one async for one in check_data(judge, read)]
-            for line in _data_lines(data):
-                tell(line)
-            for name in read.disabled:
-                tell(f"  skip {name}: disabled")
-            verified: list[Verified] = []
-            async for one in verify(judge, read, python=settings.python):
-                verified.append(one)
-                tell(f"{_line(one)}  [{len(verified)}/{len(read.submissions)}]")
-            return read, verified, data
+            return await verify_package(
+                judge, read, store, seconds=seconds, python=settings.python, tell=tell_new
+            )
 
 
 async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
@@ -300,22 +291,6 @@ async def _import(package: Path, slug: str | None, seconds: float | None) -> Pro
         )
 
 
-def _headline(read: ReadProblem) -> str:
-    from fencepost_judge._verify_report import headline  # noqa: PLC0415
-
-    return headline(read)
-
-
-def _data_lines(data: Sequence[DataCheck]) -> list[str]:
-    """The failed and skipped checks, and how many passed."""
-    right = sum(one.kept is True for one in data)
-    lines = [f"  {_SIGNS[one.kept]} {one.name}: {one.why}" for one in data if not one.kept]
-    return [*lines, f"  ok   data: {right} inputs and outputs"] if right else lines
-
-
-_SIGNS = {True: "ok  ", False: "FAIL", None: "skip"}
-
-
 def _row(one: Verified) -> dict[str, object]:
     return {
         "name": one.submission.name,
@@ -327,20 +302,5 @@ def _row(one: Verified) -> dict[str, object]:
         "kept": one.kept,
         "fault": one.fault,
         "broken": one.broken,
+        "skipped": one.skipped,
     }
-
-
-def _line(one: Verified) -> str:
-    sign = _SIGNS[one.kept]
-    if one.got is None:
-        return f"  {sign} {one.submission.name}: {one.fault or 'its language is not installed'}"
-    score = "" if one.got.score is None else f"  {one.got.score:g} points"
-    wanted = f", {one.broken}" if one.broken else ""
-    told = f"{one.got.verdict}{wanted}{score}  {one.got.time_ms} ms{_where(one.got)}"
-    return f"  {sign} {one.submission.name}: {told}"
-
-
-def _where(got: Judgement) -> str:
-    """The first test that was not right."""
-    failed = next((case for case in got.cases if case.verdict not in ("AC", "SK")), None)
-    return "" if failed is None else f"  at {failed.name}"

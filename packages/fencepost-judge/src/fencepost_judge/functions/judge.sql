@@ -79,7 +79,8 @@ as $$
       select program ->> 'language' from (
         select p.spec from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1) newest
       cross join lateral (
-        values (jsonb_build_array(newest.spec -> 'validator', newest.spec -> 'grader')), (newest.spec -> 'more_validators')) v (programs)
+        values (jsonb_build_array(newest.spec -> 'validator', newest.spec -> 'grader', newest.spec -> 'static_validator')),
+               (newest.spec -> 'more_validators')) v (programs)
       cross join lateral jsonb_array_elements(case when jsonb_typeof(v.programs) = 'array' then v.programs else '[]' end) program) found
     where l <> 'script' order by l)
 $$;
@@ -131,6 +132,10 @@ begin
   from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1;
   if v_version is null then
     perform fencepost._refuse('not_found', 'problem', coalesce(p_slug, ''), '{}', '{}');
+  end if;
+  if jsonb_typeof(v_languages) is distinct from 'array' and p_language = 'answers' then
+    raise exception '% is solved by programs; answers are not allowed.', p_slug
+      using errcode = 'ZF100', detail = '{"field": "language"}';
   end if;
   if jsonb_typeof(v_languages) = 'array' and not v_languages ? p_language then
     raise exception '% is solved in %; % is not allowed.', p_slug,

@@ -16,7 +16,7 @@ from typing import Any
 from fencepost.errors import InvalidInput
 from fencepost_judge._comparison import Comparison
 from fencepost_judge._language import read_specs
-from fencepost_judge._problem import Bounds, Group, Problem, ProgramSpec, Protocol, ValidatorSpec
+from fencepost_judge._problem import ANSWERS, Bounds, Group, Problem, ProgramSpec, Protocol, ValidatorSpec
 from fencepost_judge._store import Store
 from fencepost_judge.packages import _domjudge_ini as domjudge_ini
 from fencepost_judge.packages._constants import Constants
@@ -42,6 +42,7 @@ CODES = {
     "python3": ("python", "pypy"),
     "python3numpy": (),
     "python2": (),
+    "javascript": ("javascript",),
     "nodejs": ("javascript",),
 }
 """Languages whose code in the package format differs from our name for them."""
@@ -86,10 +87,11 @@ def read_package(
     constants = Constants(metadata.constants)
     described = folder / SUBMISSIONS
     documents.load([described, *_data_files(folder / "data")], constants.fill)
-    _refuse_unsupported(folder, metadata)
+    takes_answers = "submit-answer" in metadata.kinds
     data = read_tests(folder, store, documents, metadata)
     validators = _validators(folder, metadata, constants, store)
     _check_data(folder, data, metadata, validators)
+    static = _static_validator(folder, data, constants, store, takes_answers=takes_answers)
     seconds = metadata.limits.time_limit or _time_limit_file(folder) or ini.seconds
     statements = read_statements(_statement_files(folder, metadata.version), store, constants.fill)
     problem = Problem(
@@ -102,16 +104,17 @@ def read_package(
         validator=validators[0] if validators else None,
         more_validators=validators[1:],
         grader=_grader(folder, metadata, data, store),
+        static_validator=static,
         validator_scores=bool(validators) and metadata.custom_score,
         objective="min" if metadata.objective == "min" else "max",
         include=_include(folder, constants, store),
-        languages=_languages(metadata),
+        languages=[ANSWERS] if takes_answers else _languages(metadata),
         attachments=_attachments(folder, store),
         data=data,
         statement=statements.markdown,
         statements=statements.files,
     )
-    timing = _multipliers(metadata) if seconds is None else None
+    timing = _multipliers(metadata) if seconds is None and not takes_answers else None
     validation = read_validation_data(folder, store, documents, constants, problem)
     return ReadPackage(problem, metadata, constants, documents.get(described), timing, validation)
 
@@ -131,13 +134,6 @@ def _multipliers(metadata: Metadata) -> Multipliers:
     )
 
 
-def _refuse_unsupported(folder: Path, metadata: Metadata) -> None:
-    if (folder / "static_validator").is_dir():
-        raise unsupported("static_validator", "static validation")
-    if "submit-answer" in metadata.kinds:
-        raise unsupported(PROBLEM, "type submit-answer")
-
-
 def _check_data(folder: Path, data: Group, metadata: Metadata, validators: Sequence[ValidatorSpec]) -> None:
     if not any(True for _ in data.all_cases()):
         raise InvalidInput(
@@ -146,7 +142,8 @@ def _check_data(folder: Path, data: Group, metadata: Metadata, validators: Seque
     if not validators:
         flags = shlex.split(metadata.validator_flags)
         for case in data.all_cases():
-            Comparison.from_flags(flags if case.flags is None else case.flags)
+            if not case.static:
+                Comparison.from_flags(flags if case.flags is None else case.flags)
     unknown = sorted(set(asked_validators(data)) - {one.name for one in validators})
     if unknown:
         raise InvalidInput(
@@ -264,6 +261,38 @@ def _grader(folder: Path, metadata: Metadata, data: Group, store: Store) -> Prog
     if len(found) > 1:
         raise InvalidInput(f"graders holds {len(found)} programs; one is allowed.", field="graders")
     return ProgramSpec(name=found[0].name, files=found[0].files, language=found[0].language)
+
+
+def _static_validator(
+    folder: Path, data: Group, constants: Constants, store: Store, *, takes_answers: bool
+) -> ValidatorSpec | None:
+    """One program, and groups that ask for it."""
+    asked = next((case.name for case in data.all_cases() if case.static), None)
+    place = folder / "static_validator"
+    if not _holds(place):
+        if asked is not None:
+            raise InvalidInput(
+                f"{asked}: static_validator holds no program.", field="static_validation_score"
+            )
+        return None
+    if takes_answers:
+        raise InvalidInput(
+            "static_validator: answers are no program, so type submit-answer has no static validator.",
+            field="static_validator",
+        )
+    if asked is None:
+        raise InvalidInput(
+            "static_validator holds a program, but no test_group.yaml says static_validation_score. Add that,"
+            " or remove the program.",
+            field="static_validator",
+        )
+    found = read_program(place, store, constants.fill_bytes)
+    return ValidatorSpec(name=found.name, files=found.files, language=found.language)
+
+
+def code_of(language: str) -> str:
+    """The format's code of one of our languages."""
+    return next((code for code, names in CODES.items() if names[:1] == (language,)), language)
 
 
 def our_names(code: str) -> Sequence[str]:

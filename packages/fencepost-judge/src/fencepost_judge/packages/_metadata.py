@@ -113,6 +113,7 @@ class _Common(Described):
     license: Text | None = None
     rights_owner: Any = None
     source: Any = None
+    source_url: Any = None
     keywords: Any = None
     limits: Limits = Limits()
     # Written by contest tools; they describe the contest, and do not affect judging.
@@ -126,7 +127,6 @@ class _Common(Described):
 
 class LegacyProblem(_Common):
     type: Literal["pass-fail", "scoring"] = "pass-fail"
-    source_url: Any = None
     validation: Words = ["default"]
     validator_flags: Text | None = None
     grading: LegacyGrading = LegacyGrading()
@@ -206,6 +206,11 @@ def _new(version: Version, said: NewProblem) -> Metadata:
             f"{PROBLEM}: the type {', '.join(said.type)} names a type twice, or types that "
             "exclude each other.",
             field="type",
+        )
+    others = sorted({"interactive", "multi-pass"} & kinds)
+    if "submit-answer" in kinds and others:
+        raise InvalidInput(
+            f"{PROBLEM}: answers are not run, so the type submit-answer excludes {others[0]}.", field="type"
         )
     return Metadata(
         version=version,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.errors import InvalidInput
-from fencepost_judge._problem import Problem
+from fencepost_judge._problem import ANSWERS, Problem
 from fencepost_judge._store import Store
 from fencepost_judge.packages._archive import unpack
 from fencepost_judge.packages._cms import NAME as CMS
@@ -58,6 +58,8 @@ class JurySubmission:
     name: str
     sources: Mapping[str, bytes]
     expectations: Expectations
+    answers: bool = False
+    """Whether it may be answers: files of no language."""
 
     @property
     def expected(self) -> frozenset[str]:
@@ -65,10 +67,14 @@ class JurySubmission:
         return self.expectations.verdicts
 
     def language(self, *, python: str = "python") -> str:
-        """As the package says, or by the extension; `python` is the language of `.py` files."""
+        """As the package says, or by the extension; `python` is the language of `.py` files. Empty when no
+        language has the extension."""
         said = self.expectations.language
         if said is None:
-            return language_of(self.sources, python=python)
+            try:
+                return language_of(self.sources, python=python)
+            except InvalidInput:
+                return ANSWERS if self.answers else ""
         return next(iter(our_names(said)), said)
 
 
@@ -207,4 +213,5 @@ def _submissions(folder: Path, package: ReadPackage | None) -> Iterator[JurySubm
                 sources = {one: fill(text) for one, text in read_sources(path).items()}
                 is_new = package is not None and package.metadata.version.is_new
                 expected = tagged(expectations_of(name, document, is_new=is_new), name, sources)
-                yield JurySubmission(name, sources, expected)
+                takes = package is not None and package.problem.takes_answers
+                yield JurySubmission(name, sources, expected, answers=takes)

@@ -227,8 +227,6 @@ class _NewReader:
         path = folder / NEW_FILE
         name = str(path.relative_to(self.reader.root))
         own = checked(GroupFile, name, self.reader.documents.get(path)).model_dump(exclude_unset=True)
-        if "static_validation_score" in own or "static_validator_args" in own:
-            raise unsupported(name, "static validation")
         scoring = sorted({"max_score", "score_aggregation", "require_pass"} & set(own))
         if scoring and (not self._is_scoring or folder.name == "sample"):
             raise InvalidInput(f"{name}: {scoring[0]} is for groups of scoring problems.", field=scoring[0])
@@ -245,7 +243,38 @@ class _NewReader:
             )
         cases.sort(key=lambda case: case.name)
         scores = self._scores(name, described, len(cases)) if self._is_scoring and name != "sample" else {}
-        return Group(name=name, cases=cases, groups=below, **scores)
+        return Group(name=name, cases=[*self._static(name, described), *cases], groups=below, **scores)
+
+    def _static(self, name: str, described: Mapping[str, Any]) -> list[TestCase]:
+        """The static validation test case of a group, if it has one."""
+        score = described.get("static_validation_score")
+        if score is None:
+            if "static_validator_args" in described:
+                raise InvalidInput(
+                    f"{name}: static_validator_args need a static_validation_score.",
+                    field="static_validator_args",
+                )
+            return []
+        counts = self._is_scoring and name != "sample" and _mode(name, described) != "pass-fail"
+        if (score == "pass-fail") is counts:
+            kind = "is scored" if counts else "is all or nothing"
+            wanted = "a number" if counts else "pass-fail"
+            raise InvalidInput(
+                f"{name}: it {kind}, so its static_validation_score must be {wanted}.",
+                field="static_validation_score",
+            )
+        nothing = self.reader.store.put(b"")
+        return [
+            TestCase(
+                name=f"{name}/static validation",
+                input=nothing,
+                answer=nothing,
+                sample=name == "sample",
+                flags=described.get("static_validator_args") or [],
+                static=True,
+                worth=float(score) if counts else None,
+            )
+        ]
 
     def _below(
         self, folder: Path, name: str, described: Mapping[str, Any]
@@ -273,7 +302,7 @@ class _NewReader:
         """The score of a group, and whether its tests share it. If unbounded, only the validator awards
         points."""
         whole = name == "secret"
-        mode = described.get("score_aggregation", "sum" if whole else "pass-fail")
+        mode = _mode(name, described)
         most: Any = described.get("max_score", 100 if whole else "unbounded")
         if most == "unbounded" and mode == "pass-fail":
             raise InvalidInput(
@@ -281,7 +310,15 @@ class _NewReader:
             )
         if most == "unbounded" and not whole and self.secret.get("max_score", 100) != "unbounded":
             raise InvalidInput(f"{name}: secret is bounded, so a group needs a max_score.", field="max_score")
+        static = described.get("static_validation_score")
         score = 0.0 if most == "unbounded" else float(most)
+        if mode == "sum" and most != "unbounded" and isinstance(static, int):
+            if static > score:
+                raise InvalidInput(
+                    f"{name}: static_validation_score is more than max_score.",
+                    field="static_validation_score",
+                )
+            score -= static
         return {
             "aggregation": _NEW_MODES[mode],
             "score": score / count if mode == "sum" and count else score,
@@ -298,6 +335,10 @@ class _NewReader:
                     field="require_pass",
                 )
             earlier.add(group.name)
+
+
+def _mode(name: str, described: Mapping[str, Any]) -> str:
+    return str(described.get("score_aggregation", "sum" if name == "secret" else "pass-fail"))
 
 
 _NEW_MODES = {"sum": Aggregation.SUM, "min": Aggregation.MIN, "pass-fail": Aggregation.ALL}

@@ -64,7 +64,7 @@ def read_validation_data(
 ) -> ValidationData:
     found, other = _validators(root, store, constants)
     # Not stored twice: a large package would take twice as long.
-    known = {f"data/{case.name}.in": case.input for case in problem.data.all_cases()}
+    known = {f"data/{case.name}.in": case.input for case in problem.data.all_cases() if not case.static}
     reader = _Reader(root, store, documents, problem.flags, known)
     return ValidationData(
         validators=[ProgramSpec(name=one.name, files=one.files, language=one.language) for one in found],

@@ -36,6 +36,15 @@ async def _parts(package: UploadFile) -> AsyncGenerator[bytes]:
         yield part
 
 
+async def uploaded(request: Request, wanted: ImportForm) -> tuple[str, AsyncGenerator[bytes]]:
+    """The name of the package in a form, and the parts of its zip."""
+    package = (await request.form()).get("package")
+    if not isinstance(package, UploadFile) or not package.filename:
+        raise InvalidInput("Choose a zip.", field="package")
+    slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
+    return slug, _parts(package)
+
+
 def add(router: PageRouter) -> None:
     most = WebSettings.load().body_max_bytes
 
@@ -46,10 +55,7 @@ def add(router: PageRouter) -> None:
     @router.router.post(f"{PAGES_ROOT}/import")
     async def import_package(request: Request) -> Response:
         wanted = filled(ImportForm, await form_of(request))
-        package = (await request.form()).get("package")
-        if not isinstance(package, UploadFile) or not package.filename:
-            raise InvalidInput("Choose a zip.", field="package")
-        slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
-        made = await import_zip(router.judging, _parts(package), slug, wanted.time_limit)
+        slug, parts = await uploaded(request, wanted)
+        made = await import_zip(router.judging, parts, slug, wanted.time_limit)
         told = f"{made.title} ({made.slug}) is imported, version {made.version}."
         return router.done(request, f"{PAGES_ROOT}/problems/{made.slug}", told)

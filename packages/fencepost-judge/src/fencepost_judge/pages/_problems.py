@@ -14,6 +14,7 @@ from fencepost_judge import _judge_calls as judge_calls
 from fencepost_judge import _jury as jury
 from fencepost_judge import _visibility as visibility
 from fencepost_judge._access import PAGES_ROOT
+from fencepost_judge._answers import stems
 from fencepost_judge._authentication import Who, author_of, told_to
 from fencepost_judge._contest_api import seen_contest
 from fencepost_judge._judge_calls import StoredProblem
@@ -98,6 +99,7 @@ async def show_problem(
         "timing": _timing(found.problem, who),
         "attachments": sorted(found.problem.attachments),
         "samples": await visibility.samples(judging, found),
+        "answers": sorted(set(stems(found.problem).values())) if found.problem.takes_answers else [],
         "tests": sum(1 for _ in found.problem.data.all_cases()),
         "contest": in_contest,
         "frame": None if in_contest is None else await contest_frame(router, request, in_contest),

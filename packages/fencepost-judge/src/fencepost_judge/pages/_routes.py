@@ -42,6 +42,9 @@ from fencepost_judge.pages import (
     _teams as teams,
 )
 from fencepost_judge.pages import (
+    _verifications as verifications,
+)
+from fencepost_judge.pages import (
     _workers as workers,
 )
 from fencepost_judge.pages._page_router import PageRouter
@@ -65,6 +68,7 @@ def make_pages(
         jury,
         rejudgings,
         imports,
+        verifications,
         workers,
     ):
         module.add(router)

@@ -123,6 +123,8 @@ async def _texts_of_test(judging: Judging, job_id: int, name: str) -> tuple[str,
     case = next((one for one in found.problem.data.all_cases() if one.name == name), None)
     if case is None:
         raise NotFound(f"Submission {job_id} has no test {name[:100]}.", noun="test", subject=str(job_id))
+    if case.static or found.problem.takes_answers:
+        raise InvalidInput("This test does not run the program.", field="test")
     if found.problem.interactive:
         raise InvalidInput("A conversation cannot be run without its validator.", field="test")
     given = await asyncio.to_thread(judging.store.get, case.input)

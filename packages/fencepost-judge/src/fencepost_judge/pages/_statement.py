@@ -96,6 +96,11 @@ def render(statement: str, title: str) -> Markup:
     return Markup(_rendered(statement, title))  # noqa: S704 - Made by us, from what the parser has escaped.
 
 
+def render_report(text: str) -> Markup:
+    """A text of ours in Markdown, which may be long and is not kept."""
+    return Markup(_parser().render(text, {"title": ""}))  # noqa: S704 - As above.
+
+
 @lru_cache(KEPT_STATEMENTS)
 def _rendered(statement: str, title: str) -> str:
     return str(_parser().render(statement, {"title": title}))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost_judge._language import read_specs
+from fencepost_judge._problem import ANSWERS
 from fencepost_judge._service import Judging
 from fencepost_server.accounts.secret import new_secret
 
@@ -27,6 +28,8 @@ class SubmitForm:
 def offered(judging: Judging, allowed: Sequence[str] | None = None) -> dict[str, str]:
     """The languages by name, with their titles and versions; only the allowed ones if the problem restricts
     them."""
+    if allowed is not None and ANSWERS in allowed:
+        return {ANSWERS: "Answers"}
     here = set(judging.languages) & set(judging.languages if allowed is None else allowed)
     versions = judging.language_versions
     return {

@@ -99,7 +99,9 @@ async def run_in_bubblewrap(program: Path, site: Site, order: RunSpec, files: Bo
         if out is None or order.out is None or outcome.verdict not in (Verdict.OK, Verdict.RE) or ended.by:
             return outcome
         try:
-            await asyncio.to_thread(copy_out, out, order.out, bytes_max=order.out_kb * 1024)
+            await asyncio.to_thread(
+                copy_out, out, order.out, bytes_max=order.out_kb * 1024, files_max=order.out_files
+            )
         except OutputRefused as refused:
             return replace(outcome, verdict=Verdict.RE, error=refused.reason)
         return outcome

@@ -59,6 +59,7 @@ class RunSpec:
     proc: bool = False
     out: Path | None = None
     out_kb: int = 65_536
+    out_files: int = 512
     out_from: str | None = None
     in_out: bool = False
     core: int | None = None
@@ -74,7 +75,7 @@ class RunSpec:
         if self.proc:
             words.append("proc=1")
         if self.out is not None:
-            words += [f"out_dir={self.out}", f"out_kb={self.out_kb}"]
+            words += [f"out_dir={self.out}", f"out_kb={self.out_kb}", f"out_files={self.out_files}"]
         if self.out_from is not None:
             words.append(f"out_from={self.out_from}")
         if self.in_out:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost_server.web.formatting import duration
+from fencepost_server.web.words import say
 
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
@@ -58,13 +59,16 @@ def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, 
     most = max((value for values in series.values() for value in values if value is not None), default=0.0)
     top = ceiling(most)
     lines = tuple(
-        ChartLine(name, number, _path(values, top), values, figure(_last(values), unit))
+        ChartLine(say(name), number, _path(values, top), values, figure(_last(values), unit))
         for number, (name, values) in enumerate(series.items())
     )
     ticks = tuple(
         Tick(_y(top * step / TICKS, top), figure(top * step / TICKS, unit)) for step in range(TICKS + 1)
     )
-    summary = f"{title}: " + "; ".join(f"{line.name} {line.last} at last" for line in lines)
+    title = say(title)
+    summary = f"{title}: " + "; ".join(
+        say("{name} {last} at last", name=line.name, last=line.last) for line in lines
+    )
     return Chart(title, unit, times, lines, ticks, summary)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencepost.errors import InvalidInput
 from fencepost.jobs._cron import CronCalendar, Interval, parse_cron
 from fencepost_server.web.formatting import duration
+from fencepost_server.web.words import say
 
 
 def in_words(expression: str, zone: str) -> str:
@@ -14,5 +15,5 @@ def in_words(expression: str, zone: str) -> str:
     except InvalidInput:
         return expression
     if isinstance(schedule, Interval):
-        return f"Every {duration(schedule.every.total_seconds())}"
+        return say("Every {total_seconds}", total_seconds=duration(schedule.every.total_seconds()))
     return f"{schedule.in_words()}, {zone}" if isinstance(schedule, CronCalendar) else expression

@@ -15,6 +15,7 @@ from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import link
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 # The most that one request settles: the page continues with the next batch by itself, and can be stopped.
 BATCH_MAX = 500
@@ -93,20 +94,29 @@ def add_pages(context: ConsoleContext) -> None:
         now = min(count, body.limit)
         jobs = counted(now, "dead letter")
         if body.how == "replay":
-            told = f"{jobs} run again, each with all its tries."
-            answer = f"Replay {now:,}"
+            told = say("{jobs} run again, each with all its tries.", jobs=jobs)
+            answer = say("Replay {now}", now=f"{now:,}")
         else:
-            told = f"{jobs} end as cancelled. They can be run again one by one."
-            answer = f"Discard {now:,}"
+            told = say("{jobs} end as cancelled. They can be run again one by one.", jobs=jobs)
+            answer = say("Discard {now}", now=f"{now:,}")
         of = [
             f"{name} {value}"
             for name, value in (("queue", body.queue), ("kind", body.kind), ("cause", body.cause))
             if value
         ]
-        scope = f"Selected: {', '.join(of) or 'every queue, kind and cause'}; {count:,} in all."
+        scope = say(
+            "Selected: {what}; {count} in all.",
+            what=", ".join(of) or say("every queue, kind and cause"),
+            count=f"{count:,}",
+        )
         filters = {"queue": body.queue, "kind": body.kind, "cause": body.cause}
         back = link("/console/dead/preview", **filters, before=body.before.isoformat())
-        return Confirmation(f"{answer} of {count:,} dead letters?", [told, scope], answer, back)
+        return Confirmation(
+            say("{answer} of {count} dead letters?", answer=answer, count=f"{count:,}"),
+            [told, scope],
+            answer,
+            back,
+        )
 
     @context.router.action("/dead/settle", "dead.settle", asks=before_settle)
     async def settle(request: Request, body: Settle) -> ActionDone:
@@ -119,7 +129,13 @@ def add_pages(context: ConsoleContext) -> None:
         context.live_snapshot.forget()
         word = "replayed" if body.how == "replay" else "discarded"
         done = sum(one.outcome == word for one in settled)
-        told = f"{done} {word}, {len(settled) - done} refused, {remaining} of these left."
+        told = say(
+            "{done} {word}, {what} refused, {remaining} of these left.",
+            done=done,
+            word=word,
+            what=len(settled) - done,
+            remaining=remaining,
+        )
         filters = {
             "queue": body.queue,
             "kind": body.kind,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, LiteralString
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
@@ -12,22 +12,120 @@ from fencepost.errors import NotFound
 from fencepost.flows import _dead_letters as dead_letters
 from fencepost.kernel.call import Call, nothing, text
 from fencepost_server.console._graph import edge_words, lay_out
-from fencepost_server.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following, wanted
+from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Name, wanted
+from fencepost_server.console.listing import Listing, ListQuery, Type
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import quoted
 from fencepost_server.web.forms import Ids
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
+_FLOWS = Listing(
+    table="flows",
+    sql="select name, registered_at, registered_by, draining_at,"
+    " jsonb_array_length(plan -> 'nodes') as nodes,"
+    " (select count(*) from fencepost.flow_failing(name)) as failing"
+    " from fencepost.flows where name > coalesce(%(after)s::text, '') order by name limit %(limit)s",
+    key=("name",),
+    positions=("after",),
+    is_descending=False,
+    columns={
+        "name": "text",
+        "failing": "bigint",
+        "nodes": "bigint",
+        "registered_at": "timestamptz",
+        "registered_by": "text",
+    },
+    searched=("name", "registered_by"),
+)
+_TASKS = Listing(
+    table="tasks",
+    sql="select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
+    " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error,"
+    " a.step, a.stream, a.at_offset, a.remedy"
+    " from fencepost.flow_frontiers(%(name)s) f"
+    " full join fencepost.flow_holders(%(name)s) h on h.resource = f.resource"
+    " left join fencepost.flow_failing(%(name)s) a on a.resource = coalesce(f.resource, h.resource)"
+    " where coalesce(f.resource, h.resource) > coalesce(%(after)s::text, '') order by 1 limit %(limit)s",
+    key=("resource",),
+    positions=("after",),
+    is_descending=False,
+    columns={
+        "resource": "text",
+        "owner": "text",
+        "expires_at": "timestamptz",
+        "number": "bigint",
+        "stored_at": "timestamptz",
+        "state_bytes": "bigint",
+        "failures": "bigint",
+    },
+)
+_DEAD = Listing(
+    table="dead",
+    sql="select id, step, error, preview, died_at from fencepost.flow_dead_letters"
+    " where flow = %(name)s and replay is null and id > coalesce(%(dead_after)s::bigint, 0)"
+    " order by id limit %(limit)s",
+    key=("id",),
+    positions=("dead_after",),
+    is_descending=False,
+    columns={"id": "bigint", "step": "text", "died_at": "timestamptz", "error": "text"},
+    searched=("step", "error", "preview"),
+)
+_SAVEPOINTS = Listing(
+    table="savepoints",
+    sql="select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints"
+    " where flow = %(name)s and (%(saved_before)s::text is null or (made_at, savepoint) < ("
+    "select o.made_at, o.savepoint from fencepost.flow_savepoints o"
+    " where o.flow = %(name)s and o.savepoint = %(saved_before)s))"
+    " order by made_at desc, savepoint desc limit %(limit)s",
+    key=("savepoint",),
+    positions=("saved_before",),
+    is_descending=True,
+    columns={"savepoint": "text", "tasks": "bigint", "state_bytes": "bigint", "made_at": "timestamptz"},
+)
+_CHECKPOINT_COLUMNS: Mapping[LiteralString, Type] = {
+    "resource": "text",
+    "owner": "text",
+    "number": "bigint",
+    "status": "text",
+    "state_bytes": "bigint",
+    "stored_at": "timestamptz",
+    "committed_at": "timestamptz",
+}
+_CHECKPOINTS = Listing(
+    table="checkpoints",
+    sql="select c.*, l.owner, l.held, l.expires_at from fencepost.checkpoints c"
+    " left join fencepost.lease_status l on l.resource = c.resource"
+    " where c.resource = %(resource)s and c.number < coalesce(%(before)s::bigint, 9223372036854775807)"
+    " order by c.number desc limit %(limit)s",
+    key=("number",),
+    positions=("before",),
+    is_descending=True,
+    columns=_CHECKPOINT_COLUMNS,
+    searched=("resource", "owner"),
+)
+_CHECKPOINTED = Listing(
+    table="checkpoints",
+    sql="select c.*, l.owner, l.held, l.expires_at from"
+    " fencepost.console_checkpointed(%(after)s::text, %(limit)s::integer) r"
+    " join fencepost.checkpoints c on c.resource = r.resource and c.number = r.number"
+    " left join fencepost.lease_status l on l.resource = c.resource order by c.resource",
+    key=("resource",),
+    positions=("after",),
+    is_descending=False,
+    columns=_CHECKPOINT_COLUMNS,
+    searched=("resource", "owner"),
+)
 FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
 
 
-class FlowQuery(BaseModel):
+class FlowQuery(ListQuery):
     after: Name | None = None
     limit: Limit = 50
 
 
-class OneFlowQuery(BaseModel):
+class OneFlowQuery(ListQuery):
     """Tasks after `after` in order of name, dead letters after `dead_after`, savepoints older than one."""
 
     after: Name | None = None
@@ -37,7 +135,7 @@ class OneFlowQuery(BaseModel):
     limit: Limit = 100
 
 
-class CheckpointQuery(BaseModel):
+class CheckpointQuery(ListQuery):
     """The newest of each resource after `after`; of one resource, those with a number below `before`."""
 
     resource: Name | None = None
@@ -68,15 +166,9 @@ def add_pages(context: ConsoleContext) -> None:
     @context.router.page("/flows", "flows.html", "Flows")
     async def flows(request: Request, query: Annotated[FlowQuery, Query()]) -> PageData:
         """Every flow that a worker has registered, and how many of its tasks fail."""
-        rows = await context.reading.rows(
-            "select name, registered_at, registered_by, draining_at,"
-            " jsonb_array_length(plan -> 'nodes') as nodes,"
-            " (select count(*) from fencepost.flow_failing(name)) as failing"
-            " from fencepost.flows where name > %s order by name limit %s",
-            query.after or "",
-            query.limit,
-        )
-        return PageData({"flows": rows, "next_after": following(rows, "name", query.limit)}, rows="flows")
+        page = await context.lists.read(_FLOWS, query, query.limit)
+        facts = {"flows": page.rows, **page.next, "filters": {"part": query.part or None}}
+        return PageData(facts, "flows", lists={"flows": page.state})
 
     @context.router.page("/flows/{name}", "flow.html", "Flow")
     async def flow(request: Request, name: FlowName, query: Annotated[OneFlowQuery, Query()]) -> PageData:
@@ -88,103 +180,57 @@ def add_pages(context: ConsoleContext) -> None:
             name,
         )
         if row is None:
-            raise NotFound(f"There is no flow {name}.")
-        tasks = await context.reading.rows(
-            "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
-            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error,"
-            " a.step, a.stream, a.at_offset, a.remedy"
-            " from fencepost.flow_frontiers(%s) f"
-            " full join fencepost.flow_holders(%s) h on h.resource = f.resource"
-            " left join fencepost.flow_failing(%s) a on a.resource = coalesce(f.resource, h.resource)"
-            " where coalesce(f.resource, h.resource) > %s order by 1 limit %s",
-            name,
-            name,
-            name,
-            query.after or "",
-            query.limit,
-        )
-        savepoints = await context.reading.rows(
-            "select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints where flow = %s"
-            " and (%s = '' or (made_at, savepoint) < (select o.made_at, o.savepoint"
-            " from fencepost.flow_savepoints o where o.flow = %s and o.savepoint = %s))"
-            " order by made_at desc, savepoint desc limit %s",
-            name,
-            query.saved_before or "",
-            name,
-            query.saved_before or "",
-            query.limit,
-        )
+            raise NotFound(say("There is no flow {name}.", name=name))
+        tasks = await context.lists.read(_TASKS, query, query.limit, {"name": name})
+        savepoints = await context.lists.read(_SAVEPOINTS, query, query.limit, {"name": name})
         edges = await context.reading.rows(
             "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s)", name
         )
         edges = [
             {**edge, "edge": f"{edge['parent']}-{edge['child']}", "words": edge_words(edge)} for edge in edges
         ]
-        dead = await context.reading.rows(
-            "select id, step, error, preview, died_at from fencepost.flow_dead_letters"
-            " where flow = %s and replay is null and id > %s order by id limit %s",
-            name,
-            query.dead_after or 0,
-            query.limit,
-        )
+        dead = await context.lists.read(_DEAD, query, query.limit, {"name": name})
         late = await context.reading.rows(
             "select resource, records, last_at, samples from fencepost.flow_lates(%s) order by resource "
             "limit %s",
             name,
             query.limit,
         )
-        failing = {one["step"] for one in tasks if one["step"]} | {one["step"] for one in dead}
+        failing = {one["step"] for one in tasks.rows if one["step"]} | {one["step"] for one in dead.rows}
         is_page = request.url.path.startswith("/console")
         picture = lay_out(row["plan"], failing=failing, fold=not query.unfold) if is_page else None
         facts = {
             "title": name,
             "flow": row,
-            "tasks": tasks,
-            "savepoints": savepoints,
+            "tasks": tasks.rows,
+            "savepoints": savepoints.rows,
             "edges": edges,
-            "dead": dead,
+            "dead": dead.rows,
             "late": late,
             "graph": picture,
             "filters": {
                 "limit": query.limit if query.limit != 100 else None,
                 "unfold": "true" if query.unfold else None,
             },
-            "next_after": following(tasks, "resource", query.limit),
-            "next_dead_after": following(dead, "id", query.limit),
-            "next_saved_before": following(savepoints, "savepoint", query.limit),
+            **savepoints.next,
+            **dead.next,
+            **tasks.next,
         }
-        walks = {"dead": "dead_after", "savepoints": "saved_before"}
-        return PageData(facts, "tasks", ("edges", "dead", "late", "savepoints"), walks)
+        lists = {"tasks": tasks.state, "dead": dead.state, "savepoints": savepoints.state}
+        return PageData(facts, "tasks", ("edges", "dead", "late", "savepoints"), lists)
 
     @context.router.page("/checkpoints", "checkpoints.html", "Checkpoints")
     async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> PageData:
         """The newest checkpoint of each resource, or all of one resource."""
-        if wanted(query.resource):
-            rows = await context.reading.rows(
-                "select c.*, l.owner, l.held, l.expires_at from fencepost.checkpoints c"
-                " left join fencepost.lease_status l on l.resource = c.resource"
-                " where c.resource = %s and c.number < %s order by c.number desc limit %s",
-                query.resource,
-                query.before if query.before is not None else LAST_ID,
-                query.limit,
-            )
-        else:
-            rows = await context.reading.rows(
-                "select c.*, l.owner, l.held, l.expires_at from"
-                " fencepost.console_checkpointed(%s::text, %s::integer) r"
-                " join fencepost.checkpoints c on c.resource = r.resource and c.number = r.number"
-                " left join fencepost.lease_status l on l.resource = c.resource order by c.resource",
-                query.after,
-                query.limit,
-            )
-        filters = {"resource": wanted(query.resource), "limit": query.limit if query.limit != 50 else None}
-        facts = {
-            "checkpoints": rows,
-            "next_after": None if filters["resource"] else following(rows, "resource", query.limit),
-            "next_before": following(rows, "number", query.limit) if filters["resource"] else None,
-            "filters": filters,
+        listing = _CHECKPOINTS if wanted(query.resource) else _CHECKPOINTED
+        page = await context.lists.read(listing, query, query.limit, {"resource": wanted(query.resource)})
+        filters = {
+            "resource": wanted(query.resource),
+            "part": query.part or None,
+            "limit": query.limit if query.limit != 50 else None,
         }
-        return PageData(facts, rows="checkpoints")
+        facts = {"next_after": None, "next_before": None, "checkpoints": page.rows, **page.next}
+        return PageData({**facts, "filters": filters}, "checkpoints", lists={"checkpoints": page.state})
 
 
 def add_actions(context: ConsoleContext) -> None:
@@ -194,7 +240,9 @@ def add_actions(context: ConsoleContext) -> None:
                 "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
             )
         )
-        told = "is draining: its workers commit and release their tasks" if draining else "runs again"
+        told = (
+            say("is draining: its workers commit and release their tasks") if draining else say("runs again")
+        )
         return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
     async def before_drain(request: Request, name: str) -> Confirmation:
@@ -205,10 +253,17 @@ def add_actions(context: ConsoleContext) -> None:
             name,
         )
         tasks, workers = (held["tasks"], held["workers"]) if held is not None else (0, 0)
-        told = f"{counted(workers, 'worker')} commit and release {counted(tasks, 'task')}, and take none."
+        told = say(
+            "{workers} commit and release {tasks}, and take none.",
+            workers=counted(workers, "worker"),
+            tasks=counted(tasks, "task"),
+        )
         onward = "No record of it is processed until it runs again."
         return Confirmation(
-            f"Drain flow {name}?", [told, onward], f"Drain {name}", f"/console/flows/{quoted(name)}"
+            say("Drain flow {name}?", name=name),
+            [told, onward],
+            say("Drain {name}", name=name),
+            f"/console/flows/{quoted(name)}",
         )
 
     @context.router.action("/flows/{name}/drain", "flow.drain", asks=before_drain)
@@ -242,8 +297,13 @@ def add_actions(context: ConsoleContext) -> None:
             "discard": "They are deleted. Their records are not processed.",
         }
         answer = f"{body.how.capitalize()} {letters}"
-        told = [f"Selected of {name}: {of}.", ends[body.how]]
-        return Confirmation(f"{answer} of {name}?", told, answer, f"/console/flows/{quoted(name)}#dead")
+        told = [say("Selected of {name}: {of}.", name=name, of=of), ends[body.how]]
+        return Confirmation(
+            say("{answer} of {name}?", answer=answer, name=name),
+            told,
+            answer,
+            f"/console/flows/{quoted(name)}#dead",
+        )
 
     @context.router.action("/flows/{name}/dead", "flow.dead", asks=before_settle)
     async def settle(request: Request, name: FlowName, body: SettleLetters) -> ActionDone:
@@ -264,4 +324,7 @@ def add_actions(context: ConsoleContext) -> None:
     async def save(request: Request, name: FlowName, body: Save) -> ActionDone:
         """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
         kept = await context.fp.flows.savepoint(name, body.savepoint, within=body.within_seconds)
-        return ActionDone(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")
+        return ActionDone(
+            say("{savepoint} keeps {kept} tasks.", savepoint=body.savepoint, kept=kept),
+            f"/console/flows/{quoted(name)}",
+        )

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost_server.web.words import say
+
 BOX_HEIGHT = 46
 GAP_X, GAP_Y = 96, 22
 # A name of this many characters fits a box of the width that is computed for it.
@@ -116,7 +118,9 @@ def _words(nodes: Sequence[Mapping[str, Any]], chain: Sequence[int]) -> tuple[st
     section = f" · {first['section']}" if first.get("section") else ""
     if len(chain) == 1:
         return _fitting(str(first["name"])), f"{first['kind']}{section}"
-    return _fitting(f"{first['name']} … {last['name']}"), f"{len(chain)} steps{section}"
+    return _fitting(f"{first['name']} … {last['name']}"), say(
+        "{chain} steps{section}", chain=len(chain), section=section
+    )
 
 
 def _fitting(name: str) -> str:
@@ -135,9 +139,9 @@ def edge_words(edge: Mapping[str, Any]) -> str:
     """What flows over an edge lately: a rate, what waits in the source, and how busy the receiver is."""
     told = [f"{edge['per_second']:,.0f}/s"] if edge["per_second"] is not None else []
     if edge["lag"]:
-        told.append(f"{edge['lag']:,} wait")
+        told.append(say("{lag} wait", lag=f"{edge['lag']:,}"))
     if edge["backpressure"]:
-        told.append(f"{edge['backpressure']:.0%} busy")
+        told.append(say("{backpressure} busy", backpressure=f"{edge['backpressure']:.0%}"))
     return " · ".join(told)
 
 

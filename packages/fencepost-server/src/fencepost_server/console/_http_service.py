@@ -68,10 +68,12 @@ from fencepost_server.console._read_pool import ReadPool
 from fencepost_server.console._role import ACCOUNTS
 from fencepost_server.console._settings import ConsoleSettings
 from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.listing import Lists
 from fencepost_server.console.plugin_pages import plugin_pages
 from fencepost_server.console.router import API, PAGES, ConsoleRouter
 from fencepost_server.web.authorization import OPEN
 from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.words import load_catalogue
 
 ROLL_SECONDS = 10.0
 # Half an hour of the past in one statement: a first start on a large database blocks nothing.
@@ -105,7 +107,7 @@ def make_service(
 
 def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> ConsoleContext:
     reading = ReadPool(
-        settings.read_database_url or viewer_url,
+        settings.read_database_url or fp.settings.standby_database_url or viewer_url,
         pool_max=settings.read_pool_max,
         statement_seconds=settings.statement_seconds,
         connect_seconds=fp.settings.connect_seconds,
@@ -113,9 +115,9 @@ def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> C
     live_snapshot = LiveSnapshot(
         reading, look_seconds=settings.look_seconds, streams_max=settings.streams_max
     )
-    return ConsoleContext(
-        ConsoleRouter(fp, ConsoleAuth(fp, settings), make_templates()), reading, fp, live_snapshot, settings
-    )
+    templates = make_templates(load_catalogue(settings.language, settings.words))
+    router = ConsoleRouter(fp, ConsoleAuth(fp, settings), templates, reading.age)
+    return ConsoleContext(router, reading, Lists(reading, settings.scan_max), fp, live_snapshot, settings)
 
 
 def make_router(context: ConsoleContext) -> APIRouter:

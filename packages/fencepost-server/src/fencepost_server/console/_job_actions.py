@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from fastapi import Request
-from pydantic import BaseModel
 
-from fencepost.errors import NotFound, Refusal
+from fencepost.errors import NotFound
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import job_queries
 from fencepost_server.console._jobs import JobId
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, Number, add_bulk_actions
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief
-from fencepost_server.web.forms import Ids
 from fencepost_server.web.questions import Confirmation, counted
-
-
-class SettleJobs(BaseModel):
-    """A decision about the jobs that were selected on a page."""
-
-    model_config = {"extra": "forbid"}
-
-    how: Literal["cancel", "run", "discard"]
-    ids: Ids
+from fencepost_server.web.words import say
 
 
 class JobQuestions:
@@ -36,28 +26,6 @@ class JobQuestions:
     def __init__(self, context: ConsoleContext) -> None:
         self._reading = context.reading
 
-    async def settle(self, request: Request, body: SettleJobs) -> Confirmation:
-        rows = await self._reading.rows(
-            "select state, count(*) as jobs from fencepost.jobs where job_id = any (%s) group by state"
-            " order by jobs desc, state",
-            body.ids,
-        )
-        states = {row["state"]: row["jobs"] for row in rows}
-        fitting = sum(count for state, count in states.items() if state in _SETTLED[body.how])
-        told = ", ".join(f"{count:,} {state}" for state, count in states.items()) or "none is kept"
-        ends = {
-            "cancel": "Waiting jobs end at once; running ones are asked to stop and their results refused.",
-            "run": "Waiting jobs are due now; dead and cancelled ones run again, with all their tries.",
-            "discard": "They end as cancelled, and are no dead letters any more.",
-        }
-        verb = {"cancel": "Cancel", "run": "Run", "discard": "Discard"}[body.how]
-        left = len(body.ids) - fitting
-        consequences = [f"Selected are {counted(len(body.ids), 'job')}: {told}.", ends[body.how]]
-        if left:
-            consequences.append(f"{counted(left, 'job')} of them cannot be, and stay as they are.")
-        answer = f"{verb} {counted(fitting, 'job')}"
-        return Confirmation(f"{answer}?", consequences, answer, "/console/jobs")
-
     async def _known(self, job_id: int) -> Row:
         row = await self._reading.row(
             "select job_id, kind, queue, state, owner, attempt, tries, tries_max, error"
@@ -65,28 +33,37 @@ class JobQuestions:
             job_id,
         )
         if row is None:
-            raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no job {job_id}: it never existed, or it was pruned.", job_id=job_id)
+            )
         return row
 
     async def cancel(self, request: Request, job_id: int) -> Confirmation:
         job = await self._known(job_id)
         if job["state"] == "running":
-            holder = f"{job['owner']}, which runs attempt {job['attempt']},"
-            ends = f"{holder} is asked to stop; its result is refused."
+            holder = say("{owner}, which runs attempt {attempt},", owner=job["owner"], attempt=job["attempt"])
+            ends = say("{holder} is asked to stop; its result is refused.", holder=holder)
         else:
             ends = "It ends as cancelled at once and does not run."
         return _asked(job, "Cancel", [ends, "It can be run again from its page."])
 
     async def discard(self, request: Request, job_id: int) -> Confirmation:
         job = await self._known(job_id)
-        died = f"It died after {counted(job['tries'], 'try', 'tries')}: {brief(job['error'])}"
+        died = say(
+            "It died after {tries}: {error}",
+            tries=counted(job["tries"], "try", "tries"),
+            error=brief(job["error"]),
+        )
         return _asked(job, "Discard", [died, "It ends as cancelled, and is no dead letter any more."])
 
     async def retry(self, request: Request, job_id: int) -> Confirmation | None:
         job = await self._known(job_id)
         if job["state"] not in ("dead", "cancelled"):
             return None
-        again = f"It runs again from the beginning, with {counted(job['tries_max'], 'try', 'tries')}."
+        again = say(
+            "It runs again from the beginning, with {tries_max}.",
+            tries_max=counted(job["tries_max"], "try", "tries"),
+        )
         return _asked(
             job, "Run", [again, "What its earlier attempts did outside the database may happen again."]
         )
@@ -95,53 +72,84 @@ class JobQuestions:
 def add_actions(context: ConsoleContext) -> None:
     questions = JobQuestions(context)
 
-    @context.router.action("/jobs/settle", "job.settle", asks=questions.settle)
-    async def settle(request: Request, body: SettleJobs) -> ActionDone:
-        """Cancel, run now or discard the jobs that are named. What cannot be is refused and counted."""
-        actor, refused = visitor_of(request).actor, 0
-        for job_id in dict.fromkeys(body.ids):
-            try:
-                await _settle_one(context, body.how, job_id, actor)
-            except Refusal:
-                refused += 1
-        context.live_snapshot.forget()
-        done = len(set(body.ids)) - refused
-        word = {"cancel": "cancelled or asked to stop", "run": "run now", "discard": "discarded"}[body.how]
-        facts = {"settled": done, "refused": refused}
-        return ActionDone(f"{counted(done, 'job')} {word}, {refused} refused.", "/console/jobs", facts)
+    async def states(_: Request, ids: Sequence[int]) -> Mapping[int, str]:
+        rows = await context.reading.rows(
+            "select job_id, state from fencepost.jobs where job_id = any (%s)", list(ids)
+        )
+        return {row["job_id"]: row["state"] for row in rows}
+
+    def each(how: str) -> Act:
+        async def act(job_id: int, request: Request, _: str) -> None:
+            await _settle_one(context, how, job_id, visitor_of(request).actor)
+
+        return act
+
+    choices = {
+        "cancel": Choice(
+            verb="Cancel",
+            done="cancelled or asked to stop",
+            consequence="Waiting jobs end at once; running ones are asked to stop and their results refused.",
+            act=each("cancel"),
+            fits=("pending", "dispatched", "running"),
+        ),
+        "run": Choice(
+            verb="Run",
+            done="run now",
+            consequence="Waiting jobs are due now; dead and cancelled ones run again, with all their tries.",
+            act=each("run"),
+            fits=("pending", "dispatched", "dead", "cancelled"),
+        ),
+        "discard": Choice(
+            verb="Discard",
+            done="discarded",
+            consequence="They end as cancelled, and are no dead letters any more.",
+            act=each("discard"),
+            fits=("dead",),
+        ),
+    }
+    add_bulk_actions(
+        context,
+        BulkActions(
+            table="jobs",
+            action="job.settle",
+            one="job",
+            many="jobs",
+            back="/console/jobs",
+            choices=choices,
+            states=states,
+            key=Number,
+        ),
+    )
 
     @context.router.action("/jobs/{job_id}/cancel", "job.cancel", asks=questions.cancel)
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        words = "is cancelled" if answered == "cancelled" else "was asked to stop; it will end as cancelled"
-        return _done(context, f"Job {job_id} {words}.", job_id)
+        words = (
+            say("is cancelled")
+            if answered == "cancelled"
+            else say("was asked to stop; it will end as cancelled")
+        )
+        return _done(context, say("Job {job_id} {words}.", job_id=job_id, words=words), job_id)
 
     @context.router.action("/jobs/{job_id}/retry", "job.retry", asks=questions.retry)
     async def retry(request: Request, job_id: JobId) -> ActionDone:
         """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
         again = await run_now(context, job_id, visitor_of(request).actor)
-        told = "runs again, with all its tries" if again else "is due now"
-        return _done(context, f"Job {job_id} {told}.", job_id)
+        told = say("runs again, with all its tries") if again else say("is due now")
+        return _done(context, say("Job {job_id} {told}.", job_id=job_id, told=told), job_id)
 
     @context.router.action("/jobs/{job_id}/replay", "job.replay", asks=questions.retry)
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead job again; its attempts are counted from the beginning."""
         await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} runs again.", job_id)
+        return _done(context, say("Job {job_id} runs again.", job_id=job_id), job_id)
 
     @context.router.action("/jobs/{job_id}/discard", "job.discard", asks=questions.discard)
     async def discard(request: Request, job_id: JobId) -> ActionDone:
         """Discard a dead job: it ends as cancelled."""
         await context.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
-        return _done(context, f"Job {job_id} is discarded.", job_id)
-
-
-_SETTLED: Mapping[str, Sequence[str]] = {
-    "cancel": ("pending", "dispatched", "running"),
-    "run": ("pending", "dispatched", "dead", "cancelled"),
-    "discard": ("dead",),
-}
+        return _done(context, say("Job {job_id} is discarded.", job_id=job_id), job_id)
 
 
 async def _settle_one(context: ConsoleContext, how: str, job_id: int, actor: str) -> None:
@@ -166,11 +174,11 @@ async def run_now(context: ConsoleContext, job_id: int, actor: str) -> bool:
 
 
 def _asked(job: Row, verb: str, consequences: Sequence[str]) -> Confirmation:
-    of = f"{job['kind']} in {job['queue']}, is {job['state']}."
+    of = say("{kind} in {queue}, is {state}.", kind=job["kind"], queue=job["queue"], state=job["state"])
     return Confirmation(
-        f"{verb} job {job['job_id']}?",
-        [f"Job {job['job_id']}, {of}", *consequences],
-        f"{verb} job {job['job_id']}",
+        say("{verb} job {job_id}?", verb=verb, job_id=job["job_id"]),
+        [say("Job {job_id}, {of}", job_id=job["job_id"], of=of), *consequences],
+        say("{verb} job {job_id}", verb=verb, job_id=job["job_id"]),
         f"/console/jobs/{job['job_id']}",
     )
 

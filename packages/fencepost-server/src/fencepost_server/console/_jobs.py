@@ -13,8 +13,10 @@ from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import document
 from fencepost_server.console._read_pool import Row
 from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Paged, wanted
+from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import PageData
 from fencepost_server.web.formatting import quoted
+from fencepost_server.web.words import say
 
 State = Literal[
     "", "pending", "scheduled", "retrying", "dispatched", "running", "finished", "dead", "cancelled"
@@ -24,6 +26,26 @@ JobId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 
 
 SUGGESTED_MAX = 200
+_JOBS = Listing(
+    table="jobs",
+    sql="select job_id, queue, kind, priority, state, run_at > fencepost.clock() as is_later,"
+    " final_status, tries, tries_max, submitted_at, run_at, claimed_at, finished_at, owner,"
+    " left(error, 300) as error"
+    " from fencepost.jobs where job_id = any (%(ids)s) order by job_id desc",
+    key=("job_id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "job_id": "bigint",
+        "state": "text",
+        "queue": "text",
+        "kind": "text",
+        "tries": "bigint",
+        "submitted_at": "timestamptz",
+        "finished_at": "timestamptz",
+        "error": "text",
+    },
+)
 
 
 class JobQuery(Paged):
@@ -53,7 +75,9 @@ def searched_argument(given: str) -> dict[str, Any]:
     """The argument that a search names, NAME=VALUE. A value that is no JSON is a text."""
     name, equals, value = given.partition("=")
     if not (name and equals):
-        raise InvalidInput(f"{given!r} names no argument; write NAME=VALUE.", field="arg")
+        raise InvalidInput(
+            say("{given} names no argument; write NAME=VALUE.", given=f"{given!r}"), field="arg"
+        )
     try:
         return {name: json.loads(value)}
     except ValueError:
@@ -64,66 +88,22 @@ def add_pages(context: ConsoleContext) -> None:
     @context.router.page("/jobs", "jobs.html", "Jobs")
     async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> PageData:
         """Jobs, newest first. A filter that finds little says how far it has searched."""
-        if query.id is not None:
-            ids, next_before = [query.id], None
-        elif owner := wanted(query.owner):
-            ids, next_before = await context.reading.page(
-                "select ids, next_before"
-                " from fencepost.console_job_owner_page(%s::text, %s::bigint, %s::integer)",
-                owner,
-                query.before,
-                query.limit,
-            )
-        elif part := wanted(query.part):
-            ids, next_before = await context.reading.page(
-                "select ids, next_before from fencepost.console_job_part_page(%s::text, %s::text, %s::text,"
-                " %s::bigint, %s::integer, %s::integer)",
-                part,
-                wanted(query.state),
-                wanted(query.queue),
-                query.before,
-                query.limit,
-                context.settings.scan_max,
-            )
-        elif (labels := query.labels) is not None:
-            ids, next_before = await context.reading.page(
-                "select ids, next_before from fencepost.console_job_search(%s::text[], %s::jsonb, %s::text,"
-                " %s::text, %s::text, %s::bigint, %s::integer, %s::integer)",
-                *labels,
-                wanted(query.state),
-                wanted(query.queue),
-                wanted(query.kind),
-                query.before,
-                query.limit,
-                context.settings.scan_max,
-            )
-        else:
-            ids, next_before = await context.reading.page(
-                "select ids, next_before from fencepost.console_job_page(%s::text, %s::text, %s::text,"
-                " %s::bigint, %s::integer, %s::integer)",
-                wanted(query.state),
-                wanted(query.queue),
-                wanted(query.kind),
-                query.before,
-                query.limit,
-                context.settings.scan_max,
-            )
-        rows = await context.reading.rows(
-            "select job_id, queue, kind, priority, state, run_at > fencepost.clock() as is_later,"
-            " final_status, tries, tries_max, submitted_at, run_at, claimed_at, finished_at, owner,"
-            " left(error, 300) as error"
-            " from fencepost.jobs where job_id = any (%s) order by job_id desc",
-            ids,
+        page = await context.lists.read(
+            _JOBS,
+            query,
+            query.limit,
+            ids=lambda before, limit: _page(context, query, before, limit),
         )
         return PageData(
             {
-                "jobs": [{**row, "phase": phase(row)} for row in rows],
-                "next_before": next_before,
+                "jobs": [{**row, "phase": phase(row)} for row in page.rows],
+                **page.next,
                 "filters": query.filters(),
                 "states": STATES,
                 "suggestions": await _suggestions(context),
             },
-            rows="jobs",
+            "jobs",
+            lists={"jobs": page.state},
         )
 
     @context.router.page("/jobs/{job_id}", "job.html", "Job")
@@ -133,7 +113,9 @@ def add_pages(context: ConsoleContext) -> None:
             "select *, run_at > fencepost.clock() as is_later from fencepost.jobs where job_id = %s", job_id
         )
         if row is None:
-            raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+            raise NotFound(
+                say("There is no job {job_id}: it never existed, or it was pruned.", job_id=job_id)
+            )
         batches = await context.reading.rows(
             "select o.role, b.* from fencepost.console_job_batches(%s) o"
             " join fencepost.batches b on b.batch_id = o.batch_id order by b.batch_id limit 50",
@@ -153,6 +135,55 @@ def add_pages(context: ConsoleContext) -> None:
             "life",
             ("batches",),
         )
+
+
+async def _page(
+    context: ConsoleContext, query: JobQuery, before: int | None, limit: int
+) -> tuple[list[int], int | None]:
+    """The ids of one page of the jobs that a query selects, newest first, and where the next page begins."""
+    if query.id is not None:
+        return [query.id], None
+    if owner := wanted(query.owner):
+        return await context.reading.page(
+            "select ids, next_before"
+            " from fencepost.console_job_owner_page(%s::text, %s::bigint, %s::integer)",
+            owner,
+            before,
+            limit,
+        )
+    if part := wanted(query.part):
+        return await context.reading.page(
+            "select ids, next_before from fencepost.console_job_part_page(%s::text, %s::text, %s::text,"
+            " %s::bigint, %s::integer, %s::integer)",
+            part,
+            wanted(query.state),
+            wanted(query.queue),
+            before,
+            limit,
+            context.settings.scan_max,
+        )
+    if (labels := query.labels) is not None:
+        return await context.reading.page(
+            "select ids, next_before from fencepost.console_job_search(%s::text[], %s::jsonb, %s::text,"
+            " %s::text, %s::text, %s::bigint, %s::integer, %s::integer)",
+            *labels,
+            wanted(query.state),
+            wanted(query.queue),
+            wanted(query.kind),
+            before,
+            limit,
+            context.settings.scan_max,
+        )
+    return await context.reading.page(
+        "select ids, next_before from fencepost.console_job_page(%s::text, %s::text, %s::text,"
+        " %s::bigint, %s::integer, %s::integer)",
+        wanted(query.state),
+        wanted(query.queue),
+        wanted(query.kind),
+        before,
+        limit,
+        context.settings.scan_max,
+    )
 
 
 def phase(job: Row) -> str:

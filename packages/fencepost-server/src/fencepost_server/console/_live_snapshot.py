@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from fencepost.errors import ServerUnavailable
 from fencepost.plugin import plugins
@@ -19,6 +19,7 @@ from fencepost_server.console._read_pool import ReadPool, Row
 from fencepost_server.console.page_data import as_json
 from fencepost_server.console.plugin_pages import plugin_pages
 from fencepost_server.web.formatting import link, quoted
+from fencepost_server.web.words import filled
 
 MISSED_MAX = 5
 # A slow reading is made less often: at most this part of the time is spent reading.
@@ -32,6 +33,9 @@ UNSERVED_MAX = 100
 CAUSES_MAX = 200
 
 
+_UNDECIDED: Mapping[str, str] = {"unknown": "unknown in {channel}", "parked": "parked in {channel}"}
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """Something that needs an operator's decision."""
@@ -39,6 +43,13 @@ class Need:
     what: str
     count: int
     where: str
+    message: str
+    """`what` before its names are filled in: pages show it in the language of their reader."""
+    named: Mapping[str, str]
+
+    @classmethod
+    def of(cls, message: str, count: int, where: str, /, **named: str) -> Self:
+        return cls(filled(message, named), count, where, message, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +95,46 @@ class Snapshot:
     def needs(self) -> list[Need]:
         """What an operator must decide, the largest first."""
         found = [
-            Need(f"dead in {queue['queue']}", queue["dead"], link("/console/dead", queue=queue["queue"]))
+            Need.of(
+                "dead in {queue}",
+                queue["dead"],
+                link("/console/dead", queue=queue["queue"]),
+                queue=queue["queue"],
+            )
             for queue in self.queues
             if queue["dead"]
         ]
         found += [
-            Need(f"{state} in {channel['channel']}", channel[state], _where(channel["channel"], state))
+            Need.of(
+                _UNDECIDED[state],
+                channel[state],
+                _where(channel["channel"], state),
+                channel=channel["channel"],
+            )
             for channel in self.channels
-            for state in ("unknown", "parked")
+            for state in _UNDECIDED
             if channel[state]
         ]
         found += self.decisions
         found += [_without_worker(work) for work in self.unserved]
         found += [
-            Need(f"{one['target']} is disabled by {one['actor']}: {one['reason']}", 1, "/console/workers")
+            Need.of(
+                "{target} is disabled by {actor}: {reason}",
+                1,
+                "/console/workers",
+                target=one["target"],
+                actor=one["actor"],
+                reason=one["reason"],
+            )
             for one in self.disabled
         ]
         found += [
-            Need(f"{queue['queue']} is paused", queue["pending"] + queue["dispatched"], "/console/queues")
+            Need.of(
+                "{queue} is paused",
+                queue["pending"] + queue["dispatched"],
+                "/console/queues",
+                queue=queue["queue"],
+            )
             for queue in self.queues
             if queue["paused"]
         ]
@@ -180,15 +213,21 @@ async def _decisions(reading: ReadPool) -> list[Need]:
         describe = (pages.describe_need if pages else None) or _describe_flow_need
         rows = [row for row in await reading.rows(plugin.needs) if row["things"]]
         told = ((row["things"], describe(row["need"], row["name"])) for row in rows)
-        found += [Need(what, things, where) for things, (what, where) in told]
+        found += [Need.of(what, things, where) for things, (what, where) in told]
     return found
 
 
 def _without_worker(work: Row) -> Need:
     """Work that no live worker takes, which only a deployment can change."""
     if work["schedule"] is not None:
-        return Need(work["message"], 1, "/console/schedules")
-    return Need(f"waiting in {work['queue']}: {work['problem']}", work["waiting"], "/console/queues")
+        return Need.of(work["message"], 1, "/console/schedules")
+    return Need.of(
+        "waiting in {queue}: {problem}",
+        work["waiting"],
+        "/console/queues",
+        queue=work["queue"],
+        problem=work["problem"],
+    )
 
 
 def _where(channel: str, state: str) -> str:

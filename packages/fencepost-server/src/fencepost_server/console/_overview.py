@@ -19,6 +19,7 @@ from fencepost_server.console._role import Role
 from fencepost_server.console._streams import EventStream
 from fencepost_server.console.context import ConsoleContext, Name, wanted
 from fencepost_server.console.page_data import PageData
+from fencepost_server.web.words import say
 
 Span = Literal["hour", "day", "week"]
 LENGTHS: Mapping[Span, timedelta] = {
@@ -148,22 +149,22 @@ def charts(rows: Sequence[Row], step: timedelta) -> list[Chart]:
         return [_figure(row.get(name), seconds if per_second else 1) for row in rows]
 
     def percentiles(name: str) -> dict[str, Figures]:
-        return {"p95": figures(f"{name}_p95_seconds"), "median": figures(f"{name}_p50_seconds")}
+        return {say("p95"): figures(f"{name}_p95_seconds"), say("median"): figures(f"{name}_p50_seconds")}
 
     ended = {name: figures(name, per_second=True) for name in ("finished", "dead", "cancelled")}
     held = {name: figures(name) for name in ("waiting", "running")}
-    sent = {"sent": figures("delivered", per_second=True)}
+    sent = {say("sent"): figures("delivered", per_second=True)}
     refused = growth([row.get("refused") for row in rows])
     return [
         draw("Jobs: finished per second", "", times, ended),
         draw("Jobs: from submission to start", "s", times, percentiles("wait")),
         draw("Jobs: from start to end", "s", times, percentiles("run")),
         draw("Jobs: waiting and running", "", times, held),
-        draw("Jobs: age of the oldest due job", "s", times, {"oldest": figures("oldest_due_seconds")}),
-        draw("Jobs: workers alive", "", times, {"workers": figures("workers")}),
+        draw("Jobs: age of the oldest due job", "s", times, {say("oldest"): figures("oldest_due_seconds")}),
+        draw("Jobs: workers alive", "", times, {say("workers"): figures("workers")}),
         draw("Outbox and orders: delivered a second", "", times, sent),
         draw("Outbox and orders: from put to delivered", "s", times, percentiles("delivery")),
-        draw("Outbox and orders: lag", "s", times, {"oldest": figures("outbox_lag_seconds")}),
+        draw("Outbox and orders: lag", "s", times, {say("oldest"): figures("outbox_lag_seconds")}),
         draw("Refusals by reason", "", times, largest(refused)),
     ]
 

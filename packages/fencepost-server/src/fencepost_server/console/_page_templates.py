@@ -16,6 +16,7 @@ from fencepost_server.console.page_data import jsonable
 from fencepost_server.console.plugin_pages import plugin_pages
 from fencepost_server.web.http_service import pages_for
 from fencepost_server.web.templating import RenderedPage, Templates
+from fencepost_server.web.words import Catalogue
 
 JUDGE = "/judge"
 NAVIGATION: tuple[tuple[str, str, Role, str], ...] = (
@@ -43,12 +44,13 @@ PLUGINS_AFTER = "/console/webhooks"
 """The pages of plugins follow this one in the navigation."""
 
 
-def make_templates() -> Templates:
+def make_templates(catalogue: Catalogue | None = None) -> Templates:
     return Templates(
         RenderedPage(home="/console", name="Fencepost", script="console.js", themes=True, palette=True),
         Path(__file__).parent,
         more=[pages.templates for pages in plugin_pages().values()],
         filters={"document": document},
+        catalogue=catalogue,
         bar=chart.bar,
         figure=chart.figure,
         chart_width=chart.WIDTH,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Path, Request
 
 from fencepost.kernel import queue
+from fencepost_server.console.bulk_actions import BulkActions, Choice, add_bulk_actions
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 QueueName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 QUEUES_MAX = 500
@@ -47,6 +49,7 @@ def add_pages(context: ConsoleContext) -> None:
         queues = [
             {
                 **queue,
+                "later": queue["pending"] - queue["due"],
                 "ended": hours.get(queue["queue"], {}).get("ended", []),
                 "per_second": hours.get(queue["queue"], {}).get("per_second", 0.0),
                 "run_p95_seconds": hours.get(queue["queue"], {}).get("run_p95_seconds"),
@@ -57,18 +60,63 @@ def add_pages(context: ConsoleContext) -> None:
         return PageData({"queues": queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, names: Sequence[str]) -> Mapping[str, str]:
+        queues = {one["queue"]: one for one in (await context.live_snapshot.refresh()).queues}
+        return {name: "paused" if queues.get(name, _IDLE)["paused"] else "open" for name in names}
+
+    async def pause(name: str, request: Request, _: str) -> None:
+        await context.fp.run(queue.pause(name, visitor_of(request).actor))
+
+    async def resume(name: str, request: Request, _: str) -> None:
+        await context.fp.run(queue.resume(name, visitor_of(request).actor))
+
+    choices = {
+        "pause": Choice(
+            verb="Pause",
+            done="paused",
+            consequence="No job of them starts until they are resumed; running jobs may finish.",
+            act=pause,
+            fits=("open",),
+        ),
+        "resume": Choice(
+            verb="Resume",
+            done="resumed",
+            consequence="Their jobs start again.",
+            act=resume,
+            fits=("paused",),
+        ),
+    }
+    actions = BulkActions(
+        table="queues",
+        action="queue.settle",
+        one="queue",
+        many="queues",
+        back="/console/queues",
+        choices=choices,
+        states=states,
+    )
+    add_bulk_actions(context, actions)
+
+
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
+
     async def before_pause(request: Request, queue_name: str) -> Confirmation:
         queues = {one["queue"]: one for one in (await context.live_snapshot.refresh()).queues}
         seen = queues.get(queue_name, {})
         waiting = seen.get("pending", 0) + seen.get("dispatched", 0)
         return Confirmation(
-            f"Pause queue {queue_name}?",
+            say("Pause queue {queue_name}?", queue_name=queue_name),
             [
-                f"No job of {queue_name} starts until it is resumed: {counted(waiting, 'job')} wait.",
-                f"{counted(seen.get('running', 0), 'running job')} may finish.",
+                say(
+                    "No job of {queue_name} starts until it is resumed: {waiting} wait.",
+                    queue_name=queue_name,
+                    waiting=counted(waiting, "job"),
+                ),
+                say("{value} may finish.", value=counted(seen.get("running", 0), "running job")),
             ],
-            f"Pause {queue_name}",
+            say("Pause {queue_name}", queue_name=queue_name),
             "/console/queues",
         )
 
@@ -77,11 +125,13 @@ def add_actions(context: ConsoleContext) -> None:
         """No job of the queue starts; running jobs continue."""
         await context.fp.run(queue.pause(queue_name, visitor_of(request).actor))
         context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} is paused. Running jobs continue.", "/console/queues")
+        return ActionDone(
+            say("{queue_name} is paused. Running jobs continue.", queue_name=queue_name), "/console/queues"
+        )
 
     @context.router.action("/queues/{queue_name}/resume", "queue.resume")
     async def resume(request: Request, queue_name: QueueName) -> ActionDone:
         """The queue's jobs start again."""
         await context.fp.run(queue.resume(queue_name, visitor_of(request).actor))
         context.live_snapshot.forget()
-        return ActionDone(f"{queue_name} is resumed.", "/console/queues")
+        return ActionDone(say("{queue_name} is resumed.", queue_name=queue_name), "/console/queues")

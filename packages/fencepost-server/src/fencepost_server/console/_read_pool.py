@@ -3,7 +3,7 @@ limit."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import PoolTimeout
 
 from fencepost.errors import FencepostError, SchemaMissing, ServerUnavailable, from_sqlstate
+from fencepost.kernel._lineage import ReadAge
 from fencepost.pool import Pool
 
 Row = dict[str, Any]
@@ -54,13 +55,27 @@ class ReadPool:
             yield
 
     async def rows(self, query: LiteralString, *arguments: Any) -> Sequence[Row]:
+        return await self._read(query, arguments or None)
+
+    async def named_rows(self, query: LiteralString, arguments: Mapping[str, Any]) -> Sequence[Row]:
+        """As `rows`, with `%(name)s` for each argument."""
+        return await self._read(query, arguments)
+
+    async def _read(
+        self, query: LiteralString, arguments: Sequence[Any] | Mapping[str, Any] | None
+    ) -> Sequence[Row]:
         try:
             async with self._pool.connection() as connection, connection.transaction():
                 # Local to the transaction: a pooler would lose, or keep, a setting of the session.
                 await connection.execute(_TERMS, (f"{round(self._seconds * 1000)}ms",))
-                cursor = await connection.execute(query, arguments or None)
+                cursor = await connection.execute(query, arguments)
                 found: list[Row] = await cursor.fetchall()
                 return found
+        except pg.SerializationFailure:
+            # A standby cancels reads that are in the way of what its primary did.
+            raise ServerUnavailable(
+                "The standby cancelled this read to follow its primary. Load the page again."
+            ) from None
         except pg.QueryCanceled:
             raise TooSlow(
                 f"This took longer than {self._seconds:g} s and was cancelled (CONSOLE_STATEMENT_SEC). "
@@ -82,6 +97,12 @@ class ReadPool:
                     "The connection to PostgreSQL was lost while this was read."
                 ) from None
             raise
+
+    async def age(self) -> ReadAge:
+        """Whether a standby is read, and how old its answers may be: of what is read after this."""
+        found = await self.row("select is_standby, age_seconds from fencepost.read_age()")
+        assert found is not None, "a function that returns one row"
+        return ReadAge(**found)
 
     async def row(self, query: LiteralString, *arguments: Any) -> Row | None:
         found = await self.rows(query, *arguments)

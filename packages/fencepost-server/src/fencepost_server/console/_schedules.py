@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -14,13 +14,44 @@ from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.schedule import Missed
 from fencepost_server.console._cron_words import in_words
 from fencepost_server.console._jobs import life
-from fencepost_server.console.context import ConsoleContext, Limit, Name, following
+from fencepost_server.console.bulk_actions import BulkActions, Choice, add_bulk_actions
+from fencepost_server.console.context import ConsoleContext, Limit, Name
+from fencepost_server.console.listing import Listing, ListQuery
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import quoted
 from fencepost_server.web.questions import Confirmation
+from fencepost_server.web.words import say
 
 MISSED = ("once", "all", "skip")
+_SCHEDULES = Listing(
+    table="schedules",
+    sql="select * from fencepost.schedules where name > coalesce(%(after)s::text, '')"
+    " order by name limit %(limit)s",
+    key=("name",),
+    positions=("after",),
+    is_descending=False,
+    columns={
+        "name": "text",
+        "expression": "text",
+        "zone": "text",
+        "queue": "text",
+        "kind": "text",
+        "next_tick": "timestamptz",
+        "last_tick": "timestamptz",
+        "paused_at": "timestamptz",
+    },
+    searched=("name", "expression", "queue", "kind"),
+)
+_HISTORY = Listing(
+    table="jobs",
+    sql="select tick, fired_at, job_id, actor, state, final_status"
+    " from fencepost.schedule_history(%(name)s::text, %(before)s::timestamptz, %(limit)s::integer)",
+    key=("tick",),
+    positions=("before",),
+    is_descending=True,
+    columns={"tick": "timestamptz", "job_id": "bigint", "state": "text", "actor": "text"},
+)
 ScheduleName = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
 Word = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
 PAGE = "/console/schedules"
@@ -37,12 +68,12 @@ MaybeDocument = Annotated[str | None, Field(max_length=65_536), BeforeValidator(
 MaybeMoment = Annotated[datetime | None, BeforeValidator(_unless_empty)]
 
 
-class ScheduleQuery(BaseModel):
+class ScheduleQuery(ListQuery):
     after: Name | None = None
-    limit: Limit = 200
+    limit: Limit = 50
 
 
-class HistoryQuery(BaseModel):
+class HistoryQuery(ListQuery):
     before: MaybeMoment = None
     limit: Limit = 50
 
@@ -74,18 +105,17 @@ def add_pages(context: ConsoleContext) -> None:
     @context.router.page("/schedules", "schedules.html", "Schedules")
     async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> PageData:
         """The schedules that submit jobs, retired ones too."""
-        rows = await context.reading.rows(
-            "select * from fencepost.schedules where name > %s order by name limit %s",
-            query.after or "",
-            query.limit,
-        )
+        page = await context.lists.read(_SCHEDULES, query, query.limit)
         facts = {
-            "schedules": [{**row, "words": in_words(row["expression"], row["zone"])} for row in rows],
-            "next_after": following(rows, "name", query.limit),
-            "filters": {"limit": query.limit if query.limit != 200 else None},
+            "schedules": [{**row, "words": in_words(row["expression"], row["zone"])} for row in page.rows],
+            **page.next,
+            "filters": {
+                "part": query.part or None,
+                "limit": query.limit if query.limit != 50 else None,
+            },
             "missed": MISSED,
         }
-        return PageData(facts, rows="schedules")
+        return PageData(facts, "schedules", lists={"schedules": page.state})
 
     @context.router.page("/schedules/{name}", "schedule.html", "Schedule")
     async def schedule(
@@ -94,27 +124,77 @@ def add_pages(context: ConsoleContext) -> None:
         """One schedule: the jobs that it submitted, and what was decided about it."""
         row = await context.reading.row("select * from fencepost.schedules where name = %s", name)
         if row is None:
-            raise NotFound(f"There is no schedule {name}.")
-        jobs = await context.reading.rows(
-            "select tick, fired_at, job_id, actor, state, final_status"
-            " from fencepost.schedule_history(%s::text, %s::timestamptz, %s::integer)",
-            name,
-            query.before,
-            query.limit,
-        )
+            raise NotFound(say("There is no schedule {name}.", name=name))
+        jobs = await context.lists.read(_HISTORY, query, query.limit, {"name": name})
         facts = {
-            "title": f"Schedule {name}",
+            "title": say("Schedule {name}", name=name),
             "schedule": {**row, "words": in_words(row["expression"], row["zone"])},
-            "jobs": jobs,
-            "next_before": following(jobs, "tick", query.limit),
+            "jobs": jobs.rows,
+            **jobs.next,
             "filters": {"limit": query.limit if query.limit != 50 else None},
             "life": await life(context, f"schedule:{name}"),
             "missed": MISSED,
         }
-        return PageData(facts, "jobs", ("life",))
+        return PageData(facts, "jobs", ("life",), {"jobs": jobs.state})
+
+
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    schedules = context.fp.schedules
+
+    async def states(_: Request, names: Sequence[str]) -> Mapping[str, str]:
+        rows = await context.reading.rows(
+            "select name, case when retired_at is not null then 'retired' when paused_at is not null"
+            " then 'paused' else 'open' end as state from fencepost.schedules where name = any (%s)",
+            list(names),
+        )
+        return {row["name"]: row["state"] for row in rows}
+
+    async def run(name: str, request: Request, _: str) -> None:
+        await schedules.run_now(name, actor=visitor_of(request).actor)
+
+    async def pause(name: str, request: Request, _: str) -> None:
+        await schedules.pause(name, actor=visitor_of(request).actor)
+
+    async def resume(name: str, request: Request, _: str) -> None:
+        await schedules.resume(name, actor=visitor_of(request).actor)
+
+    choices = {
+        "run": Choice(
+            verb="Run",
+            done="run",
+            consequence="Each submits its job now. Their ticks go on as they were.",
+            act=run,
+            fits=("open", "paused"),
+        ),
+        "pause": Choice(
+            verb="Pause",
+            done="paused",
+            consequence="Their ticks are skipped until they are resumed.",
+            act=pause,
+            fits=("open",),
+        ),
+        "resume": Choice(
+            verb="Resume",
+            done="resumed",
+            consequence="They fire again.",
+            act=resume,
+            fits=("paused",),
+        ),
+    }
+    actions = BulkActions(
+        table="schedules",
+        action="schedule.settle",
+        one="schedule",
+        many="schedules",
+        back=PAGE,
+        choices=choices,
+        states=states,
+    )
+    add_bulk_actions(context, actions)
 
 
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
     schedules = context.fp.schedules
 
     def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
@@ -122,8 +202,17 @@ def add_actions(context: ConsoleContext) -> None:
             stored = await schedules.get(name)
             when = f"{stored.expression} ({in_words(stored.expression, stored.zone)})"
             return Confirmation(
-                f"{verb} schedule {name}?",
-                [f"Schedule {name} submits {stored.kind} to {stored.queue}: {when}.", consequence],
+                say("{verb} schedule {name}?", verb=verb, name=name),
+                [
+                    say(
+                        "Schedule {name} submits {kind} to {queue}: {when}.",
+                        name=name,
+                        kind=stored.kind,
+                        queue=stored.queue,
+                        when=when,
+                    ),
+                    consequence,
+                ],
                 f"{verb} {name}",
                 f"{PAGE}/{quoted(name)}",
             )
@@ -143,7 +232,9 @@ def add_actions(context: ConsoleContext) -> None:
             arguments=_document(body.arguments),
             actor=visitor_of(request).actor,
         )
-        return ActionDone(f"{body.name} is added.", PAGE, {"next_tick": added.next_tick.isoformat()})
+        return ActionDone(
+            say("{name} is added.", name=body.name), PAGE, {"next_tick": added.next_tick.isoformat()}
+        )
 
     @context.router.action("/schedules/{name}/change", "schedule.change")
     async def change(request: Request, name: ScheduleName, body: ChangeSchedule) -> ActionDone:
@@ -158,7 +249,9 @@ def add_actions(context: ConsoleContext) -> None:
             arguments=_document(body.arguments),
             actor=visitor_of(request).actor,
         )
-        return ActionDone(f"{name} is changed.", PAGE, {"next_tick": changed.next_tick.isoformat()})
+        return ActionDone(
+            say("{name} is changed.", name=name), PAGE, {"next_tick": changed.next_tick.isoformat()}
+        )
 
     @context.router.action(
         "/schedules/{name}/reset",
@@ -168,7 +261,7 @@ def add_actions(context: ConsoleContext) -> None:
     async def reset(request: Request, name: ScheduleName) -> ActionDone:
         """Undo the changes: what the code declares counts again."""
         await schedules.reset(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} is as its code declares it.", PAGE)
+        return ActionDone(say("{name} is as its code declares it.", name=name), PAGE)
 
     @context.router.action(
         "/schedules/{name}/remove",
@@ -178,20 +271,22 @@ def add_actions(context: ConsoleContext) -> None:
     async def remove(request: Request, name: ScheduleName) -> ActionDone:
         """Remove a schedule that no live worker declares."""
         await schedules.remove(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} is removed.", PAGE)
+        return ActionDone(say("{name} is removed.", name=name), PAGE)
 
     @context.router.action("/schedules/{name}/revive", "schedule.revive")
     async def revive(request: Request, name: ScheduleName) -> ActionDone:
         """Bring a retired schedule back, although no live worker declares it."""
         await schedules.revive(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} fires again.", PAGE)
+        return ActionDone(say("{name} fires again.", name=name), PAGE)
 
     @context.router.action("/schedules/{name}/run", "schedule.run")
     async def run(request: Request, name: ScheduleName) -> ActionDone:
         """Submit the schedule's job now. Its ticks go on as they were."""
         job = await schedules.run_now(name, actor=visitor_of(request).actor)
         done = (
-            f"{name} submitted job {job.job_id}." if job.created else f"Job {job.job_id} was there already."
+            say("{name} submitted job {job_id}.", name=name, job_id=job.job_id)
+            if job.created
+            else say("Job {job_id} was there already.", job_id=job.job_id)
         )
         return ActionDone(done, PAGE, {"job_id": job.job_id})
 
@@ -203,13 +298,13 @@ def add_actions(context: ConsoleContext) -> None:
     async def pause(request: Request, name: ScheduleName) -> ActionDone:
         """Skip the schedule's ticks while it is paused."""
         await schedules.pause(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} is paused.", PAGE)
+        return ActionDone(say("{name} is paused.", name=name), PAGE)
 
     @context.router.action("/schedules/{name}/resume", "schedule.resume")
     async def resume(request: Request, name: ScheduleName) -> ActionDone:
         """Resume the schedule."""
         await schedules.resume(name, actor=visitor_of(request).actor)
-        return ActionDone(f"{name} fires again.", PAGE)
+        return ActionDone(say("{name} fires again.", name=name), PAGE)
 
 
 def _document(text: str | None) -> dict[str, Any] | None:
@@ -219,7 +314,7 @@ def _document(text: str | None) -> dict[str, Any] | None:
     try:
         parsed = json.loads(text)
     except ValueError as error:
-        raise InvalidInput(f"arguments is no JSON: {error}.", field="arguments") from None
+        raise InvalidInput(say("arguments is no JSON: {error}.", error=error), field="arguments") from None
     if not isinstance(parsed, dict):
         raise InvalidInput('arguments must be an object, such as {"scope": "eu"}.', field="arguments")
     return cast("dict[str, Any]", parsed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -73,6 +74,10 @@ class ConsoleSettings(LayeredSettings):
     scan_max: Annotated[int, Field(ge=100, le=1_000_000), From("CONSOLE_SCAN_MAX", "console.scan_max")] = (
         10_000
     )
+    language: Annotated[
+        str, Field(pattern=r"^[a-zA-Z-]{2,12}$"), From("CONSOLE_LANGUAGE", "console.language")
+    ] = "auto"
+    words: Annotated[Path | None, From("CONSOLE_WORDS", "console.words")] = None
     trace_url: Annotated[TraceAddress | None, From("CONSOLE_TRACE_URL", "console.trace_url")] = None
     public_url: Annotated[WebAddress | None, From("CONSOLE_PUBLIC_URL", "console.public_url")] = None
     oidc_issuer: Annotated[WebAddress | None, From("CONSOLE_OIDC_ISSUER", "console.oidc.issuer")] = None

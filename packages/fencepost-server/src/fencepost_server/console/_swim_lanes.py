@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from fencepost_server.web.words import say
+
 LABEL, WIDTH, RIGHT = 190.0, 780.0, 30.0
 LANE_HEIGHT, TOP = 44.0, 22.0
 BAR_MIN = 4.0
@@ -90,7 +92,12 @@ class SwimLanes:
     def summary(self) -> str:
         attempts = sum(len(lane.bars) for lane in self.lanes)
         refusals = sum(len(lane.marks) for lane in self.lanes)
-        return f"{len(self.lanes)} owners, {attempts} acquisitions, {refusals} refused writes"
+        return say(
+            "{lanes} owners, {attempts} acquisitions, {refusals} refused writes",
+            lanes=len(self.lanes),
+            attempts=attempts,
+            refusals=refusals,
+        )
 
 
 def draw(moments: Sequence[Mapping[str, Any]], now: datetime, noun: str = "attempt") -> SwimLanes | None:
@@ -124,16 +131,38 @@ def sentence(late: Late, attempts: Sequence[Attempt], noun: str = "attempt") -> 
     """What happened, for a reader in a hurry: the late write, and the acquisition that refused it."""
     token = "" if late.token is None else f" ({noun} {late.token})"
     tried = (
-        f"tried to {_OPERATIONS.get(late.operation, late.operation)}" if late.operation else "came too late"
+        say("tried to {operation}", operation=_OPERATIONS.get(late.operation, late.operation))
+        if late.operation
+        else say("came too late")
     )
     holder = next((a for a in reversed(attempts) if a.start <= late.at and a.token != late.token), None)
-    told = f"{short_name(late.owner)}{token} {tried} at {_clock(late.at)} and was refused: {late.reason}"
+    told = say(
+        "{owner}{token} {tried} at {at} and was refused: {reason}",
+        owner=short_name(late.owner),
+        token=token,
+        tried=tried,
+        at=_clock(late.at),
+        reason=late.reason,
+    )
     if holder is None:
         return f"{told}."
     other, its = short_name(holder.owner), f"{noun} {holder.token}"
     if holder.end is not None and holder.end <= late.at and holder.how in _ENDS:
-        return f"{told}; {other} had {_ENDS[holder.how]} {its} at {_clock(holder.end)}."
-    return f"{told}; {other} had held {its} since {_clock(holder.start)}."
+        return say(
+            "{told}; {other} had {what} {its} at {end}.",
+            told=told,
+            other=other,
+            what=_ENDS[holder.how],
+            its=its,
+            end=_clock(holder.end),
+        )
+    return say(
+        "{told}; {other} had held {its} since {start}.",
+        told=told,
+        other=other,
+        its=its,
+        start=_clock(holder.start),
+    )
 
 
 def short_name(owner: str) -> str:
@@ -189,7 +218,7 @@ def _late(moment: Mapping[str, Any], owners: Mapping[int, str]) -> Late:
     owner = attempted.get("owner") or (owners.get(token) if token is not None else None)
     return Late(
         moment["at"],
-        str(owner or moment["actor"] or "unknown"),
+        str(owner or moment["actor"] or say("unknown")),
         token,
         moment["event"].removeprefix(REFUSED),
         attempted.get("op"),
@@ -203,10 +232,10 @@ def _place(
     until = attempt.known_until or attempt.end or now
     x, end = scale.x(attempt.start), scale.x(min(until, attempt.end or now))
     label = f"{noun} {attempt.token}"
-    told = f"{lane.name} held {label} from {_clock(attempt.start)}"
-    told += f" to {_clock(until)}" if attempt.end else " and holds it"
+    told = say("{name} held {label} from {start}", name=lane.name, label=label, start=_clock(attempt.start))
+    told += say(" to {until}", until=_clock(until)) if attempt.end else say(" and holds it")
     ended = attempt.how or "held"
-    lane.bars.append(Bar(x, max(BAR_MIN, round(end - x, 1)), label, f"{told} ({ended}).", ended))
+    lane.bars.append(Bar(x, max(BAR_MIN, round(end - x, 1)), label, f"{told} ({say(ended)}).", ended))
     if attempt.how == "lost":
         last = max(
             (one.at for one in late if one.owner == attempt.owner and one.token == attempt.token),

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from fencepost_server.web.formatting import duration
+from fencepost_server.web.words import say
 
 NAME_WIDTH, PLOT_WIDTH, WORDS_WIDTH = 180, 520, 150
 WIDTH = NAME_WIDTH + PLOT_WIDTH + WORDS_WIDTH
@@ -95,7 +96,9 @@ def spans(
             one["event"] or one["name"],
             one["since"],
             max(one["since"], now),
-            "waits" if one["deadline"] is None else f"{_left(one['deadline'], now)} left",
+            "waits"
+            if one["deadline"] is None
+            else say("{deadline} left", deadline=_left(one["deadline"], now)),
             open=True,
         )
         # A sleep is a step: its bar has its end already.
@@ -105,7 +108,7 @@ def spans(
     found += [
         TimelineSpan(
             "undo",
-            f"undo of {one['step']}",
+            say("undo of {step}", step=one["step"]),
             one["submitted_at"],
             one["finished_at"] or max(one["submitted_at"], now),
             str(one["state"]),
@@ -129,7 +132,7 @@ def _steps(
         begun = claimed.get(one["attempt"])
         if before is not None and (attempt == one["attempt"] or begun is None or one["what"] == "event"):
             begun = before
-        start, words = min(begun or at, at), f"attempt {one['attempt']}"
+        start, words = min(begun or at, at), say("attempt {attempt}", attempt=one["attempt"])
         is_open = False
         match one["what"]:
             case "sleep":
@@ -142,7 +145,11 @@ def _steps(
                 start, end = at, at if batch is None else ended or max(at, now)
                 is_open = batch is not None and ended is None
                 words = (
-                    "" if batch is None else f"{batch['size'] - batch['remaining']} of {batch['size']} ended"
+                    ""
+                    if batch is None
+                    else say(
+                        "{what} of {size} ended", what=batch["size"] - batch["remaining"], size=batch["size"]
+                    )
                 )
             case _:
                 end = at
@@ -157,12 +164,16 @@ def _moment(moment: Mapping[str, Any]) -> TimelineSpan | None:
         attempted: Mapping[str, Any] = detail.get("attempted") or {}
         step = detail.get("step") or attempted.get("name") or ""
         return TimelineSpan(
-            "refused", f"refused: {step}".rstrip(": "), at, at, event.removeprefix("refused:")
+            "refused", say("refused: {step}", step=step).rstrip(": "), at, at, event.removeprefix("refused:")
         )
     if event in _ENDED_BADLY:
         start = min(_instant(detail.get("claimed_at")) or at, at)
         return TimelineSpan(
-            "failed", f"attempt {moment['token']} {event}", start, at, str(detail.get("to") or "")
+            "failed",
+            say("attempt {token} {event}", token=moment["token"], event=event),
+            start,
+            at,
+            str(detail.get("to") or ""),
         )
     if event in _DECIDED:
         return TimelineSpan("decided", event.replace("_", " "), at, at, moment["actor"] or "")
@@ -199,7 +210,12 @@ def lay_out(of: str, found: Sequence[TimelineSpan], begun: datetime) -> Timeline
     ]
     told = ", ".join(f"{span.name} ({span.kind}{', open' if span.open else ''})" for span in found)
     height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + MARK
-    return Timeline(rows, _ticks(places, begun), height, f"The timeline of {of}: {told or 'nothing yet'}")
+    return Timeline(
+        rows,
+        _ticks(places, begun),
+        height,
+        say("The timeline of {of}: {what}", of=of, what=told or "nothing yet"),
+    )
 
 
 def _places(moments: Iterable[datetime]) -> dict[datetime, float]:
@@ -225,6 +241,8 @@ def _ticks(places: Mapping[datetime, float], begun: datetime) -> list[TimelineTi
         since = (moment - begun).total_seconds()
         if not ticks or place - (ticks[-1].x - NAME_WIDTH) >= room:
             ticks.append(
-                TimelineTick(round(NAME_WIDTH + place, 1), "start" if since <= 0 else f"+{duration(since)}")
+                TimelineTick(
+                    round(NAME_WIDTH + place, 1), say("start") if since <= 0 else f"+{duration(since)}"
+                )
             )
     return ticks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import Request
@@ -12,10 +12,12 @@ from fencepost.errors import InvalidInput
 from fencepost.kernel import worker
 from fencepost.kernel.call import Call
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, add_bulk_actions
 from fencepost_server.console.context import ConsoleContext
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 PAGE = "/console/workers"
 
@@ -66,12 +68,62 @@ def add_pages(context: ConsoleContext) -> None:
         return PageData({"workers": workers}, "workers")
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, targets: Sequence[str]) -> Mapping[str, str]:
+        rows = await context.reading.rows(
+            "select target, state from fencepost.worker_list() where target = any (%s)", list(targets)
+        )
+        return {row["target"]: row["state"] for row in rows}
+
+    def each(call: Callable[[str, str, str], Call[list[str]]]) -> Act:
+        async def act(target: str, request: Request, reason: str) -> None:
+            await context.fp.run(call(target, visitor_of(request).actor, reason))
+
+        return act
+
+    choices = {
+        "drain": Choice(
+            verb="Drain",
+            done="drained",
+            consequence="They claim nothing more and finish what they hold; new processes claim.",
+            act=each(worker.drain),
+        ),
+        "disable": Choice(
+            verb="Disable",
+            done="disabled",
+            consequence="They claim nothing until they are enabled, also after a restart.",
+            act=each(worker.disable),
+        ),
+        "enable": Choice(
+            verb="Enable",
+            done="enabled",
+            consequence="They claim again.",
+            act=each(worker.enable),
+        ),
+    }
+    actions = BulkActions(
+        table="workers",
+        action="worker.settle",
+        one="worker",
+        many="workers",
+        back=PAGE,
+        choices=choices,
+        states=states,
+        reason=True,
+    )
+    add_bulk_actions(context, actions)
+
+
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
+
     async def decide(
         request: Request, body: Decision, call: Callable[[str, str, str], Call[list[str]]], told: str
     ) -> ActionDone:
         owners = await context.fp.run(call(body.target, visitor_of(request).actor, body.reason))
-        return ActionDone(f"{body.target} {told}.", PAGE, {"workers": owners})
+        return ActionDone(
+            say("{target} {told}.", target=body.target, told=say(told)), PAGE, {"workers": owners}
+        )
 
     def asked(verb: str, consequence: str) -> Callable[..., Awaitable[Confirmation]]:
         async def ask(request: Request, body: Decision) -> Confirmation:
@@ -83,10 +135,10 @@ def add_actions(context: ConsoleContext) -> None:
             )
             workers, running = (row["workers"], int(row["running"])) if row is not None else (0, 0)
             live = f"{counted(workers, 'live worker')} of {body.target}"
-            told = f"{live}: {counted(running, 'running job')} may finish."
+            told = say("{live}: {running} may finish.", live=live, running=counted(running, "running job"))
             return Confirmation(
                 f"{verb} {body.target}?",
-                [told, consequence, f"Because: {body.reason}"],
+                [told, consequence, say("Because: {reason}", reason=body.reason)],
                 f"{verb} {body.target}",
                 PAGE,
             )
@@ -116,7 +168,15 @@ def add_actions(context: ConsoleContext) -> None:
         still = await context.fp.run(worker.standing(body.target))
         if still is None:
             return done
-        return ActionDone(f"{body.target} is enabled, but {still.target} is still {still.state}.", PAGE)
+        return ActionDone(
+            say(
+                "{target} is enabled, but {target2} is still {state}.",
+                target=body.target,
+                target2=still.target,
+                state=still.state,
+            ),
+            PAGE,
+        )
 
     @context.router.action(
         "/workers/pin",
@@ -139,4 +199,4 @@ def add_actions(context: ConsoleContext) -> None:
     async def unpin(request: Request, body: Decision) -> ActionDone:
         """Let workers claim all that they serve again."""
         await context.fp.run(worker.unpin(body.target, visitor_of(request).actor, body.reason))
-        return ActionDone(f"{body.target} is not pinned any more.", PAGE)
+        return ActionDone(say("{target} is not pinned any more.", target=body.target), PAGE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -20,12 +20,15 @@ from fencepost.kernel import schedule
 from fencepost_server.console import _timeline as timeline
 from fencepost_server.console._jobs import STATES, JobId, State, searched_argument, told
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, Number, add_bulk_actions
 from fencepost_server.console.context import LAST_ID, ConsoleContext, MaybeId, Name, Paged, wanted
+from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import ActionDone, PageData
 from fencepost_server.console.router import visitor_of
 from fencepost_server.web.formatting import brief, link
 from fencepost_server.web.forms import Id
 from fencepost_server.web.questions import Confirmation, counted
+from fencepost_server.web.words import say
 
 # The most that one request decides about: the page continues with the next batch by itself.
 BATCH_MAX = 500
@@ -35,6 +38,46 @@ COUNT_MAX = 10_000
 LIFE_MAX = 200
 """The moments of its life that a page tells: the newest."""
 _VERSION_QUEUE = re.compile(r"(?P<queue>[^/]+)/(?P<name>[^/@]+)@(?P<version>[0-9]{1,9})")
+_WORKFLOWS = Listing(
+    table="workflows",
+    sql="select * from fencepost.workflow_rows(%(ids)s::bigint[])",
+    key=("job_id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "job_id": "bigint",
+        "state": "text",
+        "name": "text",
+        "version": "bigint",
+        "steps": "bigint",
+        "attempt": "bigint",
+        "submitted_at": "timestamptz",
+        "finished_at": "timestamptz",
+        "error": "text",
+    },
+    searched=("name", "state", "error", "waits::text"),
+)
+_STEPS = Listing(
+    table="steps",
+    sql="select step_id, name, what, attempt, at, undo ->> 'kind' as undo, undone_by,"
+    " case when pg_column_size(result) <= 65536 then result end as result"
+    " from fencepost.workflow_steps where job_id = %(job_id)s"
+    " and step_id < coalesce(%(before)s::bigint, 9223372036854775807)"
+    " order by step_id desc limit %(limit)s",
+    key=("step_id",),
+    positions=("before",),
+    is_descending=True,
+    columns={
+        "step_id": "bigint",
+        "name": "text",
+        "what": "text",
+        "attempt": "bigint",
+        "at": "timestamptz",
+        "undo": "text",
+    },
+    searched=("name", "what"),
+)
+_SETTLED = ("cancelled", "requested", "replayed")
 How = Literal["cancel", "replay"]
 Waits = Literal["", "event", "time"]
 
@@ -112,11 +155,13 @@ def add_pages(context: ConsoleContext) -> None:
     async def workflows(request: Request, query: Annotated[WorkflowQuery, Query()]) -> PageData:
         """Workflows, newest first, and how many live on which version. A filter that finds little says how
         far it has searched."""
-        ids, next_before = ([query.id], None) if query.id is not None else await _page(context, query)
+        page = await context.lists.read(
+            _WORKFLOWS, query, query.limit, ids=lambda before, limit: _page(context, query, before, limit)
+        )
         return PageData(
             {
-                "workflows": await _rows(context, ids),
-                "next_before": next_before,
+                "workflows": page.rows,
+                **page.next,
                 "versions": _versions((await context.live_snapshot.newest()).queues),
                 "filters": query.filters(),
                 "terms": query.terms,
@@ -124,6 +169,7 @@ def add_pages(context: ConsoleContext) -> None:
             },
             "workflows",
             ("versions",),
+            {"workflows": page.state},
         )
 
     @context.router.page("/workflows/preview", "workflows_preview.html", "Many workflows")
@@ -153,21 +199,14 @@ def add_pages(context: ConsoleContext) -> None:
         )
         if row is None:
             raise NotFound(
-                f"There is no workflow {job_id}: it never existed, it is a plain job, or it was pruned."
-            )
-        steps = list(
-            reversed(
-                await context.reading.rows(
-                    "select step_id, name, what, attempt, at, undo ->> 'kind' as undo, undone_by,"
-                    " case when pg_column_size(result) <= 65536 then result end as result"
-                    " from fencepost.workflow_steps where job_id = %s and step_id < %s"
-                    " order by step_id desc limit %s",
-                    job_id,
-                    LAST_ID if query.before is None else query.before,
-                    query.limit,
+                say(
+                    "There is no workflow {job_id}: it never existed, it is a plain job, or it was pruned.",
+                    job_id=job_id,
                 )
             )
-        )
+        page = await context.lists.read(_STEPS, query, query.limit, {"job_id": job_id})
+        # In natural order the newest page, the oldest of its steps first.
+        steps = list(page.rows if page.state.sort else reversed(page.rows))
         names = [step["name"] for step in steps]
         now = await context.fp.run(schedule.clock())
         waits = await context.reading.rows(
@@ -200,30 +239,31 @@ def add_pages(context: ConsoleContext) -> None:
                 LIFE_MAX,
             ),
         )
-        begun = min((row["submitted_at"], *(step["at"] for step in steps[:1])))
+        begun = min((row["submitted_at"], *(step["at"] for step in steps)))
         spans = timeline.spans(row, steps, waits, children, undo, moments, now)
         described = row["headers"]["workflow"]
         of = f"{described.get('name')}@{described.get('version')}"
         return PageData(
             {
-                "title": f"Workflow {job_id}",
+                "title": say("Workflow {job_id}", job_id=job_id),
                 "workflow": row,
                 "of": of,
                 "name": described.get("name"),
                 "is_live": row["state"] not in ("finished", "dead", "cancelled"),
                 "steps": steps,
-                "next_before": steps[0]["step_id"] if len(steps) == query.limit else None,
+                **page.next,
                 "waits": waits,
                 "children": children,
                 "undo": undo,
                 "life": moments,
-                "timeline": timeline.lay_out(f"workflow {job_id}", spans, begun)
+                "timeline": timeline.lay_out(say("workflow {job_id}", job_id=job_id), spans, begun)
                 if request.url.path.startswith("/console")
                 else None,
                 "filters": query.filters(),
             },
             "steps",
             ("waits", "children", "undo"),
+            {"steps": page.state},
         )
 
 
@@ -242,8 +282,13 @@ class WorkflowQuestions:
             if body.how == "replay"
             else "Each ends as cancelled, and its steps are undone, newest first."
         )
-        terms = ", ".join(f"{name} {value}" for name, value in body.terms.items()) or "every workflow"
-        told = f"{counted(count, 'workflow')} of {terms}, up to the id {body.up_to}."
+        terms = ", ".join(f"{name} {value}" for name, value in body.terms.items()) or say("every workflow")
+        told = say(
+            "{count} of {terms}, up to the id {up_to}.",
+            count=counted(count, "workflow"),
+            terms=terms,
+            up_to=body.up_to,
+        )
         back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=body.up_to)
         return Confirmation(f"{verb} {counted(count, 'workflow')}?", [told, ends], f"{verb} {count:,}", back)
 
@@ -255,8 +300,10 @@ class WorkflowQuestions:
             job_id,
         )
         if row is None:
-            raise NotFound(f"There is no workflow {job_id}.")
-        return f"Workflow {job_id}, {row['name']}, is {row['state']}.", row["steps"]
+            raise NotFound(say("There is no workflow {job_id}.", job_id=job_id))
+        return say(
+            "Workflow {job_id}, {name}, is {state}.", job_id=job_id, name=row["name"], state=row["state"]
+        ), row["steps"]
 
     @staticmethod
     def _question(job_id: int, verb: str, consequences: Sequence[str], what: str = "") -> Confirmation:
@@ -265,15 +312,18 @@ class WorkflowQuestions:
 
     async def cancel(self, request: Request, job_id: int) -> Confirmation:
         told, steps = await self._about(job_id)
-        undone = (
-            f"Its next step is refused. Of {counted(steps, 'recorded step')}, those with an undo are undone."
+        undone = say(
+            "Its next step is refused. Of {steps}, those with an undo are undone.",
+            steps=counted(steps, "recorded step"),
         )
         return self._question(job_id, "Cancel", [told, undone])
 
     async def replay(self, request: Request, job_id: int) -> Confirmation:
         told, steps = await self._about(job_id)
         return self._question(
-            job_id, "Replay", [told, f"It runs again, after {counted(steps, 'recorded step')}."]
+            job_id,
+            "Replay",
+            [told, say("It runs again, after {steps}.", steps=counted(steps, "recorded step"))],
         )
 
     async def retry_from(self, request: Request, job_id: int, body: RetryFrom) -> Confirmation:
@@ -287,17 +337,75 @@ class WorkflowQuestions:
             body.step,
         )
         dropped = row["dropped"] if row is not None else 0
-        again = f"{counted(dropped, 'step')} from {body.step} on are dropped and run again."
-        return self._question(job_id, "Retry", [told, again], f"workflow {job_id} from {body.step}")
+        again = say(
+            "{dropped} from {step} on are dropped and run again.",
+            dropped=counted(dropped, "step"),
+            step=body.step,
+        )
+        return self._question(
+            job_id,
+            "Retry",
+            [told, again],
+            say("workflow {job_id} from {step}", job_id=job_id, step=body.step),
+        )
 
     async def emit(self, request: Request, job_id: int, body: Emission) -> Confirmation:
         told, _ = await self._about(job_id)
-        emitted = f"{body.event} is emitted by {visitor_of(request).name} with {brief(body.payload)}."
+        emitted = say(
+            "{event} is emitted by {name} with {payload}.",
+            event=body.event,
+            name=visitor_of(request).name,
+            payload=brief(body.payload),
+        )
         final = "The first emission counts; it cannot be taken back."
         return self._question(job_id, "Emit", [told, emitted, final], body.event)
 
 
+def _add_bulk_actions(context: ConsoleContext) -> None:
+    async def states(_: Request, ids: Sequence[int]) -> Mapping[int, str]:
+        return {row["job_id"]: row["state"] for row in await _rows(context, ids)}
+
+    def each(how: How) -> Act:
+        async def act(job_id: int, request: Request, _: str) -> None:
+            (settled,) = await context.fp.run(operator.settle([job_id], how, visitor_of(request).actor))
+            if settled.outcome not in _SETTLED:
+                raise InvalidInput(
+                    say("Workflow {job_id}: {outcome}.", job_id=job_id, outcome=settled.outcome)
+                )
+
+        return act
+
+    choices = {
+        "cancel": Choice(
+            verb="Cancel",
+            done="cancelled, or asked to stop",
+            consequence="Each ends as cancelled, and its steps are undone, newest first.",
+            act=each("cancel"),
+            fits=("pending", "dispatched", "running"),
+        ),
+        "replay": Choice(
+            verb="Replay",
+            done="replayed",
+            consequence="Each goes on after its recorded steps.",
+            act=each("replay"),
+            fits=("dead",),
+        ),
+    }
+    actions = BulkActions(
+        table="workflows",
+        action="workflow.selected",
+        one="workflow",
+        many="workflows",
+        back="/console/workflows",
+        choices=choices,
+        states=states,
+        key=Number,
+    )
+    add_bulk_actions(context, actions)
+
+
 def add_actions(context: ConsoleContext) -> None:
+    _add_bulk_actions(context)
     questions = WorkflowQuestions(context)
 
     @context.router.action("/workflows/settle", "workflow.settle", asks=questions.settle)
@@ -306,17 +414,17 @@ def add_actions(context: ConsoleContext) -> None:
         ids, onward = await _meant(context, body, body.how, body.up_to)
         meant = ids[: body.limit]
         settled = await context.fp.run(operator.settle(meant, body.how, visitor_of(request).actor))
-        done = sum(one.outcome in ("cancelled", "requested", "replayed") for one in settled)
+        done = sum(one.outcome in _SETTLED for one in settled)
         context.live_snapshot.forget()
         # Onward from the last one, so that those that were refused are not asked for again.
         next_up_to = onward if len(ids) <= body.limit else max(0, meant[-1] - 1)
-        word = "replayed" if body.how == "replay" else "cancelled, or asked to stop"
-        message = f"{done} {word}; {len(settled) - done} refused."
+        word = say("replayed") if body.how == "replay" else say("cancelled, or asked to stop")
+        message = say("{done} {word}; {what} refused.", done=done, word=word, what=len(settled) - done)
         facts = {"settled": done, "refused": len(settled) - done, "next_up_to": next_up_to}
         if next_up_to is None:
             return ActionDone(message, "/console/workflows", facts)
         back = link("/console/workflows/preview", **body.terms, how=body.how, up_to=next_up_to)
-        return ActionDone(f"{message} There are more.", back, facts)
+        return ActionDone(say("{message} There are more.", message=message), back, facts)
 
     @context.router.action("/workflows/{job_id}/cancel", "workflow.cancel", asks=questions.cancel)
     async def cancel(request: Request, job_id: JobId) -> ActionDone:
@@ -324,22 +432,30 @@ def add_actions(context: ConsoleContext) -> None:
         undone."""
         await _require(context, job_id)
         answered = await context.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
-        words = "is cancelled" if answered == "cancelled" else "was asked to stop; its next step is refused"
-        return _done(context, f"Workflow {job_id} {words}.", job_id)
+        words = (
+            say("is cancelled")
+            if answered == "cancelled"
+            else say("was asked to stop; its next step is refused")
+        )
+        return _done(context, say("Workflow {job_id} {words}.", job_id=job_id, words=words), job_id)
 
     @context.router.action("/workflows/{job_id}/replay", "workflow.replay", asks=questions.replay)
     async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead workflow again, after the steps that are recorded."""
         await _require(context, job_id)
         await context.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
-        return _done(context, f"Workflow {job_id} runs again, after its recorded steps.", job_id)
+        return _done(
+            context, say("Workflow {job_id} runs again, after its recorded steps.", job_id=job_id), job_id
+        )
 
     @context.router.action("/workflows/{job_id}/retry-from", "workflow.retry_from", asks=questions.retry_from)
     async def retry_from(request: Request, job_id: JobId, body: RetryFrom) -> ActionDone:
         """Run a dead or cancelled workflow again from a step: that one and all later ones are dropped."""
         await _require(context, job_id)
         await context.fp.run(kernel_workflow.retry_from(job_id, body.step, visitor_of(request).actor))
-        return _done(context, f"Workflow {job_id} runs again from {body.step}.", job_id)
+        return _done(
+            context, say("Workflow {job_id} runs again from {step}.", job_id=job_id, step=body.step), job_id
+        )
 
     @context.router.action("/workflows/{job_id}/emit", "workflow.emit", asks=questions.emit)
     async def emit(request: Request, job_id: JobId, body: Emission) -> ActionDone:
@@ -347,15 +463,19 @@ def add_actions(context: ConsoleContext) -> None:
         try:
             payload = json.loads(body.payload)
         except ValueError as error:
-            raise InvalidInput(f"payload is no JSON document: {error}", field="payload") from None
+            raise InvalidInput(
+                say("payload is no JSON document: {error}", error=error), field="payload"
+            ) from None
         await _require(context, job_id)
         waits = await context.reading.row(
             "select 1 from fencepost.workflow_waits where job_id = %s and event = %s", job_id, body.event
         )
         if waits is None:
-            raise NotFound(f"Workflow {job_id} does not wait for {body.event}.")
+            raise NotFound(
+                say("Workflow {job_id} does not wait for {event}.", job_id=job_id, event=body.event)
+            )
         first = await context.fp.run(kernel_event.emit(body.event, payload, actor=visitor_of(request).actor))
-        words = "is emitted" if first else "was emitted before; the first emission counts"
+        words = say("is emitted") if first else say("was emitted before; the first emission counts")
         return _done(context, f"{body.event} {words}.", job_id, emitted=first)
 
 
@@ -377,10 +497,12 @@ def _versions(queues: Sequence[Row]) -> list[Row]:
     ]
 
 
-async def _page(context: ConsoleContext, query: WorkflowQuery) -> tuple[Sequence[int], int | None]:
-    call = operator.page(
-        query.selected, before_id=query.before, limit=query.limit, scan_max=context.settings.scan_max
-    )
+async def _page(
+    context: ConsoleContext, query: WorkflowQuery, before: int | None, limit: int
+) -> tuple[Sequence[int], int | None]:
+    if query.id is not None:
+        return [query.id], None
+    call = operator.page(query.selected, before_id=before, limit=limit, scan_max=context.settings.scan_max)
     return await context.reading.page(call.sql, *call.arguments)
 
 
@@ -407,7 +529,7 @@ async def _meant(
 async def _require(context: ConsoleContext, job_id: int) -> None:
     known = "select 1 from fencepost.jobs where job_id = %s and headers ? 'workflow'"
     if await context.reading.row(known, job_id) is None:
-        raise NotFound(f"There is no workflow {job_id}.")
+        raise NotFound(say("There is no workflow {job_id}.", job_id=job_id))
 
 
 def _done(context: ConsoleContext, message: str, job_id: int, **facts: Any) -> ActionDone:

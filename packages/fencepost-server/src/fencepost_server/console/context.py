@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from fencepost.client import Fencepost
 from fencepost_server.console._live_snapshot import LiveSnapshot
 from fencepost_server.console._read_pool import ReadPool, Row
 from fencepost_server.console._settings import ConsoleSettings
+from fencepost_server.console.listing import ListQuery, Lists
 from fencepost_server.console.router import ConsoleRouter
 from fencepost_server.web.forms import Id
 
@@ -30,17 +31,18 @@ Name = Annotated[str, Field(max_length=1200, pattern=r"^[^\x00]*$")]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """The router that registers pages, the pool that reads, the Fencepost that writes, the snapshot and the
-    settings."""
+    """The router that registers pages, the pool that reads, the lists over it, the Fencepost that writes, the
+    snapshot and the settings."""
 
     router: ConsoleRouter
     reading: ReadPool
+    lists: Lists
     fp: Fencepost
     live_snapshot: LiveSnapshot
     settings: ConsoleSettings
 
 
-class Paged(BaseModel):
+class Paged(ListQuery):
     """A list that is paged by its key: the rows below `before`."""
 
     before: MaybeId = None
@@ -51,7 +53,7 @@ class Paged(BaseModel):
         return {
             name: value
             for name, value in self.model_dump().items()
-            if name != "before" and value not in (None, "", 50)
+            if name not in ("before", "sort", "onward") and value not in (None, "", 50)
         }
 
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from fencepost_server.console.listing import ListState
+
 # A spreadsheet treats a cell that begins with one of these as a formula, and runs it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -19,14 +21,13 @@ class PageData:
     """The facts of one page. `rows` names the list among them that is its table; `more`, further ones.
 
     A list that continues has a fact `next_PARAMETER`: the value of that query parameter for the rows that
-    follow.
-    For the page's own table the parameter is `before` or `after`; `walks` names that of others.
+    follow. `lists` has what the mechanism of lists says of them; a table without an entry is read whole.
     """
 
     facts: Mapping[str, Any]
     rows: str | None = None
     more: Sequence[str] = ()
-    walks: Mapping[str, str] = field(default_factory=dict[str, str])
+    lists: Mapping[str, ListState] = field(default_factory=dict[str, ListState])
 
     @property
     def tables(self) -> Sequence[str]:
@@ -35,15 +36,8 @@ class PageData:
 
     def onward(self, table: str) -> Mapping[str, Any] | None:
         """The query parameters for the rows that follow in a table, or None after its last."""
-        names = ("before", "after") if table == self.rows else (self.walks.get(table, ""),)
-        for name in names:
-            value = self.facts.get(f"next_{name}")
-            if isinstance(value, Mapping):
-                # A key of several columns has a parameter for each.
-                return cast("Mapping[str, Any]", value)
-            if value is not None:
-                return {name: value}
-        return None
+        state = self.lists.get(table)
+        return state.onward or None if state is not None else None
 
 
 @dataclass(frozen=True, slots=True)

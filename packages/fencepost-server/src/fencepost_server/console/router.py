@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import urlencode
 
@@ -21,10 +22,12 @@ from fastapi.routing import APIRoute
 
 from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, Refusal
+from fencepost.kernel._lineage import ReadAge
 from fencepost_server.accounts.calls import end_audit_entry
 from fencepost_server.console._auth import ConsoleAuth
 from fencepost_server.console._page_templates import navigation
 from fencepost_server.console._role import ACCOUNTS, Role, Visitor
+from fencepost_server.console.listing import with_states
 from fencepost_server.console.page_data import ActionDone, PageData, Table, as_json
 from fencepost_server.web.forms import address_of, fields_of, filled
 from fencepost_server.web.page_errors import as_page, title_of, to_login
@@ -33,6 +36,7 @@ from fencepost_server.web.questions import Confirmation, is_confirmed, question_
 from fencepost_server.web.templating import HEADERS, Templates
 
 PAGES = "/console"
+AGE_HEADER = "Read-From"
 API = "/api"
 DOWNLOAD_ROWS_MAX = 100_000
 DOWNLOAD_STEP = 1000
@@ -61,7 +65,15 @@ _DONE = {
 class ConsoleRouter:
     """Makes the routes. `router` has them all."""
 
-    def __init__(self, fp: Fencepost, auth: ConsoleAuth, templates: Templates) -> None:
+    def __init__(
+        self,
+        fp: Fencepost,
+        auth: ConsoleAuth,
+        templates: Templates,
+        read_age: Callable[[], Awaitable[ReadAge]],
+    ) -> None:
+        """`read_age` says how old what pages read may be."""
+        self.read_age = read_age
         self.fp = fp
         self.auth = auth
         self.templates = templates
@@ -78,9 +90,12 @@ class ConsoleRouter:
         def register(read: PageFunction) -> PageFunction:
             async def show(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
-                page_data = await read(**arguments)
+                age = await self.read_age()
+                page_data = _listed(await read(**arguments), request)
                 home = {
+                    "read_from": age if age.is_standby else None,
                     "tables": page_data.tables,
+                    "lists": page_data.lists,
                     "api": link_of(API + path, request),
                     "download": link_of(API + path, request, without=_places(arguments, page_data)),
                 }
@@ -91,9 +106,14 @@ class ConsoleRouter:
                 table: str | None = None,
                 **arguments: Any,
             ) -> Response:
+                age = await self.read_age()
                 if format == "json":
-                    return _json((await read(**arguments)).facts)
-                return await _downloaded(read, arguments, path, table)
+                    response = _json(_listed(await read(**arguments), arguments["request"]).facts)
+                else:
+                    response = await _downloaded(read, arguments, path, table)
+                if age.is_standby:
+                    response.headers[AGE_HEADER] = str(age)
+                return response
 
             signature = inspect.signature(read, eval_str=True)
             _describe(show, read, signature)
@@ -245,6 +265,7 @@ class ConsoleRouter:
                 handle = super().get_route_handler()
 
                 async def guarded(request: Request) -> Response:
+                    router.templates.speak(request)
                     return await as_page(handle, request, router.refuse)
 
                 return guarded
@@ -272,6 +293,14 @@ def link_of(path: str, request: Request, *, without: frozenset[str] = frozenset(
     return f"{path}?{urlencode(kept)}" if kept else path
 
 
+def _listed(page_data: PageData, request: Request) -> PageData:
+    """What a page returned, with the tables sorted that it read whole."""
+    facts, lists = with_states(
+        page_data.tables, page_data.facts, page_data.lists, request.query_params.get("sort")
+    )
+    return replace(page_data, facts=facts, lists=lists)
+
+
 def _describe(made: Any, of: Any, signature: inspect.Signature) -> None:
     """FastAPI reads parameters from the signature, and the title and the text from name and docstring."""
     made.__signature__ = signature
@@ -296,7 +325,7 @@ async def _downloaded(
     read: Callable[..., Awaitable[PageData]], arguments: Mapping[str, Any], path: str, table: str | None
 ) -> Response:
     """A whole table, page by page: no connection is held while a client reads slowly."""
-    first = await read(**_longest(arguments))
+    first = _listed(await read(**_longest(arguments)), arguments["request"])
     name = table or first.rows
     if name is None or name not in first.tables:
         there = ", ".join(first.tables)
@@ -325,7 +354,8 @@ def _places(arguments: Mapping[str, Any], page_data: PageData) -> frozenset[str]
     """The parameters for the position in a list and the page length: a file has the whole list."""
     if not _is_paged(arguments):
         return frozenset()
-    return frozenset({"before", "after", "chain", "limit", *page_data.walks.values()})
+    positions = (name for state in page_data.lists.values() for name in state.positions)
+    return frozenset({"before", "after", "onward", "limit", *positions})
 
 
 def _is_paged(arguments: Mapping[str, Any]) -> bool:

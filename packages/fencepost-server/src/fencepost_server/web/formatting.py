@@ -8,6 +8,8 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
+from fencepost_server.web.words import say
+
 NO_FIGURE = "none"
 _BELOW = {"d": "h", "h": "min", "min": "s"}
 
@@ -15,7 +17,7 @@ _BELOW = {"d": "h", "h": "min", "min": "s"}
 def moment(value: datetime | str | None) -> Markup:
     """A time that the browser shows in its own zone; the exact instant is in its title."""
     if value is None:
-        return Markup('<span class="none">never</span>')
+        return Markup('<span class="none">{}</span>').format(say("never"))
     when = datetime.fromisoformat(value) if isinstance(value, str) else value
     exact = when.isoformat()
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -28,7 +30,7 @@ def moment(value: datetime | str | None) -> Markup:
 def span(value: float | timedelta | None) -> str:
     """A duration for people, or the sign for no figure."""
     if value is None:
-        return NO_FIGURE
+        return say(NO_FIGURE)
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     return duration(max(0.0, seconds))
 
@@ -53,7 +55,7 @@ def duration(seconds: float) -> str:
 
 def number(value: float | None) -> str:
     """A number with thousands separated, or the sign for no figure."""
-    return NO_FIGURE if value is None else f"{value:,}"
+    return say(NO_FIGURE) if value is None else f"{value:,}"
 
 
 def quoted(value: Any) -> str:
@@ -63,11 +65,15 @@ def quoted(value: Any) -> str:
 
 def brief(text: str | None, most: int = 200) -> str:
     """The first line of a text, cut at a length."""
-    line = (text or "no error is recorded").strip().partition("\n")[0]
+    line = (text or say("no error is recorded")).strip().partition("\n")[0]
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def link(path: str, **parameters: Any) -> str:
     """A path with the parameters that have a value."""
-    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    given = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in parameters.items()
+        if value not in (None, "")
+    }
     return f"{path}?{urlencode(given)}" if given else path

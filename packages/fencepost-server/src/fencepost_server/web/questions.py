@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost_server.web.forms import FORM_FIELD
+from fencepost_server.web.words import say
 
 CONFIRMED = "confirmed"
 TEMPLATE = "question.html"
@@ -53,4 +54,4 @@ def question_facts(question: Confirmation, action: str, fields: Mapping[str, str
 
 def counted(count: int, one: str, many: str | None = None) -> str:
     """`1 job`, `3 jobs`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return say(f"{{count}} {one if count == 1 else many or one + 's'}", count=f"{count:,}")

@@ -6,14 +6,26 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from fencepost_server.web.formatting import link, moment, number, quoted, span
+from fencepost_server.web.words import (
+    Catalogue,
+    TemplateWords,
+    Words,
+    script_messages,
+    script_words,
+    shown_word,
+    use,
+)
 
 HERE = Path(__file__).parent
 HEADERS: Mapping[str, str] = {
@@ -61,6 +73,12 @@ def theme_of(request: Request) -> str:
     return chosen if chosen in THEMES else "auto"
 
 
+def readdress(request: Request, **changes: Any) -> str:
+    """The address of this page with other parameters; None removes one."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changes]
+    return link(quote(request.url.path, safe="/"), **{**dict(kept), **changes})
+
+
 class Templates:
     """`folder` has the service's own templates and files; those of this package are available to every
     service."""
@@ -71,25 +89,41 @@ class Templates:
         folder: Path,
         *,
         filters: Mapping[str, Callable[..., Any]],
+        catalogue: Catalogue | None = None,
         more: Sequence[Path] = (),
         **names: Any,
     ) -> None:
         self._home = paper.home
+        self._catalogue = catalogue
         self._environment = Environment(
             loader=FileSystemLoader([folder / "templates", *more, HERE / "templates"]),
             autoescape=True,
             undefined=StrictUndefined,
+            extensions=[TemplateWords],
             trim_blocks=True,
             lstrip_blocks=True,
         )
         self._environment.filters.update(moment=moment, span=span, number=number, quoted=quoted, **filters)
-        cast("dict[str, Any]", self._environment.globals).update(paper=paper, link=link, **names)
+        cast("dict[str, Any]", self._environment.globals).update(
+            paper=paper, link=link, say=shown_word, **names
+        )
         self._files = {
             path.name: path
             for place in (HERE / "static", folder / "static")
             for path in place.iterdir()
             if path.suffix in _TYPES
         }
+        scripts = [path for path in self._files.values() if path.suffix == ".js"]
+        self._script_messages = frozenset(
+            message for path in scripts for message in script_messages(path.read_text("utf-8"))
+        )
+
+    def speak(self, request: Request) -> Words:
+        """Answer this request in the language that its visitor reads."""
+        accepted = request.headers.get("accept-language", "")
+        words = self._catalogue.words_for(accepted) if self._catalogue is not None else Words()
+        use(words)
+        return words
 
     def page(
         self,
@@ -104,7 +138,8 @@ class Templates:
         status: int = 200,
     ) -> HTMLResponse:
         """Render a template as an answer, with the headers that every page has."""
-        nonce = secrets.token_urlsafe(16)
+        nonce, words = secrets.token_urlsafe(16), self.speak(request)
+        told = script_words(words, self._script_messages) if words.messages else ""
         body = self._environment.get_template(template).render(
             facts,
             visitor=visitor,
@@ -115,8 +150,11 @@ class Templates:
             query=request.url.query,
             navigation=navigation,
             theme=theme_of(request),
+            language=words.language,
+            script_words=Markup(told),  # noqa: S704 - JSON in which no element can end.
             stays_at=self._stays_at(request),
             now=datetime.now(UTC),
+            again=partial(readdress, request),
         )
         return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
 

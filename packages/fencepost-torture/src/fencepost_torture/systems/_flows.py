@@ -19,7 +19,7 @@ from fencepost.flows import Flow
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._worker import FlowWorker
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
 from fencepost.testing._flow_windows import WITHIN

@@ -23,13 +23,13 @@ from fencepost import Fencepost
 from fencepost.flows import Flow
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._worker import FlowWorker
-from fencepost.flows.sinks._external_postgres import ExternalPostgres
-from fencepost.flows.sinks._files import JsonLines
 from fencepost.flows.sinks._rejecting import Rejections
 from fencepost.flows.sinks._sink import CheckpointId, Prepared
 from fencepost.flows.sinks._sink_types import TwoPhaseCommitSink
-from fencepost.flows.sinks._two_phase_postgres import TwoPhasePostgres
-from fencepost.flows.sources._postgres import PostgresTable
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
+from fencepost.flows.sinks.files import JsonLines
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.kernel.call import Json
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach

@@ -44,7 +44,7 @@ from fencepost.testing import Breach, points_in
 from fencepost_torture._child_setup import PATIENT
 from fencepost_torture._system_environment import Account, ProcessTask, SystemEnvironment
 from fencepost_torture.systems._jobs import settings_of
-from fencepost_torture.systems._workflows_checker import SCHEMA, SHAPES, TIMED_OUT, check
+from fencepost_torture.systems._workflows_checker import LONG, SCHEMA, SHAPES, TIMED_OUT, check
 
 if TYPE_CHECKING:
     from fencepost.workflows._handler import WorkflowDecorator
@@ -56,9 +56,14 @@ LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
 WAITS_SECONDS = (0.0, 0.05, 0.3)
 """How long sleeps last, when events come, and how soon a workflow is cancelled."""
 FRAIL_TRIES = 2
-CONCURRENCY = (1, 8, 2)
+LONG_WEIGHT = 3
+"""How often a workflow of many steps is started, for one of each other shape: a crash among its steps leaves
+the most to be repeated, and to be left alone."""
+CONCURRENCY = (1, 8, 2, 16)
 """What the workers hold at once. A crash is charged to a workflow that ran alone; those that ran together
 come back as suspects, and a worker that runs suspects runs nothing else."""
+RARELY = {"poll_seconds": 0.5, "sweep_interval_seconds": 1.0, "reclaim_interval_seconds": 0.5}
+"""The loops beside the work, which would take half of a busy machine at the pace of the other systems."""
 CANCELLED = "cancelled"
 """The shape that is cancelled by a caller."""
 
@@ -86,7 +91,7 @@ class Workflows:
     """Workers that run workflows, their children and their undo, from a few queues."""
 
     name = "workflows"
-    processes = 3
+    processes = 4
     uses_redis = True
     # A sleep that began while the clock was ahead ends as much later.
     bears_clock_jumps = False
@@ -118,7 +123,9 @@ class Workflows:
         asyncio.run(_work(task))
 
     def ask(self, env: SystemEnvironment, turn: int) -> None:
-        shapes = env.chance.choices(list(SHAPES), k=HELPING)
+        shapes = env.chance.choices(
+            list(SHAPES), [LONG_WEIGHT if s == "long" else 1 for s in SHAPES], k=HELPING
+        )
         keys = [f"{shape}-{turn}-{number}" for number, shape in enumerate(shapes)]
         waits = env.chance.choices(WAITS_SECONDS, k=HELPING)
         linger = env.chance.choice(LINGER_LEASES) * env.lease_seconds
@@ -174,11 +181,11 @@ def _event(key: str) -> str:
 
 
 async def _work(task: ProcessTask) -> None:
-    settings = PATIENT.model_copy(update={"pool_max": 5})
+    settings = PATIENT.model_copy(update={"pool_max": 4})
     fp = Fencepost(task.database_url, redis_url=task.redis_url, settings=settings)
     declare(fp, task.lease_seconds)
     async with fp:
-        own = {"concurrency": CONCURRENCY[task.place % len(CONCURRENCY)]}
+        own = {"concurrency": CONCURRENCY[task.place % len(CONCURRENCY)], **RARELY}
         worker = fp.jobs.worker(settings_of(task).model_copy(update=own))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
@@ -202,6 +209,11 @@ class Writer:
             self._undo, payload={"key": self._key, "step": step, "workflow_id": self._wf.id}
         )
         await self._wf.options(name=step, undo=undo).transaction(self._insert, step, str(value))
+
+    async def state(self, step: str, value: object = "") -> None:
+        """The same row as a statement, which shares its commit."""
+        row = (self._key, step, self._wf.id, self._wf.attempt, str(value), step)
+        await self._wf.options(name=step).write((EFFECT, row))
 
     async def _insert(self, tx: Transaction, step: str, value: str) -> None:
         await asyncio.sleep(self._linger)
@@ -259,12 +271,22 @@ def _declare_waiting(workflow: Declares) -> None:
     async def rows(wf: Workflow, key: str, wait: float, linger: float) -> None:
         writer = Writer(wf, key, linger)
         value = await wf.uuid()
-        await writer.write("a", value)
+        await writer.state("a", value)
         await wf.options(durable=False).step(_pure, key)
         await writer.write("b", value)
         await asyncio.gather(
             writer.write("c", value), wf.options(name="beside").step(_slow, linger), writer.write("d", value)
         )
+
+    @workflow("long")
+    async def long(wf: Workflow, key: str, wait: float, linger: float) -> None:
+        writer = Writer(wf, key, linger / len(LONG))
+        for number, step in enumerate(LONG):
+            # Half of them share their commits with those of other workflows.
+            if number % 2:
+                await writer.state(step)
+            else:
+                await writer.write(step)
 
     @workflow("sleeper")
     async def sleeper(wf: Workflow, key: str, wait: float, linger: float) -> None:

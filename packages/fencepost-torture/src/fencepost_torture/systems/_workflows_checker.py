@@ -74,6 +74,7 @@ class Shape:
     """The one state that it may end in; empty for any."""
 
 
+LONG = tuple(f"step-{number}" for number in range(30))
 SHAPES: Mapping[str, Shape] = {
     "rows": Shape(("a", "b", "c", "d"), ("uuid", "_pure", "beside")),
     "sleeper": Shape(("a", "b"), ("sleep", "sleep:2")),
@@ -83,6 +84,7 @@ SHAPES: Mapping[str, Shape] = {
         ("a", "child-0", "child-1", "grandchild"),
         ("offspring@1", "offspring@1/result", "gather", "gather/results"),
     ),
+    "long": Shape(LONG),
     "rounds": Shape(("round-0", "round-1", "round-2")),
     "thread": Shape(
         ("a", "b", "child-0"), ("uuid", "sleep", "go:{key}", "gather", "gather/results"), event=True

@@ -20,9 +20,9 @@ from fencepost.settings import Settings
 def look(settings: Settings | None = None) -> StatusSnapshot:
     settings = settings or Settings.load()
     addresses = server_addresses.of_this_directory(settings)
-    with reading(
-        addresses.viewer_url, seconds=settings.connect_seconds, remedy=addresses.remedy
-    ) as connection:
+    # The status of a moment ago is as good: a standby can give it.
+    url = settings.standby_database_url or addresses.viewer_url
+    with reading(url, seconds=settings.connect_seconds, remedy=addresses.remedy) as connection:
         board = read_board(connection)
     return replace(board, compatible_names=compatible_plugins() if settings.compatible_names else ())
 

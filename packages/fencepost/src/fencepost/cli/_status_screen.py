@@ -24,7 +24,7 @@ def board_screen(board: StatusSnapshot) -> RenderableType:
         _table("Outbox", OUTBOX, outbox_rows(board), empty="nothing waits"),
         _table("Refusals", REFUSALS, refusal_rows(board), empty="none"),
         Text(f"Compatible names: {', '.join(board.compatible_names) or 'off'}", style="dim"),
-        Text(f"at {board.at:%Y-%m-%d %H:%M:%S} UTC", style="dim"),
+        Text(f"at {board.at:%Y-%m-%d %H:%M:%S} UTC, from {board.read_from}", style="dim"),
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from psycopg.rows import class_row
 
 from fencepost.cli.database_reader import Reader
+from fencepost.kernel._lineage import PRIMARY, ReadAge, read_age
+from fencepost.kernel.drivers import run
 
 # Keeps the output to one screen, however many leases exist: held ones come first.
 LEASES_MAX = 20
@@ -153,6 +155,7 @@ class StatusSnapshot:
     """Events that workflows wait for, of the 10,000 oldest workflows that do."""
     stuck_workflows: tuple[StuckWorkflows, ...] = ()
     out_of_service: tuple[OutOfService, ...] = ()
+    read_from: ReadAge = PRIMARY
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -165,6 +168,7 @@ class StatusSnapshot:
 
 def read_board(connection: Reader) -> StatusSnapshot:
     """Read each view in its own statement. The system changes meanwhile: the result is not consistent."""
+    read_from = run(connection, read_age())
     with connection.cursor(row_factory=class_row(QueueStatus)) as cursor:
         queues = cursor.execute(
             """select queue, pending, dispatched, running, dead, oldest_waiting_seconds, paused, due
@@ -224,6 +228,7 @@ def read_board(connection: Reader) -> StatusSnapshot:
         stuck_workflows=stuck,
         out_of_service=tuple(out_of_service),
         refusals=read_reasons(connection),
+        read_from=read_from,
     )
 
 

@@ -14,7 +14,7 @@ from fencepost._sync_form import Awaited, Form, Operations, operation
 from fencepost.database import OpenClient, SyncDatabase
 from fencepost.errors import Backpressure, InvalidInput
 from fencepost.jobs._handler import Handlers
-from fencepost.jobs._job_results import Polling, wait_for_end, wait_for_result
+from fencepost.jobs._job_results import PolledJob, Polling, poll, wait_for_end, wait_for_result
 from fencepost.jobs._metrics import JobMetrics
 from fencepost.jobs._scheduler import Schedules
 from fencepost.jobs.settings import JobSettings
@@ -90,6 +90,14 @@ class JobOperations(Operations[Form]):
         Raises NotFound, and TimeoutError if it has not ended in time.
         """
         return await wait_for_end(self._connections, _id_of(job), seconds_of("within", within))
+
+    @operation
+    async def poll(self, job: Submitted | int) -> PolledJob:
+        """How the job stands, without waiting; from the standby, if STANDBY_DATABASE_URL names one.
+
+        Raises NotFound. An outcome that is final never changes, however old the answer is.
+        """
+        return await poll(self._connections, _id_of(job))
 
     @operation
     async def search(

@@ -7,6 +7,7 @@ FlowError
 ├── SinkRejected        a sink will never take a value, and the user chose to stop; says which
 └── StartRefused        a setting, a server or the stored state does not fit; says the remedy
     ├── SourceTrimmed   the source no longer has records that were not processed yet
+    ├── SourceChanged   the source is not what was partly read, so its rest cannot be told
     └── StateMismatch   the stored state is of another version of the graph
 """
 
@@ -45,6 +46,10 @@ class StartRefused(FlowError):
 
 class SourceTrimmed(StartRefused):
     """Records that were not processed yet are gone from the source."""
+
+
+class SourceChanged(StartRefused):
+    """What a source has found or partly read is another thing by now."""
 
 
 class StateMismatch(StartRefused):

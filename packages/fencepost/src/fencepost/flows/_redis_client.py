@@ -13,14 +13,10 @@ CONNECTIONS = 16
 
 
 def connect_bytes(url: str | None, what: str, *, connections_max: int = CONNECTIONS) -> Any:
-    """A client that returns bytes, and the replies of XREAD as Redis sends them: parsing them takes half the
-    time of a read. A command that finds all its connections in use waits for one."""
+    """A client that returns bytes. A command that finds all its connections in use waits for one."""
     if url is None:
         raise StartRefused(f"{what} needs Redis: set REDIS_URL, or give the worker redis_url.")
-    client: Any = connect(url, reply_seconds=REPLY_SECONDS, connections_max=connections_max)
-    client.connection_pool.connection_kwargs["decode_responses"] = False
-    client.response_callbacks.pop("XREAD", None)
-    return client
+    return connect(url, reply_seconds=REPLY_SECONDS, connections_max=connections_max, raw=True)
 
 
 async def check_room(client: Any, wanted: int, setting: str) -> None:

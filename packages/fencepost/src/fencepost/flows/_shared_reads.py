@@ -4,21 +4,26 @@ A blocking read occupies its connection for as long as it waits. With one for ea
 groups would use all connections that its client, or Redis, allows. So groups share connections: a reader
 waits for the streams of all its groups with one command, and gives each group its entries. XREAD removes
 nothing: entries for a group that has left meanwhile stay in the stream.
+
+In a cluster one command cannot wait for the streams of two groups, which lie in different slots: a reader
+that has several asks for what is there, every few milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fencepost.flows._redis_client import entries_of
+from fencepost.redis_streams.connection import named_together
 
 COUNT = 4
 SHARED_SECONDS = 0.1
 """The longest wait of a reader that several groups share: a group that joins meanwhile is not part of that
 wait."""
+POLL_SECONDS = 0.02
 Found = dict[bytes, Any]
 
 
@@ -104,6 +109,22 @@ class _Reader:
             wait.found.set_result(found or {})
 
     async def _ask(self, streams: Mapping[str, str], wait_seconds: float | None) -> Found:
+        parts = named_together(self._redis, streams)
+        if len(parts) > 1:
+            return await self._ask_each(parts, streams, wait_seconds)
         waiting = () if wait_seconds is None else ("BLOCK", max(1, round(wait_seconds * 1000)))
         command = ("XREAD", "COUNT", COUNT, *waiting, "STREAMS", *streams, *streams.values())
         return entries_of(await self._redis.execute_command(*command))
+
+    async def _ask_each(
+        self, parts: Sequence[Sequence[str]], streams: Mapping[str, str], wait_seconds: float | None
+    ) -> Found:
+        pipe = self._redis.pipeline(transaction=False)
+        for part in parts:
+            pipe.execute_command("XREAD", "COUNT", COUNT, "STREAMS", *part, *(streams[name] for name in part))
+        found: Found = {}
+        for answer in await pipe.execute():
+            found |= entries_of(answer)
+        if not found and wait_seconds is not None:
+            await asyncio.sleep(min(wait_seconds, POLL_SECONDS))
+        return found

@@ -141,7 +141,7 @@ class ShuffleSender:
                 checked_at = time.monotonic()
                 taken = await self._taken()
                 least = least_mark(taken)
-                # A timeless source may have ended before: that end no longer counts if more was sent since.
+                # A source that goes on may have ended before: that end does not count if more was sent since.
                 self.ended = chunk.ended and least.ended and (sent is None or not is_after(sent, least.at))
                 if self.ended:
                     return

@@ -185,8 +185,8 @@ class SourceInput:
 
 
 def opened(mark: Mark, sender: RecordSender) -> Mark:
-    """Where to begin: the end of a timeless source was only the end of that run."""
-    return replace(mark, ended=False) if sender.timeless else mark
+    """Where to begin: the end of a source that goes on was only the end of that run."""
+    return replace(mark, ended=False) if sender.goes_on else mark
 
 
 class Task:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fencepost.flows._node import GraphNode
 from fencepost.flows._plan import FlowPlan
-from fencepost.flows.sources._source import is_timeless, reads_of
+from fencepost.flows.sources._source import goes_on, is_timeless, reads_of
 from fencepost.kernel.call import Json
 
 
@@ -26,6 +26,10 @@ class RecordSender:
     @property
     def timeless(self) -> bool:
         return is_timeless(self.node.source)
+
+    @property
+    def goes_on(self) -> bool:
+        return goes_on(self.node.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Group commit: jobs that finish with statements at the same time share one transaction.
+"""Group commit: jobs that finish with statements at the same time share one transaction, and so do workflows
+that record a step with some.
 
 A transaction of its own costs a job more than its statement does: a begin, a fence, a finish and a commit to
 the disk. Here the statements are known before the transaction begins, and no code of a handler runs inside
@@ -29,6 +30,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
 from fencepost.errors import REFUSALS, IndeterminateCommit, InvalidInput, Refusal, ServerUnavailable
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel._workflow import Record, commit_all
 from fencepost.transaction import Transaction
 
 Statement = tuple[LiteralString, Sequence[Any]]
@@ -51,10 +53,10 @@ _LIMITS: LiteralString = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One job: how it finishes, and what is written with it. `on_commit` is called when that has happened,
-    even if its handler no longer waits."""
+    """One job: how it finishes, or its step that is recorded, and what is written with it. `on_commit` is
+    called when that has happened, even if its handler no longer waits."""
 
-    done: kernel_job.Finish
+    done: kernel_job.Finish | Record
     statements: Sequence[Statement]
     on_commit: Callable[[], None]
 
@@ -79,7 +81,8 @@ class GroupCommit:
         )
 
     async def finish(self, member: Member) -> bool:
-        """Whether it is committed. If not, nothing was written: it needs a transaction of its own."""
+        """Finish the job, or record its step: whether it is committed. If not, nothing was written, and it
+        needs a transaction of its own."""
         if self._apart and self._is_apart(member):
             return False
         answer = await self._groups.ask(member)
@@ -99,8 +102,8 @@ class GroupCommit:
         try:
             await self._commit(members)
         except Refusal as refusal:
-            refused = [str(member.done.job_id) == refusal.subject for member in members]
-            if refusal.noun != "job" or not any(refused):
+            refused = [_is_about(refusal, member.done) for member in members]
+            if not any(refused):
                 return await self._halved(members)
             others = iter(await self._serve([m for m, it in zip(members, refused, strict=True) if not it]))
             return [refusal if it else next(others) for it in refused]
@@ -128,14 +131,24 @@ class GroupCommit:
             async with tx.connection.pipeline():
                 await tx.execute(_LIMITS, (str(LOCK_MS_MAX), str(STATEMENT_MS_MAX)))
                 await _execute(tx, members)
-                unfinished = await tx.run(
-                    kernel_job.finish_many([member.done for member in members], self._owner)
-                )
+                records = [member.done for member in members if isinstance(member.done, Record)]
+                if records:
+                    await tx.run(commit_all(records, self._owner))
+                finished = [member.done for member in members if isinstance(member.done, kernel_job.Finish)]
+                unfinished: list[kernel_job.Unfinished] = []
+                if finished:
+                    unfinished = await tx.run(kernel_job.finish_many(finished, self._owner))
             _require_finished(unfinished)
             crash_point("jobs.group.before_commit")
         for member in members:
             member.on_commit()
         crash_point("jobs.group.after_commit")
+
+
+def _is_about(refusal: Refusal, done: kernel_job.Finish | Record) -> bool:
+    if refusal.noun == "workflow step":
+        return isinstance(done, Record) and refusal.subject == f"{done.job_id}/{done.name}"
+    return refusal.noun == "job" and refusal.subject == str(done.job_id)
 
 
 async def _execute(tx: Transaction, members: Sequence[Member]) -> None:

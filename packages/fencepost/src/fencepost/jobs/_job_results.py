@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from fencepost._connections import Connections
@@ -11,6 +12,7 @@ from fencepost.backoff import Backoff
 from fencepost.errors import Cancelled, FencepostError, NotFound
 from fencepost.kernel import _notify as notify
 from fencepost.kernel import job_queries
+from fencepost.kernel._lineage import PRIMARY, ReadAge
 from fencepost.kernel.call import Json
 
 POLLS = Backoff(0.05, 2.0, jitter=0)
@@ -86,6 +88,27 @@ async def wait_for_end(
     if seen is None:
         raise _not_found(job_id)
     return seen
+
+
+@dataclass(frozen=True, slots=True)
+class PolledJob:
+    """The state of a job, where it was read, and how old that may be."""
+
+    outcome: job_queries.JobOutcome
+    read_from: ReadAge
+
+
+async def poll(connections: Connections[Any], job_id: int) -> PolledJob:
+    """From the standby, if there is one. It may not have heard of the job yet: then the primary is asked."""
+    age, seen = await connections.read_aside(job_queries.look(job_id))
+    if seen is None and age.is_standby:
+        age, seen = (
+            PRIMARY,
+            await connections.run(job_queries.look(job_id)),
+        )
+    if seen is None:
+        raise _not_found(job_id)
+    return PolledJob(seen, age)
 
 
 async def _wait(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+=======
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+>>>>>>> main
 from datetime import datetime
 
 from fencepost.crashpoints import crash_point
@@ -14,6 +19,7 @@ from fencepost.jobs._job_fields import trace_id_of
 from fencepost.kernel import _batch as kernel_batch
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel._batch import BatchResult
+from fencepost.kernel._workflow import Record
 from fencepost.kernel.call import Call, Json
 from fencepost.transaction import SyncTransaction, Transaction
 
@@ -119,6 +125,10 @@ class Job:
         """Ask the handler to end: `stopped` is true from now on."""
         self._stopped = True
 
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Held while the handler has a transaction of its own: handlers outnumber connections by far."""
+        return nullcontext() if self._groups is None else self._groups.turns
+
     def finish_as(self, result: Json = None, *, final_status: str = "ok") -> None:
         """Inside the block of `finish`: replaces its result and final status with these."""
         self._instead = (result, final_status)
@@ -129,10 +139,19 @@ class Job:
         before the block runs."""
         self._instead = None
         crash_point("jobs.finish.before_fence")
+<<<<<<< HEAD
         line = None if self._groups is None else self._groups.line
         async with self._database.transaction(
             first=self._fence(), last=lambda: self._finish(result, final_status), line=line
         ) as tx:
+=======
+        async with (
+            self.turn(),
+            self._database.transaction(
+                first=self._fence(), last=lambda: self._finish(result, final_status)
+            ) as tx,
+        ):
+>>>>>>> main
             crash_point("jobs.finish.after_fence")
             yield tx
             crash_point("jobs.finish.before_commit")
@@ -145,15 +164,24 @@ class Job:
         """`finish` for writes that are known before it: fences the attempt, runs the statements and finishes
         the job in one commit, which jobs share that finish at the same time. A statement is a query and its
         parameters. It fails as it would alone, and takes no other job with it."""
-        for query, _ in statements:
-            check_query(query)
-        if self._groups is not None:
-            done = kernel_job.Finish(self.id, self.attempt, final_status, result)
-            if await self._groups.finish(Member(done, statements, self._note_finished)):
-                return
+        done = kernel_job.Finish(self.id, self.attempt, final_status, result)
+        if await self.commit_with(done, statements, self._note_finished):
+            return
         async with self.finish(result, final_status=final_status) as tx:
             for query, parameters in statements:
                 await tx.execute(query, parameters)
+
+    async def commit_with(
+        self,
+        done: kernel_job.Finish | Record,
+        statements: Sequence[Statement],
+        on_commit: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Run the statements and finish the job, or record its step, with a commit that others share. False
+        when nothing was written: it needs a transaction of its own."""
+        for query, _ in statements:
+            check_query(query)
+        return self._groups is not None and await self._groups.finish(Member(done, statements, on_commit))
 
     def _note_finished(self) -> None:
         self.finished = True

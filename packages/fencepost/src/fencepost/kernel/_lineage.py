@@ -33,6 +33,31 @@ class Lineage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReadAge:
+    """Where reads were answered from, and how old they may be."""
+
+    is_standby: bool
+    age_seconds: float | None
+    """At most so many seconds behind the primary, which is 0 itself; None on a standby of a database that no
+    client has used."""
+
+    def __str__(self) -> str:
+        if not self.is_standby:
+            return "the primary"
+        if self.age_seconds is None:
+            return "a standby, of unknown age"
+        return f"a standby, at most {self.age_seconds:.1f} s old"
+
+
+PRIMARY = ReadAge(is_standby=False, age_seconds=0.0)
+
+
+def read_age() -> Call[ReadAge]:
+    """To be asked before what it is about."""
+    return Call("select is_standby, age_seconds from fencepost.read_age()", (), one(ReadAge))
+
+
 def check(mark: str | None, *, recover: bool) -> Call[Lineage]:
     """Show the last mark. With `recover`, a database that lost commits invalidates every old token now."""
     return Call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fencepost.kernel.call import (
     Call,
@@ -164,16 +164,34 @@ def commit_many(records: Sequence[Record], owner: str) -> Call[list[RecordAnswer
     return Call(
         "select job_id, name, refusal from fencepost.step_commit_many(%s::bigint[], %s::bigint[], %s::text,"
         " %s::text[], %s::text[], %s::jsonb[], %s::jsonb[])",
-        (
-            [record.job_id for record in records],
-            [record.attempt for record in records],
-            text("owner", owner),
-            [text("name", record.name) for record in records],
-            [text("digest", record.digest) for record in records],
-            [optional_document("result", record.result) for record in records],
-            [optional_document("undo", record.undo) for record in records],
-        ),
+        _columns(records, owner),
         each(RecordAnswer),
+    )
+
+
+def commit_all(records: Sequence[Record], owner: str) -> Call[None]:
+    """`commit` for many, in the transaction of their writes: all of them, or the first that is refused
+    refuses the transaction."""
+    return Call(
+        "select fencepost.step_commit_all(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[],"
+        " %s::jsonb[], %s::jsonb[])",
+        _columns(records, owner),
+        nothing,
+    )
+
+
+def _columns(records: Sequence[Record], owner: str) -> tuple[Any, ...]:
+    results = [optional_document("result", record.result) for record in records]
+    undos = [optional_document("undo", record.undo) for record in records]
+    return (
+        [record.job_id for record in records],
+        [record.attempt for record in records],
+        text("owner", owner),
+        [text("name", record.name) for record in records],
+        [text("digest", record.digest) for record in records],
+        results,
+        # Most have none, and the database then has nothing to check.
+        undos if any(undos) else None,
     )
 
 

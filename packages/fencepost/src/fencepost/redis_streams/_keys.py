@@ -16,6 +16,8 @@ A stream key without braces, which JOBS_STREAM_KEY may name, is put into braces 
 from __future__ import annotations
 
 PREFIX = "fencepost:"
+RESPONSES = f"{PREFIX}mutation:*"
+"""The pattern of all responses."""
 JOBS_STREAM = f"{PREFIX}{{jobs}}"
 JOBS_GROUP = f"{PREFIX}workers"
 

@@ -137,6 +137,19 @@ class ResponseCache:
             return _FAILED
 
 
+def kept_response(seen: str | None) -> dict[str, str] | None:
+    """What a key of the cache holds: scope, key, digest and body of an answered request; None for others."""
+    try:
+        document: Any = json.loads(seen.removeprefix(_DONE)) if seen and seen.startswith(_DONE) else None
+    except (ValueError, RecursionError):
+        return None
+    names = ("scope", "key", "digest", "body")
+    facts = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    if not all(isinstance(facts.get(name), str) for name in names):
+        return None
+    return {name: facts[name] for name in names}
+
+
 _FAILED = object()
 
 

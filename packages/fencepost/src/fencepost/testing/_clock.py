@@ -1,5 +1,6 @@
 """The clock of a test's database, set by the test."""
 
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from importlib.resources import files
 from types import TracebackType
@@ -88,7 +89,7 @@ class Clock:
     ) -> None:
         self.restore()
 
-    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connect(self) -> AbstractContextManager[psycopg.Connection[tuple[Any, ...]]]:
         return psycopg.connect(self._url, autocommit=True)
 
     def _refuse_production(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:

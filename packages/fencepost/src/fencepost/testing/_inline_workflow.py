@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
+from fencepost.jobs._group_commit import Statement
 from fencepost.jobs.job import Job
 from fencepost.kernel import _workflow as kernel
 from fencepost.kernel import job as kernel_job
@@ -136,10 +137,15 @@ class _InlineWorkflow(Workflow):
         return _InlineWorkflow(self._state, self._world, StepOptions(name, key, undo, durable))
 
     async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return await self._do(function, args, kwargs, args)
+        return await self._do(StepCall.of(self._options, function, args, kwargs), function, args, kwargs)
 
     async def transaction(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return await self._do(function, args, kwargs, (self._world.tx, *args))
+        call = StepCall.of(self._options, function, args, kwargs)
+        return await self._do(call, function, (self._world.tx, *args), kwargs)
+
+    async def write(self, *statements: Statement) -> None:
+        call = StepCall.writing(self._options, statements)
+        await self._do(call, _execute, (self._world.tx, *statements), {})
 
     async def sleep(self, delay: timedelta | float) -> None:
         name = self._options.named("sleep")
@@ -192,12 +198,11 @@ class _InlineWorkflow(Workflow):
 
     async def _do(
         self,
+        call: StepCall,
         function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
         given: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
-        call = StepCall.of(self._options, function, args, kwargs)
         self._state.log.use(call.name)
         value = self._state.stubbed(call.name, function)(*given, **kwargs)
         value = await value if inspect.isawaitable(value) else value
@@ -235,6 +240,16 @@ class _InlineWorkflow(Workflow):
 
     def _note(self, name: str, value: Any) -> None:
         self._world.outcome.steps.append((name, value))
+
+
+async def _execute(tx: Any, *statements: Statement) -> None:
+    """What `wf.write` does with `tx`; nothing without one."""
+    if tx is None:
+        return
+    for query, parameters in statements:
+        answer = tx.execute(query, parameters)
+        if inspect.isawaitable(answer):
+            await answer
 
 
 def _unwrap(outcome: kernel.ChildOutcome, child: ChildJob[T]) -> T:

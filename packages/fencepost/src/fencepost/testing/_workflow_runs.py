@@ -26,6 +26,8 @@ Fault = Literal["kill", "pause"]
 POLL_SECONDS = 0.01
 STUCK_SECONDS = 60.0
 NEVER_YEAR = 9000
+OF_STEPS = ("workflow.", "jobs.group.")
+"""The points of steps; those of `wf.write` lie in the commit that jobs share too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +180,14 @@ async def crash_everywhere(
     make: Callable[[], Submission],
     effects: Callable[[int], Any | Awaitable[Any]],
     *,
-    points: str = "workflow.",
+    points: str | tuple[str, ...] = OF_STEPS,
     faults: Sequence[Fault] = ("kill", "pause"),
 ) -> CrashReport:
     """Run a workflow once without a fault, then once for every hit of every point, with a fault there.
 
     `make` makes a new submission for each run, and `effects` returns what the run with this id has left
-    behind. A run that leaves something else than the first raises EffectsDiffer.
+    behind. A run that leaves something else than the first raises EffectsDiffer. `points` are beginnings of
+    the names of crash points, by default of all that steps have.
     """
     hits: Counter[str] = Counter()
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.errors import InvalidInput, Refusal
+from fencepost.jobs._group_commit import Statement, check_query
 from fencepost.jobs.job import Job
 from fencepost.kernel import _workflow as kernel
 from fencepost.kernel.call import Call, Json
@@ -16,7 +17,7 @@ from fencepost.kernel.job import Submission
 from fencepost.tracing import span
 from fencepost.workflows._errors import EventTimeout
 from fencepost.workflows._metrics import WorkflowCounts
-from fencepost.workflows._step_codec import Codec, arguments_digest, codec_of, step_name
+from fencepost.workflows._step_codec import ANYTHING, Codec, arguments_digest, codec_of, step_name
 from fencepost.workflows._step_log import StepLog
 
 Undo = Submission | Callable[[Any], Submission]
@@ -64,6 +65,17 @@ class StepCall:
     ) -> StepCall:
         name = options.named(options.name or step_name(function))
         return cls(name, arguments_digest(args, kwargs), codec_of(function))
+
+    @classmethod
+    def writing(cls, options: StepOptions, statements: Sequence[Statement]) -> StepCall:
+        """A step that is its statements."""
+        if not statements:
+            raise InvalidInput("A step that writes needs a statement.", field="statements")
+        for query, _ in statements:
+            check_query(query)
+        # A query may be rewritten between two versions of the code; what it is given makes it another step.
+        given = tuple([list(parameters) for _, parameters in statements])
+        return cls(options.named("write"), arguments_digest(given, {}), ANYTHING)
 
 
 class RunState:
@@ -117,6 +129,10 @@ class RunState:
         if not self._stubs:
             return function
         return self._stubs.get(name) or self._stubs.get(name.partition(":")[0]) or function
+
+    def is_stubbed(self, name: str) -> bool:
+        """Whether a test runs something in the place of a step."""
+        return bool(self._stubs) and (name in self._stubs or name.partition(":")[0] in self._stubs)
 
     def park(self) -> None:
         """The workflow was given back: this run has ended, whatever its function still does."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from fencepost.crashpoints import crash_point
 from fencepost.database import SyncDatabase
+from fencepost.jobs._group_commit import Statement
 from fencepost.jobs.job import Job
 from fencepost.kernel import _workflow as kernel
 from fencepost.kernel import job as kernel_job
@@ -76,12 +77,12 @@ class SyncWorkflowRun(RunState):
         log = self.log
         riders = log.take_riders()
         try:
-            with self.database.transaction() as tx:
-                crash_point("workflow.step_sync.before_fence")
-                tx.run(kernel_job.fence(log.job_id, log.attempt, log.owner))
+            crash_point("workflow.step_sync.before_fence")
+            fence = kernel_job.fence(log.job_id, log.attempt, log.owner)
+            with self.database.transaction(first=fence) as tx:
                 crash_point("workflow.step_sync.after_fence")
-                for rider in riders:
-                    tx.run(kernel.commit(rider, log.owner))
+                if riders:
+                    tx.run(kernel.commit_all(riders, log.owner))
                 answer = work(tx)
                 crash_point("workflow.step_sync.before_commit")
         except BaseException:
@@ -138,21 +139,14 @@ class SyncWorkflow(WorkflowFacts):
         **kwargs: P.kwargs,
     ) -> R:
         """A step with writes of your own: they commit with the record of the step, or not at all."""
-        call = StepCall.of(self._options, function, args, kwargs)
-        stored = self._run.log.use(call.name)
-        if stored is not None:
-            return cast("R", call.codec.decode(self._known(stored, call.digest)))
+        return cast(
+            "R", self._commit(StepCall.of(self._options, function, args, kwargs), function, args, kwargs)
+        )
 
-        def work(tx: SyncTransaction) -> R:
-            value = self._run.stubbed(call.name, function)(tx, *args, **kwargs)
-            encoded = call.codec.encode(value)
-            decoded = call.codec.decode(encoded)
-            record = self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
-            tx.run(kernel.commit(record, self._run.log.owner))
-            return cast("R", decoded)
-
-        with self._run.executing(call.name):
-            return self._run.in_transaction(work)
+    def write(self, *statements: Statement) -> None:
+        """A step whose writes are known before it: the statements, each a query with its parameters, commit
+        with the record of the step."""
+        self._commit(StepCall.writing(self._options, statements), _execute, statements, {})
 
     def sleep(self, delay: timedelta | float) -> None:
         """Sleep without a worker, a connection or a concurrency slot. The time counts from the first call."""
@@ -221,6 +215,25 @@ class SyncWorkflow(WorkflowFacts):
         """A random UUID, recorded."""
         return self._recorded("uuid", IDENTIFIER, uuid.uuid4)
 
+    def _commit(
+        self, call: StepCall, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Fence, riders, the function's writes and the record of the step: one commit."""
+        stored = self._run.log.use(call.name)
+        if stored is not None:
+            return call.codec.decode(self._known(stored, call.digest))
+
+        def work(tx: SyncTransaction) -> Any:
+            value = self._run.stubbed(call.name, function)(tx, *args, **kwargs)
+            encoded = call.codec.encode(value)
+            decoded = call.codec.decode(encoded)
+            record = self._run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
+            tx.run(kernel.commit(record, self._run.log.owner))
+            return decoded
+
+        with self._run.executing(call.name):
+            return self._run.in_transaction(work)
+
     def _recorded(self, default: str, codec: Codec, make: Callable[[], T]) -> T:
         name = self._options.named(default)
         stored = self._run.log.use(name)
@@ -270,3 +283,8 @@ class SyncWorkflow(WorkflowFacts):
         outcomes = children.as_json(self._run.database.run(kernel.children(job_ids)))
         self._record(self._run.log.record(name, digest, outcomes))
         return outcomes
+
+
+def _execute(tx: SyncTransaction, *statements: Statement) -> None:
+    for query, parameters in statements:
+        tx.execute(query, parameters)

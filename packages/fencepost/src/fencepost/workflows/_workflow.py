@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable, iscoroutinefunction
@@ -14,6 +14,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast, overloa
 
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
+from fencepost.jobs._group_commit import Statement
 from fencepost.jobs.job import Job
 from fencepost.kernel import _workflow as kernel
 from fencepost.kernel import job as kernel_job
@@ -105,6 +106,14 @@ class WorkflowRun(RunState):
             self.log.put_back(riders)
             raise
 
+    @asynccontextmanager
+    async def transaction(self, last: Callable[[], Call[Any]] | None = None) -> AsyncGenerator[Transaction]:
+        """A fenced transaction of this attempt. Workflows that outnumber the connections wait here for their
+        turn, and not in the pool, whose wait ends with an error."""
+        fence = kernel_job.fence(self.log.job_id, self.log.attempt, self.log.owner)
+        async with self.job.turn(), self.database.transaction(first=fence, last=last) as tx:
+            yield tx
+
     async def result_of(self, stored: kernel.StoredStep) -> Json:
         if not stored.is_large:
             return stored.result
@@ -130,10 +139,9 @@ class WorkflowRun(RunState):
         riders = log.take_riders()
         spawned: list[tuple[int, list[int]]] = []
         try:
-            async with self.database.transaction() as tx:
-                await tx.run(kernel_job.fence(log.job_id, log.attempt, log.owner))
-                for rider in riders:
-                    await tx.run(kernel.commit(rider, log.owner))
+            async with self.transaction() as tx:
+                if riders:
+                    await tx.run(kernel.commit_all(riders, log.owner))
                 for name, digest, jobs in wanted:
                     job_ids: list[int] = []
                     for call in children.submissions(jobs):
@@ -197,8 +205,8 @@ class WorkflowRun(RunState):
                 over = waits[0].is_over(answers[0])
             else:
                 async with self.database.transaction() as tx:
-                    for rider in riders:
-                        await tx.run(kernel.commit(rider, self.log.owner))
+                    if riders:
+                        await tx.run(kernel.commit_all(riders, self.log.owner))
                     answers = [await tx.run(wait.call(False)) for wait in waits]
                     over = any(wait.is_over(answer) for wait, answer in zip(waits, answers, strict=True))
                     if not over:
@@ -286,6 +294,27 @@ class Workflow(WorkflowFacts):
                 return cast("R", call.codec.decode(await self._known(stored, call.digest)))
             with run.executing(call.name):
                 return cast("R", await self._commit(call, function, args, kwargs))
+
+    async def write(self, *statements: Statement) -> None:
+        """A step whose writes are known before it: the statements, each a query with its parameters.
+
+        They and the record of the step are one commit, which workflows share that write at the same time. A
+        statement fails as it would alone, and takes no other workflow with it.
+        """
+        run, log = self._run, self._run.log
+        call = StepCall.writing(self._options, statements)
+        with run.opened():
+            stored = log.use(call.name)
+            if stored is not None:
+                await self._known(stored, call.digest)
+                return
+            with run.executing(call.name):
+                if run.is_stubbed(call.name) or log.has_riders:
+                    await self._commit(call, _execute, statements, {})
+                    return
+                record = log.record(call.name, call.digest, None, self._options.undo_for(None))
+                if not await run.job.commit_with(record, statements):
+                    await self._commit(call, _execute, statements, {})
 
     async def sleep(self, delay: timedelta | float) -> None:
         """Sleep without a worker, a connection or a concurrency slot. The time counts from the first call."""
@@ -402,24 +431,25 @@ class Workflow(WorkflowFacts):
     async def _commit(
         self, call: StepCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Fence, riders, the function's writes and the record of the step: one commit."""
-        run = self._run
-        riders = run.log.take_riders()
+        """Fence, riders, the function's writes and the record of the step: one commit. The fence travels with
+        BEGIN and the record with COMMIT."""
+        run, log = self._run, self._run.log
+        recorded: list[kernel.Record] = []
+        riders = log.take_riders()
         try:
-            async with run.database.transaction() as tx:
-                crash_point("workflow.step.before_fence")
-                await tx.run(kernel_job.fence(run.log.job_id, run.log.attempt, run.log.owner))
+            crash_point("workflow.step.before_fence")
+            async with run.transaction(last=lambda: kernel.commit(recorded[0], log.owner)) as tx:
                 crash_point("workflow.step.after_fence")
-                for rider in riders:
-                    await tx.run(kernel.commit(rider, run.log.owner))
+                if riders:
+                    await tx.run(kernel.commit_all(riders, log.owner))
                 value = await run.stubbed(call.name, function)(tx, *args, **kwargs)
                 encoded = call.codec.encode(value)
                 decoded = call.codec.decode(encoded)
-                record = run.log.record(call.name, call.digest, encoded, self._options.undo_for(decoded))
-                await tx.run(kernel.commit(record, run.log.owner))
+                undo = self._options.undo_for(decoded)
+                recorded.append(log.record(call.name, call.digest, encoded, undo))
                 crash_point("workflow.step.before_commit")
         except BaseException:
-            run.log.put_back(riders)
+            log.put_back(riders)
             raise
         crash_point("workflow.step.after_commit")
         return decoded
@@ -467,3 +497,8 @@ class Workflow(WorkflowFacts):
             outcomes = children.as_json(await run.database.run(kernel.children(job_ids)))
             await run.commit(run.log.record(name, digest, outcomes))
             return outcomes
+
+
+async def _execute(tx: Transaction, *statements: Statement) -> None:
+    for query, parameters in statements:
+        await tx.execute(query, parameters)

@@ -2,11 +2,11 @@
 export function showProgress(form) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const [button, bar, said] = [form.querySelector("button"), document.createElement("progress"), document.createElement("p")];
+    const [buttons, bar, said] = [form.querySelectorAll("button"), document.createElement("progress"), document.createElement("p")];
     bar.setAttribute("aria-label", "Sent");
     said.setAttribute("role", "status");
     form.append(bar, said);
-    button.disabled = true;
+    for (const button of buttons) button.disabled = true;
     const request = new XMLHttpRequest();
     request.upload.addEventListener("progress", ({ loaded, total }) => {
       bar.max = total;
@@ -21,9 +21,9 @@ export function showProgress(form) {
     request.addEventListener("error", () => {
       said.textContent = "The connection was lost. Send it again: the same content is the same version.";
       bar.remove();
-      button.disabled = false;
+      for (const button of buttons) button.disabled = false;
     });
-    request.open("POST", form.action);
+    request.open("POST", event.submitter?.formAction ?? form.action);
     request.send(new FormData(form));
   });
 }

@@ -1,4 +1,6 @@
 // The pointer, or the arrow keys, read a chart out. The figures stand in the table below the charts; nothing is computed twice.
+import { say } from "./words.js";
+
 const WIDTH = 640;
 
 export function readCharts(root) {
@@ -17,7 +19,7 @@ function readOut(chart) {
   function show(index) {
     at = Math.max(0, Math.min(rows.length - 1, index));
     const cells = [...rows[at].cells];
-    const figures = names.map((name, column) => `${name} ${cells[first + column].textContent || "none"}`);
+    const figures = names.map((name, column) => `${name} ${cells[first + column].textContent || say("none")}`);
     readout.textContent = `${cells[0].textContent}: ${figures.join(", ")}`;
     const x = (WIDTH * at) / Math.max(1, rows.length - 1);
     const cursor = svg.querySelector(".cursor");

@@ -1,4 +1,4 @@
-// What a page gains with scripts; each works without. Times in the viewer's zone, questions as dialogs, lists that sort and are
+// What a page gains with scripts; each works without. Times in the viewer's zone, questions as dialogs, lists that are
 // read again, charts that answer the keyboard, figures that move, and a palette of commands.
 import { askFirst } from "./questions.js";
 import { keepTimes, showTimes } from "./times.js";

@@ -1,7 +1,8 @@
-// What a list gains with scripts: columns that sort the rows that are shown, cards on a phone, a count of what is selected,
-// and rows that are read again while the page is in sight. The order stays in the address.
+// What a list gains with scripts: cards on a phone, a count of what is selected, and rows that are read again while the page is
+// in sight.
 import { askFirst } from "./questions.js";
 import { showTimes } from "./times.js";
+import { say } from "./words.js";
 
 const PERIOD_MS = 5000;
 
@@ -29,21 +30,8 @@ function improve(region) {
   })) {
     for (const element of elements) element.setAttribute("role", role);
   }
-  heads.forEach((head, index) => {
-    if (head.classList.contains("select")) return addSelectAll(head);
-    const words = head.textContent.trim();
-    if (!words || head.querySelector(".hidden, .sort")) return;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "sort";
-    button.textContent = words;
-    button.addEventListener("click", () => order(region, index));
-    head.replaceChildren(button);
-    head.setAttribute("aria-sort", "none");
-  });
+  for (const head of heads) if (head.classList.contains("select")) addSelectAll(head);
   label(table, heads);
-  const wanted = (new URLSearchParams(location.search).get("sort") ?? "").split(":");
-  if (wanted[0] === region.dataset.table && heads[wanted[1]]) sort(region, Number(wanted[1]), wanted[2] === "-");
 }
 
 function label(table, heads) {
@@ -58,45 +46,12 @@ function label(table, heads) {
   }
 }
 
-function order(region, index) {
-  const head = region.querySelector("thead tr").cells[index];
-  const descending = head.getAttribute("aria-sort") === "ascending";
-  sort(region, index, descending);
-  const address = new URL(location.href);
-  address.searchParams.set("sort", `${region.dataset.table}:${index}:${descending ? "-" : "+"}`);
-  history.replaceState(null, "", address);
-}
-
-function sort(region, index, descending) {
-  const table = region.querySelector("table");
-  const rows = [...table.tBodies[0].rows].filter((row) => row.cells[index]?.colSpan === 1);
-  const sign = descending ? -1 : 1;
-  const compare = new Intl.Collator(undefined, { numeric: true });
-  const keys = new Map(rows.map((row) => [row, key(row.cells[index])]));
-  rows.sort((one, other) => {
-    const [a, b] = [keys.get(one), keys.get(other)];
-    if (a === "" || b === "") return (a === "") - (b === "");
-    return sign * (typeof a === "number" && typeof b === "number" ? a - b : compare.compare(a, b));
-  });
-  table.tBodies[0].append(...rows);
-  for (const head of table.tHead.rows[0].cells) if (head.hasAttribute("aria-sort")) head.setAttribute("aria-sort", "none");
-  table.tHead.rows[0].cells[index].setAttribute("aria-sort", descending ? "descending" : "ascending");
-}
-
-function key(cell) {
-  const time = cell.querySelector("time");
-  if (time) return Date.parse(time.dateTime);
-  const words = cell.textContent.trim();
-  const figure = Number(words.replaceAll(",", ""));
-  return words && !Number.isNaN(figure) ? figure : words;
-}
-
 function addSelectAll(head) {
   if (head.querySelector("input")) return;
   const box = document.createElement("input");
   box.type = "checkbox";
   box.dataset.selectAll = "";
-  box.setAttribute("aria-label", "Select all that are shown");
+  box.setAttribute("aria-label", say("Select all that are shown"));
   head.replaceChildren(box);
 }
 
@@ -111,7 +66,7 @@ function countSelected() {
   const words = document.querySelector("[data-selected]");
   if (!words) return;
   const count = document.querySelectorAll("[data-select]:checked").length;
-  words.textContent = count ? `${count} selected:` : words.dataset.selected;
+  words.textContent = count ? say("{count} selected:", { count }) : words.dataset.selected;
   for (const button of words.closest("form").querySelectorAll("button")) button.disabled = count === 0;
 }
 

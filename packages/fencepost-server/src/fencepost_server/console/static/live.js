@@ -1,6 +1,7 @@
 // Figures that move. Only pages with figures or lists open a stream; one that is hidden closes it.
 import { duration, showTimes } from "./times.js";
 import { readCharts } from "./charts.js";
+import { language, say } from "./words.js";
 
 // A server that is frozen keeps its connection: only the clock tells.
 let patience = 4000;
@@ -18,7 +19,7 @@ export function watch() {
 
 function notice() {
   const silent = Date.now() - heard;
-  if (source && silent > patience) say(`no answer for ${Math.round(silent / 1000)} s`);
+  if (source && silent > patience) tell(say("no answer for {seconds} s", { seconds: Math.round(silent / 1000) }));
 }
 
 function open() {
@@ -26,7 +27,7 @@ function open() {
   heard = Date.now();
   source = new EventSource("/api/events");
   source.addEventListener("look", (event) => show(JSON.parse(event.data)));
-  source.addEventListener("error", () => say("not live; trying again"));
+  source.addEventListener("error", () => tell(say("not live; trying again")));
 }
 
 function close() {
@@ -34,17 +35,17 @@ function close() {
   source = null;
 }
 
-function say(words) {
+function tell(words) {
   document.getElementById("live").textContent = words;
 }
 
 function show(look) {
   heard = Date.now();
   patience = 2000 * (look.every_seconds ?? 2);
-  say("live");
+  tell(say("live"));
   for (const place of document.querySelectorAll("[data-figure]")) {
     const value = look[place.dataset.figure];
-    put(place, place.dataset.unit === "s" ? duration(value) : value.toLocaleString("en"));
+    put(place, place.dataset.unit === "s" ? duration(value) : value.toLocaleString(language));
     const tile = place.closest("[data-attention]");
     tile?.classList.toggle("attention", value > 0);
   }
@@ -52,7 +53,7 @@ function show(look) {
     queue.later = queue.pending - queue.due;
     const row = document.querySelector(`tr[data-queue="${CSS.escape(queue.queue)}"]`);
     for (const cell of row?.querySelectorAll("[data-count]") ?? []) {
-      put(cell.querySelector("a") ?? cell, queue[cell.dataset.count].toLocaleString("en"));
+      put(cell.querySelector("a") ?? cell, queue[cell.dataset.count].toLocaleString(language));
     }
   }
   showNeeds(look.needs);
@@ -72,11 +73,11 @@ function showNeeds(needs) {
   list.replaceChildren(...(needs.length ? needs.map(need) : [nothing()]));
 }
 
-function need({ count, what, where }) {
+function need({ count, message, named, where }) {
   const link = document.createElement("a");
   const number = document.createElement("b");
-  number.textContent = count.toLocaleString("en");
-  link.append(number, ` ${what}`);
+  number.textContent = count.toLocaleString(language);
+  link.append(number, ` ${say(message, named)}`);
   // Only ever a page of ours: the server wrote it, and a name inside it is a parameter.
   link.href = where.startsWith("/console/") ? where : "/console";
   const item = document.createElement("li");
@@ -87,7 +88,7 @@ function need({ count, what, where }) {
 function nothing() {
   const item = document.createElement("li");
   item.className = "none";
-  item.textContent = "Nothing.";
+  item.textContent = say("Nothing.");
   return item;
 }
 

@@ -1,4 +1,6 @@
 // A palette of commands (Ctrl K), and shortcuts: g and a letter goes to a page, / to the filter, ? shows them all.
+import { say } from "./words.js";
+
 const LETTERS = { o: "", q: "queues", j: "jobs", b: "batches", w: "workflows", s: "schedules", d: "dead", r: "refusals",
   l: "leases", x: "outbox", f: "flows", e: "orders", n: "nonces", p: "players", k: "workers" };
 let after = "";
@@ -48,11 +50,11 @@ function found(text) {
   const named = pages().filter(({ words }) => words.toLowerCase().includes(wanted));
   if (/^[0-9]+$/.test(wanted)) {
     const kinds = ["jobs", "workflows", "batches", "outbox", "orders"];
-    return kinds.map((kind) => ({ words: `${kind} ${wanted}`, of: "by id", address: `/console/${kind}/${wanted}` }));
+    return kinds.map((kind) => ({ words: `${say(kind)} ${wanted}`, of: say("by id"), address: `/console/${kind}/${wanted}` }));
   }
   if (wanted) {
-    named.push({ words: `Jobs that contain “${text.trim()}”`, of: "search", address: `/console/jobs?part=${encodeURIComponent(text.trim())}` });
-    named.push({ words: `Leases that begin with “${text.trim()}”`, of: "search", address: `/console/leases?prefix=${encodeURIComponent(text.trim())}` });
+    named.push({ words: say("Jobs that contain “{text}”", { text: text.trim() }), of: say("search"), address: `/console/jobs?part=${encodeURIComponent(text.trim())}` });
+    named.push({ words: say("Leases that begin with “{text}”", { text: text.trim() }), of: say("search"), address: `/console/leases?prefix=${encodeURIComponent(text.trim())}` });
   }
   return named;
 }
@@ -68,18 +70,18 @@ function dialogOf(className, name) {
 }
 
 function openPalette() {
-  const dialog = dialogOf("palette", "Go to");
+  const dialog = dialogOf("palette", say("Go to"));
   const field = document.createElement("input");
   const list = document.createElement("ul");
   field.type = "text";
   field.setAttribute("role", "combobox");
-  field.setAttribute("aria-label", "A page, an id, or a part of a job");
+  field.setAttribute("aria-label", say("A page, an id, or a part of a job"));
   field.setAttribute("aria-expanded", "true");
   field.setAttribute("aria-controls", "palette-list");
-  field.placeholder = "A page, an id, or a part of a job";
+  field.placeholder = say("A page, an id, or a part of a job");
   list.id = "palette-list";
   list.setAttribute("role", "listbox");
-  list.setAttribute("aria-label", "Where to");
+  list.setAttribute("aria-label", say("Where to"));
   dialog.append(field, list);
   let at = 0;
   const show = () => {
@@ -122,13 +124,13 @@ function item({ words, of, address }, index, chosen) {
 }
 
 function showShortcuts() {
-  const dialog = dialogOf("shortcuts-dialog", "Shortcuts");
+  const dialog = dialogOf("shortcuts-dialog", say("Shortcuts"));
   const heading = document.createElement("h2");
-  heading.textContent = "Shortcuts";
+  heading.textContent = say("Shortcuts");
   const list = document.createElement("dl");
   list.className = "shortcuts";
-  const names = Object.entries(LETTERS).map(([letter, page]) => [`g ${letter}`, page || "overview"]);
-  for (const [keys, words] of [["Ctrl K", "go to a page, an id or a job"], ["/", "filter"], ["?", "these"], ...names]) {
+  const names = Object.entries(LETTERS).map(([letter, page]) => [`g ${letter}`, page ? say(page) : say("overview")]);
+  for (const [keys, words] of [["Ctrl K", say("go to a page, an id or a job")], ["/", say("filter")], ["?", say("these")], ...names]) {
     const [term, told] = [document.createElement("dt"), document.createElement("dd")];
     const key = document.createElement("kbd");
     key.textContent = keys;
@@ -138,7 +140,7 @@ function showShortcuts() {
   }
   const close = document.createElement("button");
   close.type = "button";
-  close.textContent = "Close";
+  close.textContent = say("Close");
   close.addEventListener("click", () => dialog.close());
   dialog.append(heading, list, close);
   dialog.showModal();

@@ -1,5 +1,7 @@
 // A form that decides something is answered with a question, which names the object and the consequences. Without scripts it
 // is a page of its own; with them the same page is shown as a dialog. Nothing in it is preselected: Enter closes it.
+import { say } from "./words.js";
+
 export function askFirst(root) {
   for (const form of root.querySelectorAll("form[data-question]")) form.addEventListener("submit", ask);
 }
@@ -11,7 +13,7 @@ async function ask(event) {
   const action = button?.hasAttribute("formaction") ? button.formAction : form.action;
   const body = new URLSearchParams(new FormData(form, button));
   const answer = await fetch(action, { method: "POST", body, headers: { Accept: "text/html" } }).catch(() => null);
-  if (!answer) return show("No answer", [words("p", "The server does not answer. Nothing was changed.")], button);
+  if (!answer) return show(say("No answer"), [words("p", say("The server does not answer. Nothing was changed."))], button);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const question = page.getElementById("question") ?? page.querySelector(".error-message");
   // What was done without a question, a new secret for one, is where the answer leads.
@@ -27,7 +29,7 @@ function show(title, parts, button) {
   dialog.append(heading, ...parts);
   let close = dialog.querySelector("[data-close]");
   if (!close) {
-    close = words("button", "Close");
+    close = words("button", say("Close"));
     dialog.append(close);
   }
   close.addEventListener("click", (event) => {

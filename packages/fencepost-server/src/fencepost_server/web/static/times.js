@@ -1,6 +1,8 @@
 // Instants come as UTC; people read them in their own zone. In lists they are relative; the exact instant stays in the title.
-const form = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const ago = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+import { language } from "./words.js";
+
+const form = new Intl.DateTimeFormat(language === "en" ? undefined : language, { dateStyle: "medium", timeStyle: "medium" });
+const ago = new Intl.RelativeTimeFormat(language === "en" ? undefined : language, { numeric: "auto", style: "short" });
 const SIZES = [
   ["day", 86400],
   ["hour", 3600],

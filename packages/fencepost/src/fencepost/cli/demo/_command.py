@@ -284,7 +284,9 @@ def _clean_redis(addresses: ServerAddresses, parts: Sequence[DemoPart]) -> None:
         for pattern in (pattern for part in parts for pattern in part.redis_keys):
             keys.update(key.decode() if isinstance(key, bytes) else key for key in redis.scan_iter(pattern))
         for key in keys:
-            redis.unlink(key, f"{key}:incarnation")
+            # One by one: in a cluster they may lie in different slots.
+            redis.unlink(key)
+            redis.unlink(f"{key}:incarnation")
     finally:
         redis.close()
 

@@ -1,5 +1,7 @@
 -- Removes the jobs of the demo: those of its queues, and those that other parts have named in demo_job. Rows of leases stay: a
 -- token never goes back.
+-- A schedule that is firing ends first, and its job is found; no other fires after it.
+select from fencepost.job_schedule where queue = 'demo' for update;
 insert into demo_job select j.job_id from fencepost.job j where j.queue in ('demo', 'demo-zombie');
 analyze demo_job;
 delete from fencepost.job_waiting t using demo_job d where t.job_id = d.job_id;

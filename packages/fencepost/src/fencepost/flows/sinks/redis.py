@@ -132,6 +132,13 @@ class RedisSink(RedisScriptSink):
                 f"The sink {self._key} is to acknowledge entries of {self._source.name}, which has no group. "
                 "Give RedisStreams a group, or leave acknowledges out."
             )
+        if self._source is not None and (self._source.url or context.redis_url) != (
+            self._url or context.redis_url
+        ):
+            raise StartRefused(
+                f"The sink {self._key} is to acknowledge entries of {self._source.name} in one script, and "
+                "they are in different servers. Give both the same url, or leave acknowledges out."
+            )
         await super().open(context)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:

@@ -49,8 +49,9 @@ class Reader(Protocol):
 class Source(Protocol):
     """Named partitions of records. A partition's records have one order, and offsets that grow.
 
-    Three attributes are optional: `extent(partition)`, the offset at which it ends, for a progress bar;
-    `timeless = True`, for a source that holds no window open (its next record may come at any time); and
+    Four attributes are optional: `extent(partition)`, the offset at which it ends, for a progress bar;
+    `timeless = True`, for a source that holds no window open (its next record may come at any time);
+    `resumes = True`, for one whose end is only the end of that run: a later run goes on behind it; and
     `reads(partition)`, which names what the offsets refer to. A flow does not start if that name differs from
     the stored one, or if the same name is now read under another source name.
     """
@@ -73,6 +74,11 @@ def partition_name(name: str) -> str:
 
 def is_timeless(source: Source | None) -> bool:
     return getattr(source, "timeless", False)
+
+
+def goes_on(source: Source | None) -> bool:
+    """Whether a later run reads on behind the end of an earlier one."""
+    return is_timeless(source) or getattr(source, "resumes", False)
 
 
 def reads_of(source: Source | None, partition: str) -> str | None:

@@ -32,7 +32,8 @@ class RedisStreams:
     Offsets are stored by the stream's name: streams may be added, removed and reordered.
     `with_id` makes each an IdempotentRecord with its x-original-message-id, or its entry id without one.
     `trim` removes entries from the stream once they are committed; the last one stays, as proof of position.
-    `group` is deferAckUntilCheckpoint: entries are pending there until their commit.
+    `group` is deferAckUntilCheckpoint: entries are pending there until their commit. `url` is another Redis
+    than the flow's own.
     """
 
     promise = Promise(EXACTLY_ONCE, "entries can be read again from the offset in the checkpoint")
@@ -46,6 +47,7 @@ class RedisStreams:
         trim: bool = False,
         group: str | None = None,
         claim_idle_seconds: float = 60.0,
+        url: str | None = None,
         name: str | None = None,
     ) -> None:
         given = [streams] if isinstance(streams, str) else list(streams)
@@ -59,11 +61,17 @@ class RedisStreams:
         self._trim = trim
         self._group = group
         self._claim_idle_seconds = claim_idle_seconds
+        self._url = url
 
     @property
     def group(self) -> str | None:
         """The consumer group that is acknowledged for others to see; None without one."""
         return self._group
+
+    @property
+    def url(self) -> str | None:
+        """The Redis that it reads; None for that of the flow."""
+        return self._url
 
     @property
     def streams(self) -> dict[str, str]:
@@ -82,7 +90,7 @@ class RedisStreams:
     async def open(self, context: FlowContext, partition: str, after: Offset | None) -> RedisStreamReader:
         """Read a stream from behind an offset."""
         self._check(context)
-        redis = connect_bytes(context.redis_url, f"The source {self.name}")
+        redis = connect_bytes(self._url or context.redis_url, f"The source {self.name}")
         stream = self._streams[partition]
         reader = RedisStreamReader(
             redis,

@@ -101,6 +101,19 @@ begin
   return v_found;
 end $$;
 
+-- Whether this is a standby, and how old its answers may be: the seconds since the newest mark that it has, null where
+-- there is none. A mark is made each second in which the database is used; in a database that nobody uses the age
+-- grows, though nothing is missing. Takes no lock; served by the key of lineage_mark.
+create or replace function fencepost.read_age(out is_standby boolean, out age_seconds double precision)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select pg_is_in_recovery(),
+         case when pg_is_in_recovery() then
+           (select greatest(0, extract(epoch from clock_timestamp() - m.at))::double precision
+            from fencepost.lineage_mark m order by m.number desc limit 1)
+         else 0 end
+$$;
+
 -- The first statement on a connection. p_mark is the last mark that the client was given, of any database.
 -- Answers in_order, standby, recovered (the epoch was raised now) or rewound (it has to be), the present mark and the
 -- evidence. Of many callers that bring evidence one raises the epoch: the row's lock makes the others wait, and

@@ -25,7 +25,7 @@ H = TypeVar("H", bound=ServerProcess)
 
 
 @contextmanager
-def hired_server(folder: Path, launch: Callable[[Path], H]) -> Generator[H]:
+def hired_server(folder: Path, launch: Callable[[Path], H], seconds: float = START_SECONDS) -> Generator[H]:
     """`launch` starts one in a new folder, and logs to the file `log` there.
 
     Its ports are chosen before it has them, so that somebody may be faster: then it is started again.
@@ -36,7 +36,7 @@ def hired_server(folder: Path, launch: Callable[[Path], H]) -> Generator[H]:
         place.mkdir(parents=True)
         server = launch(place)
         try:
-            if _answers(server):
+            if _answers(server, seconds):
                 yield server
                 return
         finally:
@@ -45,12 +45,12 @@ def hired_server(folder: Path, launch: Callable[[Path], H]) -> Generator[H]:
     raise AssertionError(said)
 
 
-def _answers(server: ServerProcess) -> bool:
+def _answers(server: ServerProcess, seconds: float) -> bool:
     def settled() -> bool:
         return server.process.poll() is not None or server.is_up()
 
     try:
-        Deadline(START_SECONDS, "the server answers, or is gone").wait(settled)
+        Deadline(seconds, "the server answers, or is gone").wait(settled)
     except TimeoutError:
         return False
     return server.process.poll() is None

@@ -58,12 +58,15 @@ class OutboxChannel:
 
     @property
     def partitions(self) -> Sequence[str]:
+        """The names of its partitions."""
         return ["0"]
 
     def reads(self, partition: str) -> str:
+        """What a partition reads, for people."""
         return f"outbox channel {self._channel}"
 
     async def open(self, context: FlowContext, partition: str, after: Offset | None) -> OutboxReader:
+        """Read a partition from behind an offset."""
         lowest, last = await context.fp.run(log_range(context.flow, self.name))
         if after is not None and (last if lowest is None else lowest - 1) > int(after):
             raise SourceTrimmed(
@@ -83,6 +86,8 @@ class OutboxChannel:
 
 
 class OutboxReader:
+    """Reads one partition, in order."""
+
     def __init__(
         self,
         fp: CallRunner,
@@ -103,6 +108,7 @@ class OutboxReader:
         self._with_id = with_id
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        """The next values."""
         found = await self._fp.run(read_log(self._flow, self._source, self._last, limit))
         if not found:
             await self._fp.run(gather(self._flow, self._source, self._channel, limit))
@@ -116,6 +122,7 @@ class OutboxReader:
         return Chunk([self._value(letter) for letter in found], numbers, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
+        """Everything up to the offset is committed."""
         lease = self._trims_under
         if lease is not None:
             await self._fp.run(trim(self._flow, self._source, lease, int(offset), TRIMMED_AT_ONCE))
@@ -147,6 +154,7 @@ def gather(flow: str, source: str, channel: str, limit: int) -> Call[int]:
 
 
 def read_log(flow: str, source: str, after: int, limit: int) -> Call[list[Letter]]:
+    """Messages of the log after a number, in order."""
     return Call(
         "select number, message_id, key, payload::text, headers::text"
         " from fencepost.flow_inbox_read(%s::text, %s::text, %s::bigint, %s::integer)",

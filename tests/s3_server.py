@@ -9,9 +9,10 @@ from pathlib import Path
 
 import httpx
 
+from fencepost.flows._bucket import Bucket as FlowBucket
 from fencepost_judge._store import Keys
-from tests.integration.judge.server_process import hired_server
 from tests.matrix.ports import free_port
+from tests.server_process import hired_server
 
 PROGRAM = Path(sys.executable).parent / "weed"
 BUCKET = "judge-data"
@@ -51,6 +52,18 @@ class S3Server:
             secret_key=secret,
             timeout_seconds=20,
         )
+
+    def options(self, secret: str = SECRET) -> dict[str, str]:
+        """What sources and sinks of flows reach it with."""
+        return {
+            "endpoint": self.endpoint,
+            "region": "us-east-1",
+            "access_key_id": ACCESS,
+            "secret_access_key": secret,
+        }
+
+    def bucket(self, url: str) -> FlowBucket:
+        return FlowBucket(url, self.options())
 
     def is_up(self) -> bool:
         """Whether it serves the bucket: 403 to a stranger, where 404 would say that it is not made yet."""

@@ -15,12 +15,12 @@ from psycopg import sql
 from psycopg.errors import UndefinedObject
 
 from fencepost.flows._errors import FlowError, StartRefused
-from fencepost.flows.sinks._external_postgres import make_table
 from fencepost.flows.sinks._pool import CONNECTIONS, SinkPool
 from fencepost.flows.sinks._rejecting import STOP, OnReject, Rejections
 from fencepost.flows.sinks._sink import CheckpointId, FlowContext, Prepared
 from fencepost.flows.sinks._sink_types import TwoPhaseCommitSink
 from fencepost.flows.sinks._table import Table
+from fencepost.flows.sinks.external_postgres import make_table
 from fencepost.flows.sinks.postgres import Append, RowOf, as_row, sift
 from fencepost.kernel.call import Json
 

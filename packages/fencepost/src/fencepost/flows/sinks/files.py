@@ -67,8 +67,9 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
             )
 
     async def begin_transaction(self, checkpoint: CheckpointId) -> dict[str, Any]:
-        stem = _stem(checkpoint.resource)
-        return {"name": f"{stem}-{checkpoint.number:012}-{checkpoint.token}.{self.suffix}"}
+        return {
+            "name": f"{stem(checkpoint.resource)}-{checkpoint.number:012}-{checkpoint.token}.{self.suffix}"
+        }
 
     async def invoke(self, value: Any, txn: dict[str, Any]) -> None:
         await self.invoke_many([value], txn)
@@ -118,7 +119,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
     async def restored(self, resource: str, number: int) -> None:
         """Files that are staged for this task now were never recorded, or belong to a zombie."""
-        for left in (self._directory / STAGING).glob(f"{_stem(resource)}-*"):
+        for left in (self._directory / STAGING).glob(f"{stem(resource)}-*"):
             left.unlink(missing_ok=True)
 
     def _staged(self, txn: dict[str, Any]) -> Path:
@@ -195,7 +196,7 @@ def arrow_library(module: str) -> Any:
         raise StartRefused("Parquet needs pyarrow: pip install 'fencepost[parquet]'.") from None
 
 
-def _stem(resource: str) -> str:
+def stem(resource: str) -> str:
     """The resource as part of a file's name, with a digest, because two may look the same."""
     digest = hashlib.sha256(resource.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9]+', '-', resource)[:80].strip('-')}-{digest}"

@@ -52,12 +52,15 @@ class PostgresTable:
 
     @property
     def partitions(self) -> Sequence[str]:
+        """The names of its partitions."""
         return ["0"]
 
     def reads(self, partition: str) -> str:
+        """What a partition reads, for people."""
         return f"table {self._table.as_string(None)}"
 
     async def open(self, context: FlowContext, partition: str, after: Offset | None) -> TableReader:
+        """Read a partition from behind an offset."""
         names = {"id": self._id, "table": self._table}
         writers = _WRITERS.format(name=sql.Literal(self._table.as_string(None)))
         return TableReader(
@@ -70,6 +73,8 @@ class PostgresTable:
 
 
 class TableReader:
+    """Reads one partition, in order."""
+
     def __init__(
         self, fp: AsyncDatabase, read: sql.Composed, look: sql.Composed, still: sql.Composed, after: int
     ) -> None:
@@ -84,6 +89,7 @@ class TableReader:
         self._writers: list[str] = []
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        """The next values."""
         deadline = asyncio.get_running_loop().time() + wait_seconds
         while not await self._sees_more():
             left = deadline - asyncio.get_running_loop().time()
@@ -99,6 +105,7 @@ class TableReader:
         """Does nothing: the rows stay."""
 
     async def lag(self, count: int) -> int | None:
+        """How much waits."""
         return max(0, max(self._claim_cursor, self._next or 0) - self._last)
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from fencepost.flows.sinks._rejecting import STOP, OnReject, Rejected, Rejection
 from fencepost.flows.sinks._sink import CheckpointId, FlowContext
 from fencepost.flows.sinks._sink_types import StagedSink
 from fencepost.flows.sinks.redis import as_bytes
-from fencepost.flows.sources._kafka import ANSWER_SECONDS, client_library
+from fencepost.flows.sources.kafka import ANSWER_SECONDS, client_library
 
 LOOK_SECONDS = 0.2
 PRODUCERS = 200
@@ -120,9 +120,8 @@ class KafkaSink(StagedSink):
         producer.begin_transaction()
         try:
             for body, key in messages:
-                producer.produce(self._topic, body, key=key)
-                producer.poll(0)
-            producer.produce(self._frontier_topic, str(number).encode(), key=resource.encode(), partition=0)
+                _produce(producer, self._topic, body, key)
+            _produce(producer, self._frontier_topic, str(number).encode(), resource, partition=0)
             producer.commit_transaction(ANSWER_SECONDS)
         except BaseException:
             # The next position() opens another producer, which aborts any open transaction of this one.
@@ -195,3 +194,18 @@ class KafkaSink(StagedSink):
                 "if the sink is new, or may begin anew, name another frontier_topic."
             )
         return 0
+
+
+def _produce(producer: Any, topic: str, body: bytes, key: bytes | str | None, **place: int) -> None:
+    """Hand a message to the client, which sends it; while its queue is full, wait for it."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            producer.produce(topic, body, key=key, **place)
+        except BufferError:
+            if time.monotonic() > deadline:
+                raise
+            producer.poll(LOOK_SECONDS)
+        else:
+            producer.poll(0)
+            return
