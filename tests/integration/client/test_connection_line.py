@@ -49,7 +49,7 @@ class Line:
         one = Task(name)
 
         async def run() -> None:
-            async with self.fp.transaction(first=first, last=last, line=self.line) as tx:
+            async with self.fp.transaction_in(self.line, first=first, last=last) as tx:
                 one.tx, one.pid = tx, tx.connection.info.backend_pid
                 await tx.execute("insert into public.note values (%s)", (name,))
                 one.began.set()
@@ -261,7 +261,7 @@ async def test_many_take_turns_on_few_connections(
     line, fence = ConnectionLine(2), lease.fence("door", held.token)
 
     async def run(number: int) -> None:
-        async with fp.transaction(first=fence, last=lambda: fence, line=line) as tx:
+        async with fp.transaction_in(line, first=fence, last=lambda: fence) as tx:
             await tx.execute("insert into public.note values (%s)", (str(number),))
 
     await asyncio.wait_for(asyncio.gather(*(run(number) for number in range(100))), 120)

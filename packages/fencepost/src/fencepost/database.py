@@ -17,14 +17,19 @@ class AsyncDatabase(CallRunner, Protocol):
     """One call in a transaction of its own, and transactions."""
 
     def transaction(
-        self,
-        *,
-        first: Call[Any] | None = None,
-        last: Callable[[], Call[Any]] | None = None,
-        line: ConnectionLine | None = None,
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT.
-        In a `line` it waits for its turn and not for the pool."""
+        """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
+        ...
+
+    def transaction_in(
+        self,
+        line: ConnectionLine | None,
+        *,
+        first: Call[Any],
+        last: Callable[[], Call[Any]] | None = None,
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that waits in a line for its connection, and not for the pool."""
         ...
 
 

@@ -147,18 +147,24 @@ class Fencepost(GraphForms):
         await self._connections.close()
 
     def transaction(
-        self,
-        *,
-        first: Call[Any] | None = None,
-        last: Callable[[], Call[Any]] | None = None,
-        line: ConnectionLine | None = None,
+        self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused.
 
         `first` and `last` are kernel calls that travel with BEGIN and with COMMIT, without round trips of
-        their own. What they return is not read; a refusal is raised. Transactions of one `line` wait for one
-        another's connections, and not for the pool.
+        their own. What they return is not read; a refusal is raised.
         """
+        return self._connections.transaction(first, last)
+
+    def transaction_in(
+        self,
+        line: ConnectionLine | None,
+        *,
+        first: Call[Any],
+        last: Callable[[], Call[Any]] | None = None,
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """`transaction` for the runtimes, whose handlers outnumber connections: those in a line wait for one
+        another's connection, and not for the pool."""
         return self._connections.transaction(first, last, line)
 
     def lease(self, resource: str, *, ttl: Duration) -> AbstractAsyncContextManager[HeldLease, bool | None]:

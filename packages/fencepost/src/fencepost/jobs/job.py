@@ -136,8 +136,8 @@ class Job:
         before the block runs."""
         self._instead = None
         crash_point("jobs.finish.before_fence")
-        async with self._database.transaction(
-            first=self._fence(), last=lambda: self._finish(result, final_status), line=self.line
+        async with self._database.transaction_in(
+            self.line, first=self._fence(), last=lambda: self._finish(result, final_status)
         ) as tx:
             crash_point("jobs.finish.after_fence")
             yield tx
