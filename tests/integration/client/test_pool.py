@@ -15,6 +15,7 @@ from fencepost.embedded import Database
 from fencepost.embedded._deadline import Deadline
 from fencepost.kernel import idempotency, job, lease, outbox
 from fencepost.kernel.call import column, scalar
+from fencepost.pool import AsyncPooledConnection
 from fencepost.settings import Settings
 from tests.integration.client.conftest import MakeFacade, words
 from tests.integration.client.facade import Facade
@@ -204,6 +205,15 @@ async def test_a_socket_whose_number_is_used_again_is_waited_for(
                         await asyncio.sleep(0)
 
         assert len(set(numbers)) < len(numbers), "the test would not see it otherwise"
+
+
+async def test_a_connection_that_is_closed_is_forgotten_by_the_loop(database: Database) -> None:
+    connection = await AsyncPooledConnection.connect(database.url, autocommit=True)
+    await connection.execute("select 1")
+    fileno = connection.fileno()
+    await connection.close()
+
+    assert not asyncio.get_running_loop().remove_reader(fileno)
 
 
 async def test_what_the_server_says_unasked_does_not_keep_the_loop_busy(
