@@ -25,6 +25,7 @@ class AsyncDatabase(CallRunner, Protocol):
     def transaction_in(
         self,
         line: ConnectionLine | None,
+        /,
         *,
         first: Call[Any],
         last: Callable[[], Call[Any]] | None = None,
