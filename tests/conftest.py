@@ -248,7 +248,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The quick form tries the same examples every time; those of --full are other ones in every run."""
-    hypothesis.settings.register_profile("quick", derandomize=True)
+    # How long an example takes, and how long it takes to draw, says how busy the machine is.
+    unhurried = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.register_profile("quick", unhurried, derandomize=True)
     if not config.getoption("--full"):
         hypothesis.settings.load_profile("quick")
     # Workers and children inherit it. No package has a plugin, and each process would look for one in all.
