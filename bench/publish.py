@@ -41,6 +41,7 @@ PAGE_OF: Mapping[str, str] = {
     "storm-jobs": "storms.md",
     "storm-poison": "storms.md",
     "storm-contest": "storms.md",
+    "storm-rehearsal": "storms.md",
     "storm-chain": "nonces-storms.md",
     "storm-uneven": "nonces-storms.md",
     "torture-seeds": "torture.md",

@@ -57,7 +57,7 @@ def chosen_servers() -> Iterator[None]:
 def one_trust() -> Iterator[None]:
     """httpx reads all authorities of the world for a client, in 40 ms. Ours speak plain HTTP: once will do.
 
-    It asks with their file alone; who asks otherwise gets a context of his own, as ever.
+    It asks with their file alone; a call with other arguments gets a context of its own, as ever.
     """
     make = ssl.create_default_context
 
@@ -248,16 +248,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The quick form tries the same examples every time; those of --full are other ones in every run."""
-    hypothesis.settings.register_profile("quick", derandomize=True)
+    # How long an example takes, and how long it takes to draw, says how busy the machine is.
+    unhurried = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.register_profile("quick", unhurried, derandomize=True)
     if not config.getoption("--full"):
         hypothesis.settings.load_profile("quick")
-    # Workers and children inherit it. Nobody has a plugin, and each would look for one in every package.
+    # Workers and children inherit it. No package has a plugin, and each process would look for one in all.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is loaded and collected stays until the end: nobody need look through it for garbage."""
+    """What is loaded and collected stays until the end: no need to look through it for garbage."""
     gc.disable()
     try:
         return (yield)

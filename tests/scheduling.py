@@ -1,7 +1,7 @@
-"""Who runs what, and when, where several workers share a run: long tests first, short ones for the end.
+"""Which worker runs what, and when: long tests first, short ones for the end.
 
-xdist's work stealing gives every worker an equal part of the tests; whoever is done takes from the ends of
-the others' parts. So each part begins with tests that take long and ends with tests that take nothing: nobody
+xdist's work stealing gives every worker an equal part of the tests; one that is done takes from the ends of
+the others' parts. So each part begins with tests that take long and ends with tests that take nothing: none
 comes upon a long one when all others are done. Tests of one module stay together, because they share what it
 has set up.
 """

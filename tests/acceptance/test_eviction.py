@@ -47,7 +47,7 @@ def test_the_holder_of_a_valid_lease_is_left_alone(shop: Shop) -> None:
 
 
 def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock: Clock) -> None:
-    """Whoever comes second waits for the first in line, who is as innocent as he."""
+    """The second taker waits for the first in line, which is as innocent as it is."""
     outcomes: list[str] = []
 
     def take(owner: str) -> None:
@@ -118,7 +118,7 @@ def test_the_looks_are_spaced_and_end() -> None:
 
 
 def _wait_in_line(shop: Shop, connection: psycopg.Connection[tuple[object, ...]]) -> Future[str]:
-    """Let a plain taker wait behind whoever waits already; the future has its answer."""
+    """Let a plain taker wait behind those that wait already; the future has its answer."""
     owner = f"taker-{connection.info.backend_pid}"
     outcome: Future[str] = Future()
 

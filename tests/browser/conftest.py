@@ -82,7 +82,7 @@ def shots(pytestconfig: pytest.Config) -> Path | None:
 
 @pytest.fixture(scope="module")
 def known(browser: Browser, env: ConsoleEnv) -> Iterator[BrowserContext]:
-    """Somebody with every right, logged in once, in a window of a desktop."""
+    """A person with every right, logged in once, in a window of a desktop."""
     context = browser.new_context(
         base_url=env.url,
         timezone_id="Asia/Kolkata",

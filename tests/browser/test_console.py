@@ -329,7 +329,7 @@ def test_tokens_and_users_are_made_and_locked_out(visit: Visit) -> None:
     expect(visit.page.locator("pre.secret")).to_contain_text("fpc_")
     visit.page.get_by_role("link", name="Go on").click()
     visit.page.wait_for_load_state()
-    visit.page.get_by_role("button", name="Revoke").click()
+    visit.page.get_by_role("button", name="Revoke", exact=True).click()
     with visit.page.expect_navigation():
         visit.page.get_by_role("dialog").get_by_role("button", name="Revoke token").click()
     expect(visit.page.get_by_text("revoked", exact=True)).to_be_visible()

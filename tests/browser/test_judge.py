@@ -42,7 +42,7 @@ def site(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) ->
 
 @dataclass(frozen=True)
 class Entering:
-    """Somebody who logs in as a person does, once; each time with a page of his own."""
+    """A visitor who logs in as a person does, once; each time with a page of its own."""
 
     browser: Browser
     site: JudgeSite

@@ -23,7 +23,7 @@ def use_chosen_servers(patch: pytest.MonkeyPatch) -> None:
         valkey = FoundBinaries(Path(path), VALKEY)
         patch.setattr("fencepost.embedded._valkey.find_valkey", lambda: valkey)
     if PGBOUNCER in os.environ:
-        # Whoever gives no settings of his own, as most tests do; programs read the variable of the cell.
+        # For clients without settings of their own, as in most tests; programs read the variable of the cell.
         patch.setattr("fencepost.pool.PREPARE_AFTER", None)
 
 

@@ -88,7 +88,7 @@ def counted(function: Function) -> str:
 
 
 def _counting(sequence: str) -> str:
-    """Who may only read counts nothing: it would be refused, and with it the page that was asked for."""
+    """A read-only transaction counts nothing: it would be refused, and with it the page that asked."""
     return f"(case current_setting('transaction_read_only') when 'off' then nextval('survey.{sequence}') end)"
 
 
@@ -97,7 +97,7 @@ def entry(name: str) -> str:
 
 
 def prepare(database: Database, package: str) -> None:
-    """Count in this database. Everybody may, so that nothing else changes."""
+    """Count in this database. Every role may, so that nothing else changes."""
     with database.connect_admin() as admin:
         admin.execute("create schema survey")
         for function in functions_of(package):

@@ -25,7 +25,7 @@ from tests.waiting_for import Waiter
 STREAM = "fencepost:{jobs}"
 GROUP = "fencepost:workers"
 
-# Every finishing write that commits leaves a row, whoever made it and however.
+# Every finishing write that commits leaves a row, by whatever process and in whatever way.
 SCHEMA: LiteralString = """
     create table asked (key text primary key, kind text not null);
     create table effect (
@@ -131,7 +131,7 @@ class JobsEnv:
             return [answer.job_id for answer in answers]
 
     def entry_for(self, job_id: int | str, **changes: Any) -> str:
-        """Somebody's entry for a job."""
+        """An entry for a job that a worker holds."""
         fields = {"job_id": job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1} | changes
         with self.redis() as redis:
             return str(redis.xadd(STREAM, fields))

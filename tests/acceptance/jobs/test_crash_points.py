@@ -53,11 +53,11 @@ def prepare(env: JobsEnv) -> None:
     # A job that was driven in a life of Redis that is over.
     [wiped] = env.ask("own", ["own-wiped"])
     env.record(wiped, "1-1", "a former life")
-    # A job whose entry was delivered to somebody who died before the claim.
+    # A job whose entry was delivered to a worker that died before the claim.
     [abandoned] = env.ask("bare", ["bare-abandoned"])
     entry_id = env.entry_for(abandoned)
     env.deliver(entry_id, "long gone", idle_ms=3_600_000)
-    # A job that somebody holds, with an entry that was given to the victim: to be given back when it leaves.
+    # A job that another worker holds, with an entry that the victim has: to be given back when it leaves.
     [held] = env.ask("own", ["own-held"])
     with env.database.connect() as holder:
         holder.execute("select * from fencepost.job_claim(%s, 'somebody')", (held,))

@@ -21,7 +21,7 @@ BADLY = (AssertionError, TimeoutError)
 
 
 async def an_entry_outlives_its_worker_until_the_commit(env: JobsEnv, clock: Clock, mutant: str) -> None:
-    """Killed when the handler has returned and nothing is written: the entry is still somebody's."""
+    """Killed when the handler has returned and nothing is written: the entry is still that worker's."""
     env.ask("bare", ["page"])
     with env.child(crash="jobs.settle.before_finish:kill", mutant=mutant) as child:
         await asyncio.to_thread(child.be_killed, within=60)

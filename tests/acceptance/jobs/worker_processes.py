@@ -40,7 +40,7 @@ SETTINGS: dict[str, Any] = {
 
 
 async def work(url: str, redis_url: str | None, changes: dict[str, Any], mutant: str = "") -> None:
-    """A worker until somebody says stop."""
+    """A worker until it is told to stop."""
     configure_logging(level="warning", form="json")
     with mutants.planted(mutant):
         fp = Fencepost(url, redis_url=redis_url)

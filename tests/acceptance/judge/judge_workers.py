@@ -52,7 +52,7 @@ async def open_judging(
 
 
 async def judge(url: str, redis_url: str | None, folder: str) -> None:
-    """A judge until somebody says stop."""
+    """A judge until it is told to stop."""
     configure_logging(level="warning", form="json")
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

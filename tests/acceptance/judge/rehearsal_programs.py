@@ -22,7 +22,7 @@ RIGHT = {
 }
 FAILS = {"RE": ("python", "raise SystemExit(3)"), "CE": ("c", "int main(void) { return 0 }")}
 SLOW = frozenset({"go", "java", "rust", "cpp"})
-"""Whose compilers take a second or more."""
+"""Whose compilers take longest."""
 
 
 def program(language: str, number: int, verdict: str) -> tuple[str, str]:

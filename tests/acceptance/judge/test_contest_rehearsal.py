@@ -370,7 +370,9 @@ class Rehearsal:
                 assert self.api.is_alive, self.api.output
                 self.befell["submission asked for again"] += 1
                 return None
-            if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+            # What a request that timed out began may be under way still.
+            is_in_flight = answer.status_code == HTTPStatus.CONFLICT and answer.json()["code"] == "in_flight"
+            if is_in_flight or answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
                 self.befell["submission asked for again"] += 1
                 return None
             assert answer.status_code == HTTPStatus.ACCEPTED, answer.text

@@ -1,4 +1,4 @@
-"""A rejudging by real judges: the data was wrong, the verdicts follow when somebody says so."""
+"""A rejudging by real judges: the data was wrong, the verdicts follow when an operator asks for it."""
 
 import shutil
 from pathlib import Path

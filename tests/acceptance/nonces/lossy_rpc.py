@@ -1,6 +1,6 @@
 """A proxy before a chain's RPC: the node executes the call, and its reply is lost.
 
-Whoever sent it cannot know whether it arrived. Every so many replies the connection is closed without one.
+The sender cannot know whether it arrived. Every so many replies the connection is closed without one.
 
 Or it answers in the node's place, with an error that a test cannot bring a real node to: there it is a mock.
 """

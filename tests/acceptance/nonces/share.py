@@ -1,10 +1,10 @@
 """What a process of these tests runs: one node, and a caller that asks it for its share of the requests.
 
 A request is named by its number, so a process that begins again asks for the same. One in ten is asked for
-twice: its first nonce is given back unused, and somebody takes it as a gap.
+twice: its first nonce is given back unused, and another caller takes it as a gap.
 
 A process that was killed after its last reservation begins again, and gives back gaps when nobody is left who
-asks. So afterwards somebody asks for as many as there are gaps, and must get exactly those.
+asks. So afterwards one caller asks for as many as there are gaps, and must get exactly those.
 """
 
 import asyncio

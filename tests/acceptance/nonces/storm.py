@@ -126,7 +126,7 @@ class Storm:
                 self._pause(children, share, lambda: self._replace(children, other))
 
     def _pause(self, children: list[Child], share: int, meanwhile: Callable[[], None]) -> None:
-        """Beyond the lease, by the database's clock; somebody else goes on before the sleeper wakes."""
+        """Beyond the lease, by the database's clock; another process goes on before the sleeper wakes."""
         if is_done(children[share]):
             return
         try:

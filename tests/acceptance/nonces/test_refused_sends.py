@@ -1,4 +1,4 @@
-"""What a chain's node answers to the bytes, what the line does then, and what whoever sent them is told.
+"""What a chain's node answers to the bytes, what the line does then, and what the sender is told.
 
 What anvil cannot be made to say, a full pool for one, is said by a mock in its place, in the words of the
 node that says it; everything else of the chain is real.

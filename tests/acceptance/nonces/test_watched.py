@@ -53,7 +53,7 @@ async def test_what_was_sent_is_stuck_and_what_waits_is_waiting_while_no_endpoin
 
 
 async def test_the_node_of_another_signer_sees_it_too(database: Database, clock: Clock, anvil: Anvil) -> None:
-    """Nobody holds the signer of what is stuck: whoever is alive tells it."""
+    """No process holds the signer of what is stuck: any that is alive reports it."""
     async with opened(database, anvil) as exchange:
         await exchange.pay("pay-1", recipient(1))
         await exchange.turn()

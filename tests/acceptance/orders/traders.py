@@ -21,7 +21,7 @@ LEASE_SECONDS = 2.0
 
 
 async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) -> None:
-    """Send and ask until somebody says stop."""
+    """Send and ask until told to stop."""
     configure_logging(level="error", form="json")
     async with Fencepost(url) as fp:
         orders = Orders(

@@ -1,4 +1,4 @@
-"""Nodes of the player service in processes of their own, and whoever keeps three of them alive.
+"""Nodes of the player service in processes of their own, and the supervisor that keeps three of them alive.
 
 They are forks of a process that has everything loaded: a node that was killed is back in a moment.
 """
@@ -79,7 +79,7 @@ class Fleet:
         return self._chance.choice(self.urls)
 
     def check(self) -> None:
-        """Whoever keeps the nodes alive must be well itself."""
+        """The supervisor of the nodes must be well itself."""
         for task in self._tending:
             if task.done():
                 task.result()

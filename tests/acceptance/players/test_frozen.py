@@ -1,4 +1,4 @@
-"""A transaction that stands still while it holds a player is ended by whoever waits for the player."""
+"""A transaction that stands still while it holds a player is ended by a process that waits for the player."""
 
 import asyncio
 import time
@@ -60,7 +60,7 @@ def frozen_holder(url: str, posture: str = "copy") -> Generator[Holder]:
 
 
 async def wait_until_blocked(admin: Caller) -> None:
-    await asyncio.to_thread(Deadline(60, "somebody waits").wait, lambda: bool(admin.value(WAITS)))
+    await asyncio.to_thread(Deadline(60, "a process waits for it").wait, lambda: bool(admin.value(WAITS)))
 
 
 @pytest.mark.parametrize("posture", ["copy", "unread"])

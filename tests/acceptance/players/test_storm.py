@@ -64,7 +64,7 @@ async def _suffer(
         troubling = asyncio.create_task(_trouble(valkey, signals, clients * wishes))
         await asyncio.gather(*(_live(crowd, player, wishes) for player in list(crowd.model)))
         await troubling
-        # Whoever is still ordered to die shall: more wishes, until all have.
+        # A process that is still ordered to die does: more wishes, until all have.
         while fleet.killed < kills * len(POINTS):
             fleet.check()
             await _live(crowd, next(iter(crowd.model)), 1, first=crowd.settled)

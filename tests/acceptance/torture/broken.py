@@ -1,4 +1,4 @@
-"""Systems of somebody's own: each breaks a promise, or the run, in a way of its own."""
+"""Systems of a user's own: each breaks a promise, or the run, in a way of its own."""
 
 import signal
 import threading
@@ -109,7 +109,7 @@ class Deaf(Forgetful):
 
 
 class GivesUp(Forgetful):
-    """Whoever asks it for something has no answer, soon after the faults have begun."""
+    """Its callers have no answer, soon after the faults have begun."""
 
     name = "gives-up"
 

@@ -187,7 +187,7 @@ async def test_two_callers_that_both_gave_back_one_nonce_are_seen(
 
 
 async def test_a_call_that_stepped_over_a_gap_is_seen(env: SystemEnvironment, nonces: FewNonces) -> None:
-    """Each nonce is whose it should be, in the end; but somebody had a new one while a gap was there."""
+    """Each nonce is whose it should be, in the end; but one caller had a new one while a gap was there."""
 
     def give_back_before(operations: list[Operation]) -> None:
         release = next(each for each in operations if each.what == "release")
@@ -276,7 +276,7 @@ def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_th
 def test_what_the_database_has_forgotten_whole_is_lost(
     env: SystemEnvironment, system: Jobs | Leases, table: LiteralString
 ) -> None:
-    """Whoever asked was told that it is there: that no trace of it is left is no excuse."""
+    """The caller was told that it is there: that no trace of it is left is no excuse."""
     with system.open(env):
         system.ask(env, 0)
         wreck(env, "delete from " + table)

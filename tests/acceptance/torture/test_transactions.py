@@ -23,7 +23,7 @@ needs_a_chain = pytest.mark.skipif(
     shutil.which("anvil") is None and shutil.which("npm") is None, reason="neither anvil nor npm is installed"
 )
 
-# Whoever takes a signer over gives what is signed another nonce, and forgets whose the first one is.
+# A process that takes a signer over gives what is signed another nonce, and forgets whose the first one is.
 SIGNED_TWICE = PlantedBug(
     "what is signed is signed again with another nonce",
     "doubled",

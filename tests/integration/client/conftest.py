@@ -34,7 +34,7 @@ def face(request: pytest.FixtureRequest) -> MakeFacade:
 
 @pytest.fixture
 def small_pool() -> Settings:
-    """One connection, so that whoever leaves something on it is found out by the next."""
+    """One connection, so that what a call leaves on it is seen by the next."""
     return Settings(pool_min=1, pool_max=1, pool_wait_seconds=5, connect_seconds=5)
 
 

@@ -105,7 +105,7 @@ async def test_prepared_statements_are_what_an_older_pooler_cannot_keep(
 async def test_jobs_heartbeats_and_the_record_leave_nothing_on_a_backend(
     pooled: PooledDatabase, database: Database
 ) -> None:
-    """All meet on the one backend, so that whatever somebody prepares there is seen."""
+    """All meet on the one backend, so that whatever one of them prepares there is seen."""
     fp = Fencepost(
         pooled.url,
         settings=settings(database, prepared_statements=False),

@@ -49,7 +49,7 @@ class ConsoleEnv:
             return run(connection, call)
 
     def user(self, role: Role) -> str:
-        """Somebody with this role, known by the role's word."""
+        """A person with this role, known by the role's word."""
         self.call(ACCOUNTS.set_user(role.word, role, CHEAP.hash(PASSWORD), "test", by_service=False))
         return role.word
 

@@ -10,7 +10,7 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 )
-# A document, a code and a title may hold an instant as somebody wrote it.
+# A document, a code and a title may hold an instant as a person wrote it.
 LITERAL = frozenset({"pre", "code", "time", "title"})
 
 LISTS = [

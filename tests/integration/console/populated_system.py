@@ -163,7 +163,7 @@ class PopulatedSystem(Watchers):
             run(connection, schedule.add(declared, datetime(2130, 1, 1, tzinfo=UTC), "alice"))
 
     def _take_over(self) -> None:
-        """A lease that has run out is somebody else's."""
+        """A lease that has run out belongs to another owner."""
         with self._database.connect_admin() as connection:
             run(connection, lease.acquire("signer:old", "worker@gone#1", 60))
             connection.execute(

@@ -70,7 +70,7 @@ def test_a_task_that_stands_still_shows_the_step_the_record_and_the_remedy(env: 
 
 
 def held(env: ConsoleEnv) -> Lease:
-    """Somebody works on the one task of a flow."""
+    """A worker holds the one task of a flow."""
     env.call(flow_store.register("shop-2", FlowPlan(FLOW).picture(), "a/boot-1"))
     return env.call(lease.acquire("flow:shop-2/part/values:0", "a/boot-1", 600))
 

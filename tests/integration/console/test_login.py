@@ -179,7 +179,7 @@ def test_a_form_without_its_token_does_nothing(env: ConsoleEnv) -> None:
 
 
 def test_a_login_that_another_site_began_is_refused(env: ConsoleEnv) -> None:
-    """Otherwise a link could log a browser in as somebody who then reads what its owner does."""
+    """Otherwise a link could log a browser in as another person, who then reads what its owner does."""
     env.user(Role.VIEWER)
     form = {"name": "viewer", "password": PASSWORD}
     with env.stranger() as client, env.stranger() as other:

@@ -1,4 +1,4 @@
-"""Whoever is killed, no server stays behind."""
+"""Whichever process is killed, no server stays behind."""
 
 import contextlib
 import json

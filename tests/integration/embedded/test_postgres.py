@@ -211,7 +211,7 @@ def test_a_stale_pid_file_does_not_stop_the_start(own_postgres: PostgresServer) 
     text = note.read_text()
     own_postgres.kill()
     assert note.exists()
-    # The pid now belongs to somebody else: to us, as after a container's restart.
+    # The pid now belongs to another process: to us, as after a container's restart.
     note.write_text(text.replace(text.splitlines()[0], str(os.getpid()), 1))
     own_postgres.start()
     assert ask(own_postgres, "select 1") == 1

@@ -134,6 +134,7 @@ ANYWHERE: dict[Any, Any] = {
     "outbox_put": "('c', 'k', '{}')",
     "outbox_put_many": "('c', '{k, k}', '{1, 2}'::jsonb[])",
     "queue_bound": "('mail', 1, 'carol')",
+    "read_age": "()",
     "queue_count": "()",
     "queue_pause": "('mail', 'carol')",
     "queue_rate": "('mail', 1, 1, 'carol')",

@@ -172,7 +172,7 @@ HOT_CALLS = (
 # Every other function, and why its plan needs no guard.
 NOT_HOT = {
     "a function of the clock, or of few rows": (
-        "clock lineage_check refusal_kind "
+        "clock lineage_check read_age refusal_kind "
         "queue_bound queue_count queue_pause queue_rate queue_resume rate_declare result_prune "
         "schedule_add schedule_change schedule_declare schedule_fire schedule_pause schedule_release "
         "schedule_remove schedule_reset schedule_resume schedule_retire schedule_revive schedule_run "

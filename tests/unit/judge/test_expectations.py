@@ -142,7 +142,13 @@ def test_a_program_ended_for_its_memory_or_output_is_a_run_time_error_of_the_for
 
 @pytest.mark.parametrize(
     ("word", "verdict"),
-    [("TIME_LIMIT_EXCEEDED", "TLE"), ("RUN_TIME_ERROR", "RE"), ("WRONG_ANSWER", "WA"), ("NO_OUTPUT", "WA")],
+    [
+        ("TIME_LIMIT_EXCEEDED", "TLE"),
+        ("RUN_TIME_ERROR", "RE"),
+        ("WRONG_ANSWER", "WA"),
+        ("NO_OUTPUT", "WA"),
+        ("NONE-INVALID-SUBMISSION", "CE"),
+    ],
 )
 def test_tags_have_the_words_of_folders_too(word: str, verdict: str) -> None:
     source = {"a.py": f"# @EXPECTED_RESULTS@: {word}\n".encode()}

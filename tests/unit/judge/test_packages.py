@@ -607,3 +607,15 @@ def test_a_source_url_is_accepted_in_every_version(tmp_path: Path, store: Store)
         "problem_format_version: 2025-09\nname: New\nlimits: {time_limit: 1}\nsource_url: https://a.example\n"
     )
     assert read_problem(write(tmp_path / "p", {**LEGACY, "problem.yaml": said}), store).problem.title == "New"
+
+
+def test_inputs_in_a_folder_of_an_older_name_must_be_rejected(tmp_path: Path, store: Store) -> None:
+    files = {**LEGACY, "data/bad/empty.in": "", "input_validators/v.py": "import sys\nsys.exit(42)\n"}
+    read = read_problem(write(tmp_path / "p", files), store)
+
+    assert {one.name: one.valid for one in read.validation.inputs} == {
+        "data/sample/1.in": True,
+        "data/secret/a.in": True,
+        "data/bad/empty.in": False,
+    }
+    assert [case.name for case in read.problem.data.all_cases()] == ["sample/1", "secret/a"]

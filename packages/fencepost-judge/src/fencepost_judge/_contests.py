@@ -87,7 +87,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What somebody has not read yet; `head` is the change of the feed up to which it is told."""
+    """What a person has not read yet; `head` is the change of the feed up to which it is told."""
 
     unread: Sequence[Unread]
     head: int
@@ -274,7 +274,7 @@ def clarifications(
 
 
 def news(slug: str, name: str, *, is_jury: bool) -> Call[News]:
-    """What somebody has not read: answers and announcements; for a jury, open questions. The newest 20."""
+    """What a person has not read: answers and announcements; for a jury, open questions. The newest 20."""
     return Call(
         "select clarification_id, label, question, answer, head"
         " from fencepost.judge_clarification_news(%s::text, %s::text, %s::boolean)",

@@ -104,7 +104,7 @@ class _Pipe:
 
 
 class _Seen(Enum):
-    NOBODY = auto()
+    NO_HOLDER = auto()
     BUSY = auto()
     ASLEEP = auto()
 
@@ -173,7 +173,7 @@ class _Line:
             unread_before = unread
             if calm >= (LOOKS_WHEN_STUCK if unread else LOOKS_WHEN_ALL_IS_READ):
                 return
-            if waited > (UNSEEN_SECONDS_MAX if seen is _Seen.NOBODY else WAIT_SECONDS_MAX):
+            if waited > (UNSEEN_SECONDS_MAX if seen is _Seen.NO_HOLDER else WAIT_SECONDS_MAX):
                 return
 
     def _look(self, known: list[int]) -> _Seen:
@@ -181,7 +181,7 @@ class _Line:
             holders = _holders(self._to_validator.name, writing=False)
             known += filter(_is_a_stranger, holders)
             if not known:
-                return _Seen.BUSY if holders else _Seen.NOBODY
+                return _Seen.BUSY if holders else _Seen.NO_HOLDER
         return _Seen.ASLEEP if all(states_of(pid) == {"S"} for pid in known) else _Seen.BUSY
 
     async def _let_go_on(self, program: asyncio.Task[RunOutcome]) -> None:

@@ -10,16 +10,9 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
+from fencepost_server.accounts._oidc_settings import WebAddress, check_whole, role_pairs
 
 RoleWord = Literal["contestant", "jury", "admin"]
-
-
-def _pairs(value: object) -> object:
-    """`staff=jury,students=contestant` in the environment; a mapping in the file."""
-    if not isinstance(value, str):
-        return value
-    pairs = [one.partition("=") for one in value.split(",") if one.strip()]
-    return {name.strip(): role.strip() for name, _, role in pairs}
 
 
 class JudgeSettings(LayeredSettings):
@@ -134,9 +127,7 @@ class JudgeSettings(LayeredSettings):
         str | None, Field(pattern=r"^https?://[^\s/@]+$"), From("JUDGE_PUBLIC_URL", "judge.public_url")
     ] = None
     """Where browsers reach the judge: the provider of single sign-on redirects to it."""
-    oidc_issuer: Annotated[
-        str | None, Field(pattern=r"^https?://[^\s@]+$"), From("JUDGE_OIDC_ISSUER", "judge.oidc.issuer")
-    ] = None
+    oidc_issuer: Annotated[WebAddress | None, From("JUDGE_OIDC_ISSUER", "judge.oidc.issuer")] = None
     oidc_client_id: Annotated[str | None, From("JUDGE_OIDC_CLIENT_ID", "judge.oidc.client_id")] = None
     oidc_client_secret: Annotated[
         str | None, From("JUDGE_OIDC_CLIENT_SECRET", "judge.oidc.client_secret", secret=True)
@@ -148,24 +139,13 @@ class JudgeSettings(LayeredSettings):
         str, Field(min_length=1), From("JUDGE_OIDC_ROLE_CLAIM", "judge.oidc.role_claim")
     ] = "groups"
     oidc_roles: Annotated[
-        dict[str, RoleWord], BeforeValidator(_pairs), From("JUDGE_OIDC_ROLES", "judge.oidc.roles")
+        dict[str, RoleWord], BeforeValidator(role_pairs), From("JUDGE_OIDC_ROLES", "judge.oidc.roles")
     ] = Field(default_factory=dict)
     oidc_else_role: Annotated[RoleWord | None, From("JUDGE_OIDC_ELSE_ROLE", "judge.oidc.else_role")] = None
 
     @model_validator(mode="after")
     def _single_sign_on_is_whole(self) -> Self:
-        if self.oidc_issuer is None:
-            return self
-        if self.oidc_client_id is None or self.public_url is None:
-            raise ValueError(
-                "JUDGE_OIDC_ISSUER needs JUDGE_OIDC_CLIENT_ID, and JUDGE_PUBLIC_URL, to which the provider"
-                " redirects."
-            )
-        if not self.oidc_roles and self.oidc_else_role is None:
-            raise ValueError(
-                "JUDGE_OIDC_ISSUER admits no user without JUDGE_OIDC_ROLES (group=role,...) or"
-                " JUDGE_OIDC_ELSE_ROLE."
-            )
+        check_whole(self, "JUDGE")
         return self
 
     @property

@@ -319,7 +319,7 @@ async def _said(
     """Ask, answer or announce; returns the id of what was said."""
     if not who.may(JudgeRole.JURY):
         if request.to_team_id is not None or request.reply_to_id is not None:
-            raise HTTPException(403, "A team asks the jury, and answers nobody.")
+            raise HTTPException(403, "A team asks the jury; only a jury answers.")
         if request.from_team_id is not None:
             await _author(judging, who, contest, request.from_team_id)
         return str(await ask_as(who, judging, contest, Question(label=label, text=request.text)))

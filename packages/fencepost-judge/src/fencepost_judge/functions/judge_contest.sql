@@ -464,7 +464,7 @@ as $$
   where h.contest = p_slug order by c.clarification_id desc nulls last limit 20
 $$;
 
--- Record that somebody has read the questions up to a change of the feed. It only grows.
+-- Record that a person has read the questions up to a change of the feed. It only grows.
 create or replace function fencepost.judge_clarification_seen(p_slug text, p_name text, p_seq bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -1,5 +1,5 @@
 -- Removed intervals: while the clock of a contest stands still, for all or for one team. A team that loses a quarter of an hour to a
--- broken machine has its quarter of an hour later, at the same times in the contest as the others: nobody else, and no tool that reads
+-- broken machine has its quarter of an hour later, at the same times in the contest as the others: no other team, and no tool that reads
 -- the Contest API, has to know of it.
 --
 -- Locks: the contest's row (FOR UPDATE); the head of its feed last.

@@ -65,6 +65,14 @@ begin
   return p_actor;
 end $$;
 
+-- The notes about a submission, oldest first. Served by the primary key.
+create or replace function fencepost._judge_notes(p_job_id bigint) returns jsonb
+language sql stable
+as $$
+  select coalesce(jsonb_agg(jsonb_build_object('author', n.author, 'text', n.text, 'made_at', n.made_at) order by n.note_id), '[]')
+  from fencepost.judge_note n where n.job_id = p_job_id
+$$;
+
 -- What juries know of a submission: who verified which generation, its notes, and every judging of it. Served by primary keys.
 create or replace function fencepost.judge_dossier(p_job_id bigint) returns table (verified jsonb, notes jsonb, judgings jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -72,8 +80,7 @@ as $$
   select
     (select jsonb_build_object('generation', v.generation, 'at', v.verified_at, 'by', v.verified_by)
      from fencepost.judge_verified v where v.job_id = p_job_id),
-    coalesce((select jsonb_agg(jsonb_build_object('author', n.author, 'text', n.text, 'made_at', n.made_at) order by n.note_id)
-              from fencepost.judge_note n where n.job_id = p_job_id), '[]'),
+    fencepost._judge_notes(p_job_id),
     coalesce((select jsonb_agg(jsonb_build_object('generation', j.generation, 'verdict', j.verdict, 'score', j.score, 'cases', j.cases,
                                                   'version', j.version, 'judged_at', j.judged_at, 'state', j.state) order by j.generation)
               from (
@@ -149,8 +156,7 @@ begin
   select s.job_id, n.team, s.author, s.slug, s.language, s.submitted_at, s.sources, r.generation, r.verdict, r.score, r.time_ms, r.mem_kb,
          r.message, r.cases, r.points, r.judged_at,
          (select v.verified_by from fencepost.judge_verified v where v.job_id = s.job_id and v.generation = r.generation),
-         coalesce((select jsonb_agg(jsonb_build_object('author', o.author, 'text', o.text, 'made_at', o.made_at) order by o.note_id)
-                   from fencepost.judge_note o where o.job_id = s.job_id), '[]')
+         fencepost._judge_notes(s.job_id)
   from fencepost.judge_submission s
   join fencepost.judge_contestant n on n.contest = s.contest and n.name = s.author
   left join fencepost.judge_result r on r.job_id = s.job_id

@@ -167,6 +167,9 @@ TAGS = {
     "COMPILER-ERROR": frozenset({"CE"}),
     "PARTIAL": frozenset({"PA"}),
     "CHECK-MANUALLY": ANYTHING,
+    # Of files that DOMjudge does not accept as submissions: those in no language are skipped here.
+    "NONE-INVALID-SUBMISSION": ANYTHING,
+    "NONE-SUBMIT-FAILS": ANYTHING,
 }
 """The words of a tag in a program, as DOMjudge reads them, and our verdicts."""
 

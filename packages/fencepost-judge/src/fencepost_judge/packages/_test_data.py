@@ -15,7 +15,8 @@ from fencepost_judge.packages._documents import Documents
 from fencepost_judge.packages._metadata import CaseFile, GroupFile, LegacyGroup, Metadata, Version, checked
 from fencepost_judge.packages._unsupported import unsupported
 
-KNOWN_DATA = ("sample", "secret", "invalid_input", "invalid_output", "valid_output")
+KNOWN_DATA = ("sample", "secret", "invalid_input", "invalid_output", "valid_output", "bad")
+"""`bad` is what BAPCtools once called `invalid_input`."""
 OLD_FILE, NEW_FILE = "testdata.yaml", "test_group.yaml"
 FILES_MAX = 10
 _NOT_TESTS = (".statement.in", ".download.in")

@@ -19,7 +19,7 @@ from fencepost_judge.packages._documents import Documents
 from fencepost_judge.packages._source_files import StoredProgram, read_programs
 from fencepost_judge.packages._test_data import KNOWN_DATA, NEW_FILE, OLD_FILE
 
-INVALID_INPUT, INVALID_OUTPUT, VALID_OUTPUT = KNOWN_DATA[2:]
+INVALID_INPUT, INVALID_OUTPUT, VALID_OUTPUT, BAD = KNOWN_DATA[2:]
 PLACES = ("input_validators", "input_format_validators")
 OTHER_TOOLS = (".ctd", ".viva")
 """Extensions of validators that need tools which the judge does not have."""
@@ -113,7 +113,7 @@ class _Reader:
                     args = [*args, *(str(one) for one in said.get("args") or ())]
                 name = str(path.relative_to(self.root))
                 digest = self.known.get(name) or self.store.put(path.read_bytes())
-                yield InputCheck(name, digest, args, place != INVALID_INPUT)
+                yield InputCheck(name, digest, args, place not in (INVALID_INPUT, BAD))
 
     def outputs(self, place: str, expected: Literal["AC", "WA"]) -> Iterator[OutputCheck]:
         for path in self._tests(place):

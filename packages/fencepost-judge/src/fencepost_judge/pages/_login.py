@@ -15,7 +15,7 @@ from fencepost_judge._role import ACCOUNTS, JudgeRole
 from fencepost_judge._settings import JudgeSettings
 from fencepost_judge.pages._page_router import LOGIN, PageRouter
 from fencepost_judge.pages._page_sessions import form_of
-from fencepost_server.accounts._oidc_settings import OidcSettings
+from fencepost_server.accounts._oidc_settings import OidcSettings, oidc_of
 from fencepost_server.accounts.login import LoginRefused, PasswordLogin, Proof
 from fencepost_server.accounts.passwords import Passwords
 from fencepost_server.accounts.sign_on import SignOn, SignOnRefused
@@ -100,19 +100,9 @@ def _add_sign_on(router: PageRouter) -> None:
 
 
 def _provider_of(settings: JudgeSettings) -> OidcSettings[JudgeRole]:
-    assert settings.oidc_issuer is not None, "a judge without single sign-on has no provider"
-    assert settings.oidc_client_id is not None, "validated by the settings"
     word = settings.oidc_else_role
-    return OidcSettings(
-        issuer=settings.oidc_issuer,
-        client_id=settings.oidc_client_id,
-        client_secret=settings.oidc_client_secret,
-        redirect_uri=f"{settings.public_url}{BACK}",
-        name_claim=settings.oidc_name_claim,
-        role_claim=settings.oidc_role_claim,
-        roles={group: JudgeRole[role.upper()] for group, role in settings.oidc_roles.items()},
-        else_role=None if word is None else JudgeRole[word.upper()],
-    )
+    roles = {group: JudgeRole[role.upper()] for group, role in settings.oidc_roles.items()}
+    return oidc_of(settings, BACK, roles, None if word is None else JudgeRole[word.upper()])
 
 
 def _add_account(router: PageRouter, logins: PasswordLogin[JudgeRole], passwords: Passwords) -> None:

@@ -1,4 +1,4 @@
-"""Single sign-on of a service: a browser is sent to the provider, and comes back as somebody."""
+"""Single sign-on of a service: a browser is sent to the provider, and comes back with an identity."""
 
 from __future__ import annotations
 

@@ -9,16 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.settings import PostgresUrl
-from fencepost_server.accounts._oidc_settings import OidcSettings
+from fencepost_server.accounts._oidc_settings import (
+    OidcSettings,
+    WebAddress,
+    check_whole,
+    oidc_of,
+    role_pairs,
+)
 from fencepost_server.console._role import Role
-
-
-def _pairs(value: object) -> object:
-    """`admins=admin,ops=operator` in the environment; a mapping in the file."""
-    if not isinstance(value, str):
-        return value
-    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-    return {group.strip(): role.strip() for group, _, role in pairs}
 
 
 def _role(value: object) -> object:
@@ -26,14 +24,6 @@ def _role(value: object) -> object:
         return Role.named(value) if isinstance(value, str) else value
     except KeyError:
         raise ValueError(f"must be one of {', '.join(role.word for role in Role)}") from None
-
-
-def _address(value: str) -> str:
-    """An address to which secrets are sent: plain HTTP only on this machine."""
-    local = ("http://127.0.0.1", "http://localhost", "http://[::1]")
-    if not value.startswith(("https://", *local)):
-        raise ValueError("must begin with https://")
-    return value.rstrip("/")
 
 
 def _trace_address(value: str) -> str:
@@ -44,7 +34,6 @@ def _trace_address(value: str) -> str:
 
 
 TraceAddress = Annotated[str, AfterValidator(_trace_address)]
-WebAddress = Annotated[str, AfterValidator(_address)]
 RoleName = Annotated[Role, BeforeValidator(_role)]
 
 
@@ -92,7 +81,7 @@ class ConsoleSettings(LayeredSettings):
         str, Field(min_length=1), From("CONSOLE_OIDC_ROLE_CLAIM", "console.oidc.role_claim")
     ] = "groups"
     oidc_roles: Annotated[
-        dict[str, RoleName], BeforeValidator(_pairs), From("CONSOLE_OIDC_ROLES", "console.oidc.roles")
+        dict[str, RoleName], BeforeValidator(role_pairs), From("CONSOLE_OIDC_ROLES", "console.oidc.roles")
     ] = Field(default_factory=dict)
     oidc_else_role: Annotated[RoleName | None, From("CONSOLE_OIDC_ELSE_ROLE", "console.oidc.else_role")] = (
         None
@@ -100,31 +89,9 @@ class ConsoleSettings(LayeredSettings):
 
     @model_validator(mode="after")
     def _single_sign_on_is_whole(self) -> Self:
-        if self.oidc_issuer is None:
-            return self
-        if self.oidc_client_id is None or self.public_url is None:
-            raise ValueError(
-                "CONSOLE_OIDC_ISSUER needs CONSOLE_OIDC_CLIENT_ID, and CONSOLE_PUBLIC_URL, to which the"
-                " provider redirects."
-            )
-        if not self.oidc_roles and self.oidc_else_role is None:
-            raise ValueError(
-                "CONSOLE_OIDC_ISSUER admits no user without CONSOLE_OIDC_ROLES (group=role,...) or"
-                " CONSOLE_OIDC_ELSE_ROLE."
-            )
+        check_whole(self, "CONSOLE")
         return self
 
     def oidc(self, back: str) -> OidcSettings[Role]:
         """What single sign-on needs; the provider sends browsers back to the path `back`."""
-        assert self.oidc_issuer is not None, "a console without single sign-on has no provider"
-        assert self.oidc_client_id is not None, "validated above"
-        return OidcSettings(
-            issuer=self.oidc_issuer,
-            client_id=self.oidc_client_id,
-            client_secret=self.oidc_client_secret,
-            redirect_uri=f"{self.public_url}{back}",
-            name_claim=self.oidc_name_claim,
-            role_claim=self.oidc_role_claim,
-            roles=self.oidc_roles,
-            else_role=self.oidc_else_role,
-        )
+        return oidc_of(self, back, self.oidc_roles, self.oidc_else_role)

@@ -39,7 +39,7 @@ UNKNOWN_REQUESTS: LiteralString = """
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """One thing that somebody knows of and the database does not."""
+    """One thing that a client or a server knows of and the database does not."""
 
     known_by: str
     what: str

@@ -1,4 +1,4 @@
-// A contest's pages: the time that is left, and what is new as a badge and as toasts. The sound is off until somebody turns it on.
+// A contest's pages: the time that is left, and what is new as a badge and as toasts. The sound is off until the reader turns it on.
 const LOOK_MS = 15_000;
 const SOON_SECONDS = 300;
 const SOUND = "fencepost-news-sound";

@@ -144,7 +144,7 @@ begin
     perform fencepost._lineage_recover(session_user, coalesce(v_mark[4]::bigint, 0), coalesce(v_mark[3]::bigint, 0), v_evidence);
     v_state := 'recovered';
   elsif v_evidence is not null then
-    -- Kept, so that clients without a mark are refused too, until somebody recovers.
+    -- Kept, so that clients without a mark are refused too, until an operator recovers.
     update fencepost.lineage l set rewound = v_evidence;
     perform fencepost._refusal_count('rewound');
     return query select 'rewound', p_mark, v_held.epoch, v_evidence;

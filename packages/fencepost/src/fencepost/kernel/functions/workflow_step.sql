@@ -122,10 +122,12 @@ begin
       perform fencepost._step_fence(v.job_id, v.attempt, p_owner, 'step', v.name);
     end loop;
   end if;
-  -- One that is known is refused: its writes would happen twice. So is one that is named twice.
+  -- One that is known is refused: its writes would happen twice. So is one that is named twice. Each is looked up: a plan
+  -- from the time when there were few steps would read them all.
   select a.* into v
   from unnest(p_ids, p_attempts, p_names, p_digests) with ordinality a (job_id, attempt, name, digest, place)
-  join fencepost.workflow_step s on s.job_id = a.job_id and s.name = a.name order by a.job_id, a.place limit 1;
+  cross join lateral (select 1 from fencepost.workflow_step s where s.job_id = a.job_id and s.name = a.name offset 0) s
+  order by a.job_id, a.place limit 1;
   if found then
     perform fencepost._step_refuse_known(v.job_id, v.attempt, p_owner, v.name, v.digest);
   end if;
@@ -133,7 +135,7 @@ begin
   if v_written < cardinality(p_ids) then
     select a.job_id, max(a.attempt) as attempt, a.name, min(a.digest) as digest into v
     from unnest(p_ids, p_attempts, p_names, p_digests) a (job_id, attempt, name, digest)
-    join fencepost.workflow_step s on s.job_id = a.job_id and s.name = a.name
+    cross join lateral (select 1 from fencepost.workflow_step s where s.job_id = a.job_id and s.name = a.name offset 0) s
     group by a.job_id, a.name order by count(*) desc, a.job_id, a.name limit 1;
     perform fencepost._step_refuse_known(v.job_id, v.attempt, p_owner, v.name, v.digest);
   end if;
@@ -250,7 +252,8 @@ begin
     insert into fencepost.workflow_result (job_id, name, result)
     select distinct on (a.job_id, a.name) a.job_id, a.name, a.result
     from unnest(p_ids, p_attempts, p_names, p_digests, p_results) with ordinality a (job_id, attempt, name, digest, result, place)
-    join fencepost.workflow_step s on s.job_id = a.job_id and s.name = a.name
+    cross join lateral (
+      select k.is_large, k.attempt, k.digest from fencepost.workflow_step k where k.job_id = a.job_id and k.name = a.name offset 0) s
     where s.is_large and s.attempt = a.attempt and s.digest = a.digest and pg_column_size(a.result) > 65536
       and (p_held is null or a.place = any (p_held))
     order by a.job_id, a.name, a.place
