@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -18,7 +18,10 @@ class CannotInstall(Exception):
 
 def run_uv(*arguments: str | Path) -> None:
     """uv uses the package index that this machine is configured for."""
-    command = [find_uv(), *map(str, arguments)]
+    _run([find_uv(), *arguments])
+
+
+def _run(command: Sequence[str | Path]) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=UV_SECONDS_MAX)
     if ended.returncode != 0:
         lines = ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"]
@@ -60,6 +63,13 @@ class EmptyEnvironment:
     def install(self, packages: Iterable[str], *options: str | Path, offline_first: bool = True) -> None:
         run = from_the_cache_first if offline_first else run_uv
         run("pip", "install", "--quiet", "--python", self.python, *options, *packages)
+
+    def install_for_node(self, package: str) -> None:
+        """A package of npm and what it needs, beside those of Python."""
+        npm = shutil.which("npm")
+        if npm is None:
+            raise CannotInstall("npm is missing, which comes with Node.js")
+        _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", self.home, package])
 
     @property
     def packages(self) -> list[str]:

@@ -61,7 +61,7 @@ class Servers:
     def database_for(self, peer: Peer) -> Database:
         """A new database, empty except for the table of effects; Fencepost's is migrated. Redis is wiped."""
         database = Database(self.postgres, f"{peer.name}_{next(self.numbers)}")
-        database.create(template=EMPTY if peer.packages else MIGRATED)
+        database.create(template=MIGRATED if peer.is_ours else EMPTY)
         self.valkey.flush()
         return database
 
@@ -150,7 +150,7 @@ class Entrant:
 
     def prepare(self) -> None:
         """Create what the library needs in its database; Fencepost's has it already."""
-        if self.peer.packages:
+        if not self.peer.is_ours:
             self.call("prepare")
 
     def call(self, part: str, **order: Any) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Entrant:
 
     def _command(self, part: str, order: dict[str, Any]) -> Sequence[str | Path]:
         # Peers own their database, as their documentation has it; Fencepost runs as a service does.
-        address = self.database.admin_url if self.peer.packages else self.database.url
+        address = self.database.url if self.peer.is_ours else self.database.admin_url
         told = {
             "postgres_url": address,
             "admin_url": self.database.admin_url,

@@ -24,14 +24,21 @@ class Peer:
     name: str
     truth: Truth
     packages: tuple[str, ...] = ()
+    # Its worker runs in Node.js, with this package of npm. The other roles need only a driver.
+    npm: str = ""
     # One elected worker looks for lost jobs. If that one is frozen, none does: another one must lead.
     has_leader: bool = False
 
     @property
     def title(self) -> str:
         """With its version, because figures belong to one."""
-        _, _, version = next(iter(self.packages), "").partition("==")
+        _, _, version = next(iter((*self.packages, self.npm)), "").replace("@", "==").partition("==")
         return f"{self.name} {version}".strip()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it runs in this environment, on a database that is migrated."""
+        return not (self.packages or self.npm)
 
     @property
     def runner(self) -> Path:
@@ -47,6 +54,7 @@ STRANGERS = (
     Peer("dbos", "PostgreSQL", ("dbos==3.3.0",)),
     Peer("absurd", "PostgreSQL", ("absurd-sdk==0.5.1", "absurdctl==0.5.1")),
     Peer("awa", "PostgreSQL", ("awa-pg==0.6.9",), has_leader=True),
+    Peer("graphile_worker", "PostgreSQL", npm="graphile-worker@0.18.0"),
     Peer("celery", "Redis", ("celery[redis]==5.7.0",)),
     Peer("dramatiq", "Redis", ("dramatiq[redis]==2.2.1",)),
     Peer("arq", "Redis", ("arq==0.28.0",)),
@@ -69,7 +77,7 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        if not self.peer.packages:
+        if self.peer.is_ours:
             return Path(sys.executable)
         # Absolute, but not resolved: the link inside the environment is what selects it.
         return (self._home / "bin" / "python").absolute()
@@ -77,14 +85,17 @@ class Environment:
     @property
     def ready(self) -> bool:
         """Whether it exists, in these versions."""
-        return not self.peer.packages or (self._note.exists() and self._note.read_text() == self._wanted)
+        return self.peer.is_ours or (self._note.exists() and self._note.read_text() == self._wanted)
 
     def make(self) -> None:
         """Create it, unless it is ready."""
         if self.ready:
             return
         try:
-            EmptyEnvironment(self._home).install([DRIVER, *self.peer.packages], offline_first=False)
+            environment = EmptyEnvironment(self._home)
+            environment.install([DRIVER, *self.peer.packages], offline_first=False)
+            if self.peer.npm:
+                environment.install_for_node(self.peer.npm)
         except CannotInstall as error:
             raise CannotTakePart(str(error)) from error
         self._note.write_text(self._wanted)
@@ -99,7 +110,7 @@ class Environment:
 
     @property
     def _wanted(self) -> str:
-        return "\n".join((DRIVER, *self.peer.packages))
+        return "\n".join((DRIVER, *self.peer.packages, *filter(None, [self.peer.npm])))
 
 
 def ready_ones(peers: Iterable[Peer]) -> list[Peer]:

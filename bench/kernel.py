@@ -15,13 +15,12 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-import psycopg
-
 from bench.bench_server import migrated_database, server_facts
 from bench.kernel_work import BATCH, FUNCTIONS, LIFE, Connection, Step, Turn, Work
 from bench.pgbench import Pgbench
 from bench.report import Goal, Report, Row, machine
 from fencepost.embedded import Database
+from fencepost.pool import AsyncPooledConnection
 
 PYTHON_SHARE_MIN = 0.6
 BATCH_GAIN_MIN = 10
@@ -154,7 +153,7 @@ async def _run_python(url: str, load: Load, base: int) -> float:
 
 async def _connect(url: str) -> Connection:
     # Prepared from the first call on, as in pgbench.
-    return await psycopg.AsyncConnection.connect(url, autocommit=True, prepare_threshold=0)
+    return await AsyncPooledConnection.connect(url, autocommit=True, prepare_threshold=0)
 
 
 async def _work(connection: Connection, load: Load, base: int, worker: int) -> None:

@@ -35,6 +35,7 @@ nouns = pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
 def test_without_its_idle_time_a_fence_blocks_the_takeover(noun: Noun, shop: Shop, clock: Clock) -> None:
     shop.mutate("fencepost._bound_idle_time(interval)", "if v_now_ms = 0", "if false and v_now_ms = 0")
     shop.mutate("fencepost._bound_idle_time(interval)", "or v_now_ms > v_want_ms", "")
+    shop.mutate(JOB_FENCE, "case when current_setting", "case when true or current_setting")
     with paused_holder(noun, shop.url, "idle", SHORT_LEASE_SECONDS) as holder, shop.connect() as taker:
         clock.advance(SHORT_LEASE_SECONDS + 1)
         taker.execute(BLOCKED)

@@ -44,7 +44,7 @@ BY_HAND = {
     "tests/acceptance/test_teeth.py": [
         (
             "a fence bounds no idle time",
-            "_bound_idle_time",
+            "_bound_idle_time, job_fence",
             "a takeover that waits for a stopped holder",
             "test_without_its_idle_time_a_fence_blocks_the_takeover",
         ),

@@ -93,7 +93,7 @@ GALLERY = (
                 "r.job_id = p_id and r.attempt = p_attempt for key share",
                 "r.job_id = p_id for key share",
             ),
-            Edit("job_fence", "if not found or v_running.owner <> p_owner or", "if not found and"),
+            Edit("job_fence", "if v_holds is not true then", "if false then"),
         ),
     ),
     TorturedBug(
@@ -254,7 +254,7 @@ GALLERY = (
                 "r.job_id = p_id and r.attempt = p_attempt for key share",
                 "r.job_id = p_id for key share",
             ),
-            Edit("job_fence", "if not found or v_running.owner <> p_owner or", "if not found and"),
+            Edit("job_fence", "if v_holds is not true then", "if false then"),
         ),
     ),
 )

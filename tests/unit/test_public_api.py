@@ -189,6 +189,7 @@ ONE_FORM_ONLY = {
         "graph_runner",
         "workflow",
         "workflow_runtime",
+        "transaction_in",
     },
     "jobs": {"worker"},
 }

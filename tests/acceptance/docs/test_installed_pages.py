@@ -17,7 +17,8 @@ import pytest
 from bench.environments import EmptyEnvironment, build_wheels, pinned
 from bench.install import IMPORT_MS_MAX, MEGABYTES_MAX, PACKAGES_MAX, import_ms
 from fencepost.server_addresses import ServerAddresses, read_note
-from tests.integration.client.page import UP, PageRun, blocks
+from tests.acceptance.docs import debian
+from tests.integration.client.page import UP, PageRun, blocks, left_out
 from tests.integration.client.test_documented_code import PAGES as CLIENT_PAGES
 from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAGES
 from tests.integration.workflows.test_documented_workflows import PAGES as WORKFLOW_PAGES
@@ -29,11 +30,25 @@ PAGES = {
     **JOB_PAGES,
     **WORKFLOW_PAGES,
     "tutorial/first-flow.md": 6,
+    "how-to/console-users.md": 7,
+    "how-to/deploy.md": 4,
+    "how-to/failover-patroni.md": 1,
+    "how-to/follow-a-trace.md": 2,
+    "how-to/judge-contest.md": 6,
+    "how-to/judge-direct-path.md": 2,
+    "how-to/judge-embed.md": 4,
+    "how-to/nonces-recover.md": 10,
+    "how-to/nonces-transactions.md": 6,
+    "how-to/pgbouncer.md": 4,
+    "how-to/proxies.md": 4,
+    "how-to/recover-from-a-backup.md": 8,
+    "how-to/several-clusters.md": 3,
+    "how-to/workflows-saga.md": 10,
     "how-to/nonces-reserve.md": 5,
     "how-to/orders-place.md": 2,
     "how-to/flows-dead-letters.md": 4,
     "how-to/flows-own-sink.md": 1,
-    "how-to/flows-replay.md": 9,
+    "how-to/flows-replay.md": 6,
     "how-to/flows-upgrade.md": 2,
     "how-to/judge-problems.md": 4,
     "how-to/look-at-a-demo.md": 0,
@@ -50,28 +65,28 @@ PAGES = {
 """With the least number of commands that each runs to its end."""
 NOT_RUN = {
     "how-to/README.md": "a list of the pages",
-    "how-to/console-users.md": "it asks a person for a password",
-    "how-to/deploy.md": "it needs a container engine; tests/unit/console/test_deploy.py checks what it names",
     "how-to/failover-cloudnativepg.md": "it needs Kubernetes; test_deploy.py checks its names",
     "how-to/failover-managed.md": "it needs a managed service",
-    "how-to/failover-patroni.md": "it needs a cluster; tests/integration/replication has one",
     "how-to/flows-stuck.md": "tests/integration/flows/test_what_stops.py has what it shows",
-    "how-to/follow-a-trace.md": "it needs a collector; tests/integration/traces has one",
-    "how-to/judge-contest.md": "it happens in a browser; tests/browser/test_judge.py does it",
-    "how-to/judge-direct-path.md": "it needs a reader of the old stream",
-    "how-to/judge-embed.md": "it needs a judge that runs; tests/integration/judge/test_embedding.py has one",
-    "how-to/nonces-recover.md": "it needs a restored backup",
-    "how-to/nonces-transactions.md": "it needs a chain and its keys",
-    "how-to/pgbouncer.md": "it needs a pooler; `make test-matrix` has one",
-    "how-to/proxies.md": "it needs a proxy; tests/integration/web/test_nginx.py has one",
-    "how-to/recover-from-a-backup.md": "it needs a restored backup",
-    "how-to/several-clusters.md": "it needs two servers; tests/integration/replication has them",
     "how-to/upgrade-postgresql.md": "it needs two servers; tests/integration/replication has them",
     "how-to/webhooks-receive.md": "it needs a sender; tests/integration/flows/test_webhook_source.py has one",
-    "how-to/workflows-saga.md": "it explains examples/saga; tests/integration/workflows/test_saga.py runs it",
 }
-BROUGHT = {"how-to/write-a-service.md": "examples/coupons"}
-"""What the directory of a page has in it: the example that it explains."""
+LEFT_OUT = {
+    "how-to/console-users.md": 1,
+    "how-to/deploy.md": 2,
+    "how-to/migrate-from-an-own-outbox.md": 1,
+    "how-to/nonces-transactions.md": 3,
+    "how-to/orders-place.md": 4,
+    "how-to/outbox-deliver.md": 1,
+    "how-to/pgbouncer.md": 1,
+    "how-to/recover-from-a-backup.md": 2,
+    "how-to/workflows-from-temporal.md": 1,
+    "how-to/workflows-saga.md": 4,
+    "how-to/write-a-service.md": 1,
+}
+"""How many blocks of a page are only looked at. The end of the run prints each of them with its reason."""
+BROUGHT = {"how-to/write-a-service.md": "examples/coupons", "how-to/deploy.md": "deploy"}
+"""What the directory of a page has in it: the folder of the repository that it explains."""
 TUTORIALS = sorted(f"tutorial/{page.name}" for page in (DOCS / "tutorial").glob("*.md"))
 CASES = [pytest.param(name, id=name, marks=() if name in TUTORIALS else pytest.mark.full) for name in PAGES]
 MACHINE = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE")
@@ -111,11 +126,18 @@ class Newcomer:
         self.directory = place / "work"
         self.directory.mkdir()
         self.variables = {name: os.environ[name] for name in MACHINE if name in os.environ}
-        self.variables["PATH"] = f"{self._environment.home / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+        self._programs = place / "programs"
+        self._programs.mkdir()
+        own = f"{self._environment.home / 'bin'}:{self._programs}"
+        self.variables["PATH"] = f"{own}:/usr/local/bin:/usr/bin:/bin"
 
     def install(self, packages: Iterable[str]) -> None:
         here = (str(self.directory / name) if name.startswith("./") else name for name in packages)
         self._wheels.install(self._environment, here, pins=self.pins)
+
+    def install_on_the_system(self, packages: Iterable[str]) -> None:
+        for package in packages:
+            debian.bring(package, self._programs)
 
     def run(self, page: Path) -> int:
         return self._page_run().run(page)
@@ -128,7 +150,7 @@ class Newcomer:
         return self._page_run().beside(UP, ["Fencepost is up: …"])
 
     def _page_run(self) -> PageRun:
-        return PageRun(self.directory, self.variables, self.owner, self.install)
+        return PageRun(self.directory, self.variables, self.owner, self.install, self.install_on_the_system)
 
     @property
     def addresses(self) -> ServerAddresses:
@@ -181,6 +203,11 @@ def starts_servers(page: Path) -> bool:
 def test_every_how_to_runs_or_says_why_not() -> None:
     pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
     assert pages == {name for name in PAGES if name.startswith("how-to/")} | NOT_RUN.keys()
+
+
+def test_the_blocks_that_are_left_out_are_named() -> None:
+    found = {name: len(left_out(DOCS / name)) for name in PAGES}
+    assert {name: count for name, count in found.items() if count} == LEFT_OUT
 
 
 def test_the_library_alone_is_small(wheels: Wheels, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ PAGES = {
     "how-to/asyncpg.md": 1,
     "how-to/sqlalchemy.md": 2,
     "how-to/django.md": 1,
-    "how-to/flask-or-scripts.md": 2,
+    "how-to/flask-or-scripts.md": 3,
     "how-to/idempotent-endpoints.md": 3,
     "how-to/outbox-deliver.md": 3,
     "how-to/webhooks.md": 5,

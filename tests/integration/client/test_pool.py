@@ -1,18 +1,21 @@
 """The pool: what is said when it is empty, and what a borrowed connection looks like when it comes back."""
 
 import asyncio
+import select
 import time
+from contextlib import suppress
 from typing import LiteralString
 
 import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
-from fencepost import Call, Fencepost, ServerUnavailable
+from fencepost import Call, Fencepost, IndeterminateCommit, ServerUnavailable
 from fencepost.embedded import Database
 from fencepost.embedded._deadline import Deadline
 from fencepost.kernel import idempotency, job, lease, outbox
 from fencepost.kernel.call import column, scalar
+from fencepost.pool import AsyncPooledConnection
 from fencepost.settings import Settings
 from tests.integration.client.conftest import MakeFacade, words
 from tests.integration.client.facade import Facade
@@ -177,3 +180,66 @@ async def test_a_cancel_that_comes_together_with_a_connection_is_not_lost(
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(asyncio.shield(waiting), 60)
         assert await fp.run(job.next_due("q")) is not None, "the connection went back"
+
+
+async def test_a_socket_whose_number_is_used_again_is_waited_for(
+    database: Database, admin: psycopg.Connection, small_pool: Settings
+) -> None:
+    """The loop knows sockets by number: what it has of a closed one must not stand for another."""
+    async with Fencepost(database.url, settings=small_pool) as fp:
+        numbers: list[int] = []
+        for _ in range(3):
+            async with fp.transaction() as tx:
+                await tx.execute("select 1")
+                numbers.append(tx.connection.fileno())
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where application_name = 'fencepost' and datname = current_database()"
+            )
+            async with asyncio.timeout(60):
+                while True:
+                    try:
+                        assert await fp.run(Call("select 'usable'", (), scalar)) == "usable"
+                        break
+                    except (psycopg.OperationalError, ServerUnavailable):
+                        await asyncio.sleep(0)
+
+        assert len(set(numbers)) < len(numbers), "the test would not see it otherwise"
+
+
+async def test_a_connection_that_is_closed_is_forgotten_by_the_loop(database: Database) -> None:
+    connection = await AsyncPooledConnection.connect(database.url, autocommit=True)
+    await connection.execute("select 1")
+    fileno = connection.fileno()
+    await connection.close()
+
+    assert not asyncio.get_running_loop().remove_reader(fileno)
+
+
+async def test_what_the_server_says_unasked_does_not_keep_the_loop_busy(
+    database: Database, admin: psycopg.Connection, small_pool: Settings
+) -> None:
+    """A socket stays registered with the loop after an answer: the loop must not ask about it for ever."""
+    async with Fencepost(database.url, settings=small_pool) as fp:
+        is_registered = True
+        with suppress(IndeterminateCommit):
+            async with fp.transaction() as tx:
+                rows = await (await tx.execute("select pg_backend_pid()")).fetchall()
+                fileno, readable = tx.connection.fileno(), select.poll()
+                admin.execute("select pg_terminate_backend(%s)", rows[0])
+                readable.register(fileno, select.POLLIN)
+                assert readable.poll(60_000)
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                is_registered = asyncio.get_running_loop().remove_reader(fileno)
+
+        assert not is_registered
+
+
+async def test_notifications_are_waited_for_as_long_as_was_said(
+    database: Database, small_pool: Settings
+) -> None:
+    async with Fencepost(database.url, settings=small_pool) as fp, fp.transaction() as tx:
+        async with asyncio.timeout(60):
+            assert [notice async for notice in tx.connection.notifies(timeout=0.1)] == []
+        await tx.execute("select 1")

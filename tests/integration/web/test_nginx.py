@@ -42,15 +42,15 @@ def documented(port: int, target: str, certificate: Path | None = None) -> str:
     found = re.search(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     block = found[1]
-    assert "listen 443 ssl;" in block
+    assert "listen 8443 ssl;" in block
     assert "http://127.0.0.1:8080;" in block
     block = block.replace("http://127.0.0.1:8080", target)
     if certificate is None:
         block = re.sub(r"^\s*ssl_certificate.*\n", "", block, flags=re.MULTILINE)
-        return block.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
-    block = block.replace("/etc/ssl/fencepost.pem", str(certificate))
-    block = block.replace("/etc/ssl/fencepost.key", str(certificate.with_suffix(".key")))
-    return block.replace("listen 443 ssl;", f"listen 127.0.0.1:{port} ssl;")
+        return block.replace("listen 8443 ssl;", f"listen 127.0.0.1:{port};")
+    block = block.replace(" fencepost.pem", str(certificate))
+    block = block.replace(" fencepost.key", str(certificate.with_suffix(".key")))
+    return block.replace("listen 8443 ssl;", f"listen 127.0.0.1:{port} ssl;")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ NAMED = (
 
 
 def test_every_caller_that_was_named_takes_part() -> None:
-    assert {peer.name for peer in STRANGERS} == {*NAMED, "awa"}
+    assert {peer.name for peer in STRANGERS} == {*NAMED, "awa", "graphile_worker"}
 
 
 @pytest.mark.parametrize("peer", [OURSELVES, *STRANGERS], ids=lambda peer: peer.name)
@@ -36,7 +36,9 @@ def test_every_peer_has_its_runner(peer: Peer) -> None:
 @pytest.mark.parametrize("peer", STRANGERS, ids=lambda peer: peer.name)
 def test_a_figure_belongs_to_one_version(peer: Peer) -> None:
     assert all("==" in package for package in peer.packages)
-    assert peer.title == f"{peer.name} {peer.packages[0].partition('==')[2]}"
+    version = peer.packages[0].partition("==")[2] if peer.packages else peer.npm.partition("@")[2]
+    assert version
+    assert peer.title == f"{peer.name} {version}"
 
 
 def test_an_environment_of_other_versions_is_not_ready(tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ class FakeDatabase:
     def transaction(self, **_: object) -> AbstractAsyncContextManager[Transaction]:
         raise NotImplementedError
 
+    def transaction_in(self, _line: object, **_: object) -> AbstractAsyncContextManager[Transaction]:
+        raise NotImplementedError
+
     @property
     def functions(self) -> list[str]:
         return [call.function for call in self.calls]

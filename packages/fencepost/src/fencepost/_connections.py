@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from fencepost._connection_line import ConnectionLine
 from fencepost._instrumentation import CallObserver
 from fencepost._sync_form import settled
 from fencepost.kernel import _lineage as lineage
@@ -33,7 +35,7 @@ from fencepost.pool import (
     pool_options,
 )
 from fencepost.settings import Settings
-from fencepost.transaction import AnyTransaction, open_transaction
+from fencepost.transaction import AnyTransaction, open_transaction, roll_back
 
 T = TypeVar("T")
 _log = get_logger(__name__)
@@ -100,7 +102,7 @@ class Connections(Generic[AnyTransaction]):
 
     async def run(self, call: Call[T]) -> T:
         """One kernel call in its own transaction."""
-        connection = await self._borrow()
+        connection = await self.borrow()
         try:
             with self.observer.watch(call):
                 answer = await settled(cast("Any", run)(connection, call))
@@ -149,15 +151,28 @@ class Connections(Generic[AnyTransaction]):
 
     @asynccontextmanager
     async def transaction(
-        self, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
+        self,
+        first: Call[Any] | None = None,
+        last: Callable[[], Call[Any]] | None = None,
+        line: ConnectionLine | None = None,
     ) -> AsyncGenerator[AnyTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
-        connection = await self._borrow()
-        try:
-            async with open_transaction(connection, self.observer, self._kind, first, last) as tx:
-                yield tx
-        finally:
-            await settled(self._pool.putconn(connection))
+        if line is None:
+            connection = await self.borrow()
+            try:
+                async with open_transaction(connection, self.observer, self._kind, first, last) as tx:
+                    yield tx
+            finally:
+                await settled(self._pool.putconn(connection))
+        else:
+            place = await line.take(self, first)
+            try:
+                async with open_transaction(
+                    place.connection, self.observer, self._kind, first, last, line, place
+                ) as tx:
+                    yield tx
+            finally:
+                await line.leave(place)
         if self.after_commit is not None:
             await self.after_commit()
 
@@ -196,7 +211,7 @@ class Connections(Generic[AnyTransaction]):
             self._listening = asyncio.create_task(self._listener.run(), name="fencepost-results")
         return self._listener
 
-    async def _borrow(self) -> Any:
+    async def borrow(self) -> Any:
         """A connection that the server has not dropped, as far as this machine knows: the call that finds out
         could not say whether it happened."""
         end = time.monotonic() + self.settings.pool_wait_seconds
@@ -210,6 +225,18 @@ class Connections(Generic[AnyTransaction]):
                 await settled(self._pool.putconn(connection))
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
+
+    async def give_back(self, connection: Any) -> None:
+        """Return a connection to the pool, whatever is open on it."""
+        if connection.info.transaction_status != TransactionStatus.IDLE:
+            await roll_back(connection)
+        await settled(self._pool.putconn(connection))
+
+    def may_hand_on(self, connection: Any) -> bool:
+        """Whether another task may have the connection as it is: `borrow` looks at it from time to time."""
+        connection.unconfirmed = None
+        is_plain = not connection.closed and connection.pgconn.pipeline_status == PipelineStatus.OFF
+        return is_plain and time.monotonic() < self._check_at
 
     async def _is_in_order(self, connection: Any) -> bool:
         """Ask a new connection, and any once a second, whether the database has lost commits. False if the

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
+from fencepost._connection_line import ConnectionLine
 from fencepost.kernel.call import Call, CallRunner, SyncCallRunner
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
@@ -19,6 +20,17 @@ class AsyncDatabase(CallRunner, Protocol):
         self, *, first: Call[Any] | None = None, last: Callable[[], Call[Any]] | None = None
     ) -> AbstractAsyncContextManager[Transaction]:
         """A transaction without a commit after a refusal. `first` is sent with BEGIN, `last` with COMMIT."""
+        ...
+
+    def transaction_in(
+        self,
+        line: ConnectionLine | None,
+        /,
+        *,
+        first: Call[Any],
+        last: Callable[[], Call[Any]] | None = None,
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that waits in a line for its connection, and not for the pool."""
         ...
 
 

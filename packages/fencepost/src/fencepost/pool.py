@@ -57,6 +57,7 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
 
 AT_ONCE_MAX = 500
 """After so many statements the loop has its turn, however fast the server reads them."""
+INTERRUPTED = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 _READY = {
     select.POLLIN: Ready.R,
     select.POLLOUT: Ready.W,
@@ -104,7 +105,9 @@ class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
             self.execute(query, prepare=False)
             return
         with self.lock:
-            self.wait(_send_text(self.pgconn, query, self.info.encoding))
+            _, error = self.wait(_send_statements(self.pgconn, query, self.info.encoding))
+        if error is not None:
+            raise error
 
 
 class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
@@ -117,6 +120,7 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.add_notice_handler(self.hear)
+        self._receiver = _Receiver()
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - The driver's signature.
         """Cancel what runs, except a COMMIT: a cancelled COMMIT may be kept and reported as lost."""
@@ -128,21 +132,138 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             await self.execute(query, prepare=False)
             return
+        _, error = await self.send_statements(query)
+        if error is not None:
+            raise error
+
+    async def send_statements(self, query: bytes) -> tuple[int, psycopg.Error | None]:
+        """Run statements without parameters, in one round trip: how many succeeded, and what failed then."""
         async with self.lock:
-            await self.wait(_send_text(self.pgconn, query, self.info.encoding))
+            return await self.wait(_send_statements(self.pgconn, query, self.info.encoding))
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
-        """Wait for the server; an answer that is there already needs no turn of the event loop."""
-        return await super().wait(_without_waiting(gen, self.pgconn.socket), *args, **kwargs)
+        """Wait for the server. An answer that is there already needs no turn of the event loop; one that is
+        not there yet is received by the loop's own callback (`_Receiver`)."""
+        answers = _without_waiting(gen, self.pgconn.socket)
+        if args or kwargs:
+            # With a limit of time, as for notifications.
+            self._receiver.close()
+            return await super().wait(answers, *args, **kwargs)
+        try:
+            wanted = next(answers)
+            if wanted == Wait.R:
+                wanted, answer = await self._receiver.receive(self.pgconn.socket, answers)
+                if wanted is None:
+                    return cast("T", answer)
+        except StopIteration as end:
+            return cast("T", end.value)
+        except INTERRUPTED as error:
+            self._receiver.close()
+            # The driver cancels the statement on the server and waits until it has ended.
+            return await super().wait(cast("Any", _Interrupted(answers, error)))
+        except Exception:
+            # The client library may have closed the socket, whose number another connection gets.
+            self._receiver.close()
+            raise
+        self._receiver.close()
+        return await super().wait(_after(answers, wanted))
+
+    async def close(self) -> None:
+        """Close the connection, and with it what the event loop has of its socket."""
+        self._receiver.close()
+        await super().close()
 
 
-def _send_text(pgconn: psycopg.pq.abc.PGconn, query: bytes, encoding: str) -> Generator[Any, Any, None]:
+class _Receiver:
+    """Runs a generator of the driver on with each part of an answer, in the callback of the event loop.
+
+    The driver registers the socket with the loop for each answer and removes it again: two calls of the
+    kernel, and as much Python as a short statement takes. Here it stays registered while statements follow
+    one another. It is readable without a statement when the server says something unasked, which the next
+    statement reads.
+    """
+
+    __slots__ = ("_answers", "_loop", "_registered", "_waiter")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._registered = -1
+        self._answers: Generator[Any, Any, Any] | None = None
+        self._waiter: asyncio.Future[tuple[Any, Any]] | None = None
+
+    async def receive(self, fileno: int, answers: Generator[Any, Any, Any]) -> tuple[Any, Any]:
+        """Run the generator on until it wants something else than to read: returns what, or None and its
+        result."""
+        loop = asyncio.get_running_loop()
+        if fileno != self._registered or loop is not self._loop:
+            self.close()
+            loop.add_reader(fileno, self._on_readable)
+            self._loop, self._registered = loop, fileno
+        self._answers, self._waiter = answers, loop.create_future()
+        try:
+            return await self._waiter
+        finally:
+            self._answers = self._waiter = None
+
+    def close(self) -> None:
+        """Forget the socket. It must not be closed before, because its number may be another's at once."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._registered)
+        self._loop, self._registered = None, -1
+
+    def _on_readable(self) -> None:
+        waiter = self._waiter
+        if self._answers is None or waiter is None or waiter.done():
+            self.close()
+            return
+        try:
+            wanted = self._answers.send(Ready.R)
+        except StopIteration as end:
+            waiter.set_result((None, end.value))
+        except Exception as error:
+            waiter.set_exception(error)
+        else:
+            if wanted != Wait.R:
+                waiter.set_result((wanted, None))
+
+
+class _Interrupted:
+    """A generator whose first step raises. The driver then cancels the statement and runs it on."""
+
+    def __init__(self, answers: Generator[Any, Any, Any], error: BaseException) -> None:
+        self._answers = answers
+        self._error: BaseException | None = error
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, ready: Any) -> Any:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._answers.send(ready)
+
+
+def _after(answers: Generator[Any, Any, T], wanted: Any) -> Generator[Any, Any, T]:
+    """The rest of a generator that wants this first."""
+    try:
+        while True:
+            wanted = answers.send((yield wanted))
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def _send_statements(
+    pgconn: psycopg.pq.abc.PGconn, query: bytes, encoding: str
+) -> Generator[Any, Any, tuple[int, psycopg.Error | None]]:
     """Without a cursor, which costs more than the statements that begin and end a transaction: not for one
     whose answer changes what the driver has prepared, as that of a rollback does."""
     pgconn.send_query(query)
-    for result in (yield from generators.execute(pgconn)):
+    results = yield from generators.execute(pgconn)
+    for done, result in enumerate(results):
         if result.status == ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result, encoding=encoding)
+            return done, psycopg.errors.error_from_result(result, encoding=encoding)
+    return len(results), None
 
 
 def _without_waiting(gen: Generator[Any, Any, T], fileno: int) -> Generator[Any, Any, T]:

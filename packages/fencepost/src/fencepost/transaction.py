@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import update_wrapper
@@ -10,6 +11,7 @@ from typing import Any, Concatenate, Generic, LiteralString, ParamSpec, Protocol
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from fencepost._connection_line import Begun, ConnectionLine, Place, Successor
 from fencepost._instrumentation import CallObserver, CallTimer
 from fencepost._sync_form import Awaited, Blocking, Form, Operations, complete, operation, settled
 from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
@@ -38,6 +40,14 @@ class Verdict:
     def watch(self, call: Call[Any]) -> CallTimer:
         """A refusal marks the transaction, even if it is caught."""
         return self._observer.watch(call, self._mark)
+
+    def note_begun(self, begun: Begun, first: Call[Any] | None) -> None:
+        """The transaction was begun by the task before: count its first call, or raise what that raised."""
+        if begun.error is not None:
+            with self._observer.watch(cast("Any", first), self._mark), as_ours():
+                raise begun.error
+        if first is not None:
+            self._observer.answered(first, "ok", begun.seconds)
 
     def judge_claim(
         self, claim: idempotency.Claim, scope: str, key: str, digest: str | None
@@ -213,48 +223,69 @@ async def open_transaction(
     kind: type[AnyTransaction],
     first: Call[Any] | None = None,
     last: Callable[[], Call[Any]] | None = None,
+    line: ConnectionLine | None = None,
+    place: Place | None = None,
 ) -> AsyncGenerator[AnyTransaction]:
     """Begin, and commit at the end of the block unless it raised, was refused, or was a replay.
 
     `first` travels with BEGIN and `last` with COMMIT, in one query of several statements: a round trip costs
     more than a short statement. The server stops at the first statement that fails, so it never reaches the
-    COMMIT after a refused call.
+    COMMIT after a refused call. In a `line`, BEGIN and `first` may have travelled with the COMMIT before.
     """
     verdict = Verdict(observer)
-    guarded = cast("Any", connection)
-    if first is None:
-        await settled(guarded.send_text(BEGIN.encode()))
     try:
-        if first is not None:
-            await _together(connection, verdict, first, before=BEGIN)
+        await _begin(connection, verdict, first, None if place is None else place.begun)
         yield kind(connection, verdict)
         verdict.end()
         if verdict.may_commit:
             verdict.raise_if_over(connection.info.transaction_status)
     except BaseException:
         verdict.end()
-        await _roll_back(connection)
+        await roll_back(connection)
         raise
     if not verdict.may_commit:
-        await _roll_back(connection)
+        await roll_back(connection)
         verdict.raise_if_swallowed()
         return
+    guarded = cast("Any", connection)
     guarded.is_committing, guarded.unconfirmed = True, None
     try:
-        if last is None:
-            await settled(guarded.send_text(b"commit"))
-        else:
-            await _together(connection, verdict, last(), after="commit")
+        await _commit(connection, verdict, last, line, place)
         verdict.raise_if_unconfirmed(guarded.unconfirmed)
     except BaseException as error:
         if connection.closed and isinstance(error, psycopg.OperationalError):
             raise verdict.indeterminate(error) from error
         # If the connection is still open, the server has answered with an error: the outcome is known.
-        if connection.info.transaction_status is not TransactionStatus.IDLE:
-            await _roll_back(connection)
+        is_ours = place is None or not place.is_handed_on
+        if is_ours and connection.info.transaction_status is not TransactionStatus.IDLE:
+            await roll_back(connection)
         raise
     finally:
         guarded.is_committing, guarded.unconfirmed = False, None
+
+
+async def _begin(connection: Any, verdict: Verdict, first: Call[Any] | None, begun: Begun | None) -> None:
+    if begun is not None:
+        verdict.note_begun(begun, first)
+    elif first is None:
+        await settled(connection.send_text(BEGIN.encode()))
+    else:
+        await _together(connection, verdict, first, before=BEGIN)
+
+
+async def _commit(
+    connection: Any,
+    verdict: Verdict,
+    last: Callable[[], Call[Any]] | None,
+    line: ConnectionLine | None,
+    place: Place | None,
+) -> None:
+    if last is None:
+        await settled(connection.send_text(b"commit"))
+    elif line is not None and place is not None and (successor := line.successor(place)) is not None:
+        await _end_and_begin(verdict, last, line, place, successor)
+    else:
+        await _together(connection, verdict, last(), after="commit")
 
 
 async def _together(
@@ -267,7 +298,42 @@ async def _together(
         await settled(connection.send_text(query))
 
 
-async def _roll_back(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
+async def _end_and_begin(
+    verdict: Verdict,
+    last: Callable[[], Call[Any]],
+    line: ConnectionLine,
+    place: Place,
+    successor: Successor,
+) -> None:
+    """Make the last call, commit, and begin the successor's transaction with its first call: one query.
+
+    The server stops at the first statement that fails. If that is one of ours, the successor's transaction
+    was not begun. If it is one of the successor's, ours is committed, and the error is the successor's.
+    """
+    try:
+        call, connection = last(), place.connection
+        parts = [with_literals(call, connection), b"commit"]
+        ours = len(parts)
+        parts.append(BEGIN.encode())
+        if successor.first is not None:
+            parts.append(with_literals(successor.first, connection))
+        began = time.perf_counter()
+        with verdict.watch(call), as_ours():
+            done, error = await settled(connection.send_statements(b";".join(parts)))
+            _raise_if(error, done < ours)
+    except BaseException:
+        line.put_back(successor)
+        raise
+    line.hand_on(place, successor, Begun(time.perf_counter() - began, error))
+
+
+def _raise_if(error: Exception | None, is_ours: bool) -> None:
+    if error is not None and is_ours:
+        raise error
+
+
+async def roll_back(connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any]) -> None:
+    """Undo what is open on the connection, if it is there still."""
     # A closed connection has rolled back already; its error must not hide the original one.
     with suppress(psycopg.OperationalError):
         await settled(cast("Any", connection).execute("rollback"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast, overload
 
+from fencepost._connection_line import ConnectionLine
 from fencepost._connections import Connections
 from fencepost._durations import Duration, optional_seconds_of, seconds_of
 from fencepost._instrumentation import CallObserver
@@ -154,6 +155,17 @@ class Fencepost(GraphForms):
         their own. What they return is not read; a refusal is raised.
         """
         return self._connections.transaction(first, last)
+
+    def transaction_in(
+        self,
+        line: ConnectionLine | None,
+        *,
+        first: Call[Any],
+        last: Callable[[], Call[Any]] | None = None,
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """`transaction` for the runtimes, whose handlers outnumber connections: those in a line wait for one
+        another's connection, and not for the pool."""
+        return self._connections.transaction(first, last, line)
 
     def lease(self, resource: str, *, ttl: Duration) -> AbstractAsyncContextManager[HeldLease, bool | None]:
         """Hold a lease for the block; a thread renews it. Losing it cancels the block: `leases.hold`."""

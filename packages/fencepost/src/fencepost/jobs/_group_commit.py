@@ -13,7 +13,6 @@ disturbs them, is left to a transaction of its own, where it succeeds or fails a
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import deque
@@ -25,6 +24,7 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 
+from fencepost._connection_line import ConnectionLine
 from fencepost.coalescer import Coalescer, Waiting
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase
@@ -71,9 +71,8 @@ class GroupCommit:
     def __init__(self, database: AsyncDatabase, owner: str, *, connections: int = 10) -> None:
         """`connections` are those of the database's pool, of which some are left to claims and outcomes."""
         self._database = database
-        self.turns = asyncio.Semaphore(max(1, connections - KEPT_FREE))
-        """Taken by a handler's own transaction. Handlers outnumber connections by far: they wait here, and
-        not in the pool, whose wait costs more and ends with an error."""
+        self.line = ConnectionLine(max(1, connections - KEPT_FREE))
+        """For a handler's own transaction."""
         self._owner = owner
         self._apart: dict[str, float] = {}
         """Queries that are run alone, until this time."""

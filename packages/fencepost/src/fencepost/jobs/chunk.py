@@ -119,9 +119,8 @@ class Chunk(Generic[T]):
     @asynccontextmanager
     async def finish(self) -> AsyncGenerator[Transaction]:
         """Fences every member, runs your writes, and settles all members as decided, in one commit."""
-        async with self._members[0].job.database.transaction() as tx:
-            crash_point("jobs.chunk.before_fence")
-            await tx.run(self._fence())
+        crash_point("jobs.chunk.before_fence")
+        async with self._members[0].job.database.transaction(first=self._fence()) as tx:
             crash_point("jobs.chunk.after_fence")
             yield tx
             finishing, leaving = self._settling()
@@ -136,9 +135,8 @@ class Chunk(Generic[T]):
     @contextmanager
     def finish_sync(self) -> Generator[SyncTransaction]:
         """`finish` for handlers without an event loop."""
-        with self._members[0].job.sync_database().transaction() as tx:
-            crash_point("jobs.chunk_sync.before_fence")
-            tx.run(self._fence())
+        crash_point("jobs.chunk_sync.before_fence")
+        with self._members[0].job.sync_database().transaction(first=self._fence()) as tx:
             crash_point("jobs.chunk_sync.after_fence")
             yield tx
             finishing, leaving = self._settling()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 
+from fencepost._connection_line import ConnectionLine
 from fencepost.crashpoints import crash_point
 from fencepost.database import AsyncDatabase, SyncDatabase
 from fencepost.errors import InvalidInput
@@ -120,9 +121,10 @@ class Job:
         """Ask the handler to end: `stopped` is true from now on."""
         self._stopped = True
 
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Held while the handler has a transaction of its own: handlers outnumber connections by far."""
-        return nullcontext() if self._groups is None else self._groups.turns
+    @property
+    def line(self) -> ConnectionLine | None:
+        """Where a handler's own transaction waits for its turn: handlers outnumber connections by far."""
+        return None if self._groups is None else self._groups.line
 
     def finish_as(self, result: Json = None, *, final_status: str = "ok") -> None:
         """Inside the block of `finish`: replaces its result and final status with these."""
@@ -134,12 +136,9 @@ class Job:
         before the block runs."""
         self._instead = None
         crash_point("jobs.finish.before_fence")
-        async with (
-            self.turn(),
-            self._database.transaction(
-                first=self._fence(), last=lambda: self._finish(result, final_status)
-            ) as tx,
-        ):
+        async with self._database.transaction_in(
+            self.line, first=self._fence(), last=lambda: self._finish(result, final_status)
+        ) as tx:
             crash_point("jobs.finish.after_fence")
             yield tx
             crash_point("jobs.finish.before_commit")

@@ -224,6 +224,9 @@ class _NoLoop:
     def transaction(self, **_: object) -> NoReturn:
         raise InvalidInput("A handler in a process has no event loop: use finish_sync.", field="run_in")
 
+    def transaction_in(self, _line: object, **options: object) -> NoReturn:
+        self.transaction(**options)
+
     async def run(self, call: object) -> NoReturn:
         raise InvalidInput("A handler in a process has no event loop: use progress_sync.", field="run_in")
 

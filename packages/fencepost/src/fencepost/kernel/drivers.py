@@ -8,7 +8,7 @@ exception, with the driver's own as its cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
@@ -22,6 +22,8 @@ from fencepost.kernel._array_literal import as_literals
 from fencepost.kernel.call import Call
 
 T = TypeVar("T")
+_SPECIAL = frozenset("'\\\0")
+"""What a text in quotes may not have as it is."""
 _PLACEHOLDER = re.compile(r"%s(?:::jsonb(?P<brackets>(?:\[\])?))?")
 
 
@@ -102,18 +104,27 @@ def with_literals(
 ) -> bytes:
     """The call's statement with its arguments in it, for a query of several statements, which has no
     parameters."""
-    first, *rest = call.sql.split("%s")
-    said = [first.encode()]
+    first, *rest = _between_arguments(call.sql)
+    said = [first]
     for argument, text in zip(as_literals(call.arguments), rest, strict=True):
-        said += (_literal(argument, connection), text.encode())
+        said += (_literal(argument, connection), text)
     return b"".join(said)
+
+
+@lru_cache(maxsize=512)
+def _between_arguments(sql: str) -> Sequence[bytes]:
+    return [text.encode() for text in sql.split("%s")]
 
 
 def _literal(value: object, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
     # The arguments of fences and finishes are numbers and short texts, for which the general way costs most.
     if type(value) is int:
         return b"%d" % value
+    if value is None:
+        return b"null"
     if type(value) is str:
+        if value.isascii() and _SPECIAL.isdisjoint(value):
+            return b"'%b'" % value.encode()
         escaping = psycopg.pq.Escaping(connection.pgconn)
         return bytes(escaping.escape_literal(value.encode(connection.info.encoding)))
     return sql.Literal(value).as_bytes(connection)

@@ -111,7 +111,7 @@ class WorkflowRun(RunState):
         """A fenced transaction of this attempt. Workflows that outnumber the connections wait here for their
         turn, and not in the pool, whose wait ends with an error."""
         fence = kernel_job.fence(self.log.job_id, self.log.attempt, self.log.owner)
-        async with self.job.turn(), self.database.transaction(first=fence, last=last) as tx:
+        async with self.database.transaction_in(self.job.line, first=fence, last=last) as tx:
             yield tx
 
     async def result_of(self, stored: kernel.StoredStep) -> Json:

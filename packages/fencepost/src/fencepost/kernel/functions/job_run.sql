@@ -54,27 +54,36 @@ as $$ select position(',' || p_id || ':' || p_attempt || ',' in coalesce(current
 
 -- The fence of a job: from here to the end of the transaction no takeover succeeds, and job_finish in the
 -- same transaction does not check the clock again. Takes FOR KEY SHARE: renewals pass. Raises the reason
--- otherwise.
+-- otherwise. One statement does it all, as in job_finish: each expression and each statement of a function is
+-- made ready again in each transaction, which costs more than it does. What it says of the time, and what it
+-- sets, is evaluated when the row is locked: above the part that locks.
 create or replace function fencepost.job_fence(p_id bigint, p_attempt bigint, p_owner text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_running fencepost.job_running;
-  v_now     timestamptz;
-  v_fenced  text;
+  v_holds  boolean;
+  v_fenced text;
+  v_idle   text;
 begin
   if fencepost._is_holder(p_attempt, p_owner) is not true then
     perform fencepost._check_holder(p_attempt, p_owner);
   end if;
-  select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt for key share;
-  v_now := fencepost.clock();
-  if not found or v_running.owner <> p_owner or v_running.expires_at <= v_now or v_running.cancel_requested_at is not null then
-    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job',
+  select l.owner = p_owner and l.cancel_requested_at is null and l.expires_at > fencepost.clock(),
+         set_config('fencepost.fenced',
+           coalesce(nullif(current_setting('fencepost.fenced', true), ''), ',') || p_id || ':' || p_attempt || ',', true),
+         -- As _bound_idle_time.
+         case when current_setting('idle_in_transaction_session_timeout')::interval between interval '1 millisecond' and l.lease / 2
+              then null
+              else set_config('idle_in_transaction_session_timeout',
+                              greatest(1, extract(epoch from l.lease) * 500)::bigint::text, true)
+         end
+  into v_holds, v_fenced, v_idle
+  from (select r.owner, r.expires_at, r.cancel_requested_at, r.lease from fencepost.job_running r
+        where r.job_id = p_id and r.attempt = p_attempt for key share) l;
+  if v_holds is not true then
+    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, fencepost.clock()) e), 'job',
       p_id::text, jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'fence'), fencepost._job_seen(p_id));
   end if;
-  v_fenced := set_config('fencepost.fenced',
-    coalesce(nullif(current_setting('fencepost.fenced', true), ''), ',') || p_id || ':' || p_attempt || ',', true);
-  perform fencepost._bound_idle_time(v_running.lease);
 end $$;
 
 -- job_fence for many, in order of id: all of them, or it raises the reason of the first that is refused. Locks as job_fence does. Pinned to
@@ -201,8 +210,9 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-  v_now  timestamptz := fencepost.clock();
-  v_gone fencepost.job_running;
+  v_now     timestamptz := fencepost.clock();
+  v_key     text;
+  v_is_rare boolean;
 begin
   if fencepost._is_holder(p_attempt, p_owner) is not true then
     perform fencepost._check_holder(p_attempt, p_owner);
@@ -213,23 +223,33 @@ begin
     perform fencepost._check_texts('final_status', array[p_final_status], 64, true);
     perform fencepost._check_json('result', p_result, 65536);
   end if;
-  delete from fencepost.job_running r
-  where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner
-    and ((r.expires_at > v_now and r.cancel_requested_at is null) or fencepost._job_is_fenced(r.job_id, r.attempt))
-  returning * into v_gone;
+  with gone as (
+    delete from fencepost.job_running r
+    where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner
+      and ((r.expires_at > v_now and r.cancel_requested_at is null) or fencepost._job_is_fenced(r.job_id, r.attempt))
+    returning r.queue, r.tries, r.claimed_at, r.concurrency_key
+  ), done as (
+    insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
+    select p_id, 'finished', coalesce(p_final_status, 'ok'), g.queue, p_attempt, g.tries, p_owner, g.claimed_at, v_now, p_result
+    from gone g
+  )
+  select g.concurrency_key,
+         -- What _job_left and _job_ended look for: all of it is rare for one job.
+         g.concurrency_key is not null
+         or exists (select 1 from fencepost.job_unique u where u.job_id = p_id)
+         or exists (select 1 from fencepost.job_suspect s where s.job_id > 0)
+         or exists (select 1 from fencepost.job_batch b where b.completed_at is null)
+         or exists (select 1 from fencepost.sleeper s where s.topic >= 'result:' and s.topic < 'result;')
+         or exists (select 1 from fencepost.workflow_undo u where u.next_job_id > 0 and not u.called_next)
+         or exists (select 1 from fencepost.workflow_step s where s.step_id > 0 and s.undo is not null and s.undone_by is null)
+  into v_key, v_is_rare from gone g;
   if not found then
     perform fencepost._refuse(
       (select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job', p_id::text,
       jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'finish'), fencepost._job_seen(p_id));
   end if;
-  insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
-  values (p_id, 'finished', coalesce(p_final_status, 'ok'), v_gone.queue, p_attempt, v_gone.tries, p_owner, v_gone.claimed_at, v_now, p_result);
-  -- _job_left without its plan settings, which cost more than this check. It is rarely needed for one job.
-  if v_gone.concurrency_key is not null or exists (select 1 from fencepost.job_unique u where u.job_id = p_id)
-     or exists (select 1 from fencepost.job_suspect s where s.job_id > 0) then
-    perform fencepost._job_left(array[p_id], array_remove(array[v_gone.concurrency_key], null), v_now);
-  else
-    perform fencepost._job_ended(array[p_id], v_now);
+  if v_is_rare then
+    perform fencepost._job_left(array[p_id], array_remove(array[v_key], null), v_now);
   end if;
 end $$;
 
