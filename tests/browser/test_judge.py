@@ -262,7 +262,7 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         looked_at(guest, "judge-clock")
         with page.expect_download() as loading:
             page.get_by_role("link", name="Download the archive").click()
-        assert "results.json" in zipfile.ZipFile(loading.value.path()).namelist()
+        assert "scoreboard.json" in zipfile.ZipFile(loading.value.path()).namelist()
 
         guest.go(f"{home}/clarifications")
         page.get_by_label("Text").fill("There is coffee.")
@@ -272,7 +272,7 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         looked_at(guest, "judge-teams")
 
         guest.go("/judge/import")
-        page.get_by_label("Package").set_input_files(package)
+        page.get_by_label("Package, a zip").set_input_files(package)
         page.get_by_role("button", name="Verify, import nothing").click()
         page.wait_for_url(re.compile(r"/judge/verifications/\d+$"))
         expect(page.get_by_role("link", name="Report as Markdown")).to_be_visible()
