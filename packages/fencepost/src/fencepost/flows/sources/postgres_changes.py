@@ -295,7 +295,7 @@ class PostgresChanges:
         if confirmed > reached:
             raise SourceTrimmed(
                 f"The slot {cursor.slot} of {self.name} stands at {_lsn(confirmed)}, and this flow has come "
-                f"to {_lsn(reached)}: somebody else has advanced it, or made it anew. {lost}"
+                f"to {_lsn(reached)}: it was advanced by another reader, or made anew. {lost}"
             )
         now = (await _row(control, _NOW))[0]
         if reached > now + 1:
