@@ -164,7 +164,7 @@ def newcomer(wheels: Wheels, tmp_path: Path) -> Newcomer:
     return Newcomer(wheels, tmp_path)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", CASES)
 def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
     with ExitStack() as stack:
