@@ -48,7 +48,7 @@ PAGES = {
     "how-to/orders-place.md": 2,
     "how-to/flows-dead-letters.md": 4,
     "how-to/flows-own-sink.md": 1,
-    "how-to/flows-replay.md": 9,
+    "how-to/flows-replay.md": 6,
     "how-to/flows-upgrade.md": 2,
     "how-to/judge-problems.md": 4,
     "how-to/look-at-a-demo.md": 0,

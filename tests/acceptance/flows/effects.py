@@ -1,8 +1,9 @@
 """What the sinks of several workers have done, by key: numbers in the order in which each key's have come."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
@@ -10,7 +11,7 @@ from typing import Any, LiteralString
 from fencepost.embedded import Database
 from fencepost.flows.sinks.files import arrow_library
 from tests.acceptance.flows.kafka_model import committed
-from tests.acceptance.flows.worker_processes import Keeps
+from tests.acceptance.flows.worker_processes import Keeps, sqlite_of
 
 ByKey = dict[str, list[int]]
 
@@ -45,6 +46,9 @@ class Effects:
             return list(self.executed.values())
         if sink == "kafka":
             return committed(self.database.admin_url, "effects")
+        if sink == "sqlite":
+            with closing(sqlite3.connect(**sqlite_of(str(self.folder)))) as connection:
+                return [row[0] for row in connection.execute("select value from effect order by rowid")]
         if sink in _FILES:
             suffix, read = _FILES[sink]
             # A key is of one task, whose files are named by the numbers of its checkpoints.

@@ -1,10 +1,11 @@
 """Where workers of a flow live and die: an input that grows, sinks, and what an undisturbed run would
 give."""
 
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -62,6 +63,9 @@ class FlowsEnv:
         self._groups = groups
         http, executed = self._open.enter_context(service()) if "http" in self.sinks else ("", {})
         self._place = worker_processes.Place(self.database.admin_url, str(self._folder), http)
+        worker_processes.arrivals(str(self._folder)).mkdir(exist_ok=True)
+        with closing(sqlite3.connect(**worker_processes.sqlite_of(str(self._folder)))) as connection:
+            connection.execute("create table if not exists effect (value text not null)")
         self._effects = Effects(self.database, self._redis, self._folder, executed)
 
     def worker(self, *, crash: str = "") -> Child:
@@ -110,6 +114,12 @@ class FlowsEnv:
     def arrive(self, count: int) -> None:
         keys = [f"k{n % KEYS}" for n in range(self._arrived, self._arrived + count)]
         self._arrived += count
+        if self._source == "folder":
+            # Aside, and then by its name: a file is never seen half.
+            aside = self._folder / f"{self._arrived}"
+            aside.write_text("".join(f"{key}\n" for key in keys))
+            aside.replace(worker_processes.arrivals(str(self._folder)) / aside.name)
+            return
         if self._source != "table":
             with self._redis() as client:
                 for key in keys:

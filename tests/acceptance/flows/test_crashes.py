@@ -79,6 +79,34 @@ def test_a_frozen_worker_comes_back_as_a_zombie_and_changes_nothing(
     env.settle()
 
 
+@pytest.mark.parametrize(
+    ("workers", "point"),
+    [
+        (1, "flows.commit.before_commit"),
+        *(
+            pytest.param(workers, point, marks=pytest.mark.full)
+            for workers in (1, 3)
+            for point in (*WINDOWS["rows"], *(FORWARDING if workers == 3 else ()))
+        ),
+    ],
+)
+@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
+def test_files_of_a_folder_are_read_once(env: FlowsEnv, workers: int, point: str, how: str) -> None:
+    env.play("rows", source="folder", groups=groups_for(workers))
+    env.arrive(100)
+    first = env.worker(crash=order(point, how))
+    others = env.companions(workers - 1)
+    env.feed_until(first.be_killed if how == "kill" else first.wait_until_stopped)
+    env.arrive(50)
+    if not others:
+        env.worker()
+    env.settle()
+    if how == "stop":
+        first.resume()
+        env.arrive(50)
+        env.settle()
+
+
 RECOVERY = (
     ("flows.commit.after_pre_commit", "flows.recover.before_abort"),
     ("flows.commit.after_store", "flows.recover.before_finish"),

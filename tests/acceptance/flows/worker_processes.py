@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from fencepost.flows import CheckpointAwareSink, CheckpointId, Flow, IdempotentR
 from fencepost.flows._graph import Stream
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows.sinks._sink import Sink
+from fencepost.flows.sinks.dbapi import DbApiTable
 from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.files import JsonLines, ParquetFiles
 from fencepost.flows.sinks.http import HttpSink
@@ -21,6 +23,7 @@ from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
 from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
+from fencepost.flows.sources.files import FolderFiles
 from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
 from tests.acceptance.flows import kafka_model
@@ -65,6 +68,11 @@ class Diary(CheckpointAwareSink[str]):
         aside.replace(self._folder / f"{name}.diary")
 
 
+def sqlite_of(folder: str) -> dict[str, Any]:
+    """Where the sink in SQLite writes. A frozen worker holds its lock until it is resumed or killed."""
+    return {"database": f"{folder}/effects.db", "timeout": 60}
+
+
 @dataclass(frozen=True)
 class Kind:
     """A sink, what it is given for the how-manieth record of a key, and what it keeps of that.
@@ -107,6 +115,7 @@ SINKS: Mapping[str, Kind] = {
     ),
     "files": Kind(lambda place: JsonLines(place.folder)),
     "parquet": Kind(lambda place: ParquetFiles(place.folder), lambda key, count: {"value": f"{key}-{count}"}),
+    "sqlite": Kind(lambda place: DbApiTable(sqlite3, sqlite_of(place.folder), "effect", ["value"])),
     "http": Kind(lambda place: HttpSink(place.http, honours_keys=True), keeps="each"),
     "kafka": Kind(
         lambda place: KafkaSink(
@@ -120,7 +129,7 @@ SINKS: Mapping[str, Kind] = {
 def flow_into(sinks: Sequence[str], place: Place, source: str, groups: int | None) -> Flow:
     """Each record says the how-manieth of its key it is: a lost or doubled one shows in all that follow."""
     flow = Flow("workers")
-    keys = _SOURCES[source](flow).key_by(lambda key: key, groups=groups)
+    keys = _SOURCES[source](flow, place).key_by(lambda key: key, groups=groups)
     flows = [
         keys.stateful(_running_counts(SINKS[sink].value), name=sink).sink(SINKS[sink].make(place))
         for sink in sinks
@@ -136,10 +145,18 @@ def _running_counts(value: Callable[[str, int], Any]) -> Callable[[int | None, s
     return counts
 
 
-_SOURCES: Mapping[str, Callable[[Flow], Stream[str]]] = {
-    "table": lambda flow: flow.source(PostgresTable("arrival")).map(lambda row: str(row["key"])),
-    "stream": lambda flow: flow.source(RedisStreams("arrivals")).map(bytes.decode),
-    "group": lambda flow: flow.source(GROUPED).map(bytes.decode),
+def arrivals(folder: str) -> Path:
+    """Where files appear for the source that is a folder."""
+    return Path(folder, "arrivals")
+
+
+_SOURCES: Mapping[str, Callable[[Flow, Place], Stream[str]]] = {
+    "table": lambda flow, place: flow.source(PostgresTable("arrival")).map(lambda row: str(row["key"])),
+    "stream": lambda flow, place: flow.source(RedisStreams("arrivals")).map(bytes.decode),
+    "group": lambda flow, place: flow.source(GROUPED).map(bytes.decode),
+    "folder": lambda flow, place: flow.source(
+        FolderFiles(arrivals(place.folder), every=0.05, settled=0, partitions=2)
+    ).map(bytes.decode),
 }
 
 

@@ -366,7 +366,10 @@ async def test_a_frozen_worker_that_goes_on_touches_only_its_own_slot(
     successor = await source.open(await harness.leased_context(), "0", None)
 
     server = postgres_changes._Server(shop_version(shop), "x")  # pyright: ignore[reportPrivateUsage]
-    cursor = postgres_changes._Cursor("fencepost_changes_1", "x", False, 0, "0-0", 1)  # pyright: ignore[reportPrivateUsage]
+    [(key,)] = harness.rows("select cursor ->> 'key' from fencepost.flow_log")
+    cursor = postgres_changes._Cursor(  # pyright: ignore[reportPrivateUsage]
+        f"fencepost_changes_{key}_1", key, "x", False, 0, "0-0", 1
+    )
     with pytest.raises(Exception, match=r"not_owner|expired|NotOwner|taken"):
         await source._copied(control, stale, server, cursor)  # pyright: ignore[reportPrivateUsage]
     await control.close()
@@ -377,6 +380,21 @@ async def test_a_frozen_worker_that_goes_on_touches_only_its_own_slot(
     again = await source.open(await harness.leased_context(), "0", "0-100002")
     await again.close()
     assert len(shop.slots()) == 1
+
+
+async def test_two_flows_over_one_database_have_slots_of_their_own(harness: FlowHarness, shop: Shop) -> None:
+    """Also with one name for the slot: a slot rests between two peeks, and must not look like a left one."""
+    shop.put([1])
+    for _ in range(2):
+        for name in ("cdc", "cdc-2"):
+            source = changes(shop)
+            await harness.run(Flow(name).source(source).map(_id).sink(PostgresRows("line", ["value"])))
+    shop.put([2])
+    for name in ("cdc", "cdc-2"):
+        await harness.run(Flow(name).source(changes(shop)).map(_id).sink(PostgresRows("line", ["value"])))
+
+    assert len(shop.slots()) == 2
+    assert sorted(values(harness)) == [1, 1, 2, 2]
 
 
 def shop_version(shop: Shop) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
@@ -90,6 +91,8 @@ class _Cursor(NamedTuple):
     """What the log knows of the slot."""
 
     slot: str
+    key: str
+    """Part of the names of its slots: another flow, or the same one of another system, has another."""
     system: str
     streams: bool
     """Whether the first copy is whole."""
@@ -135,8 +138,8 @@ class PostgresChanges:
     ) -> None:
         if not tables or isinstance(tables, str):
             raise GraphRefused("PostgresChanges needs tables, as a list of names.")
-        if not re.fullmatch("[a-z0-9_]{1,40}", slot):
-            raise GraphRefused(f"{slot!r} is no name for a slot: 1 to 40 lower-case letters, digits and _.")
+        if not re.fullmatch("[a-z0-9_]{1,30}", slot):
+            raise GraphRefused(f"{slot!r} is no name for a slot: 1 to 30 lower-case letters, digits and _.")
         self.name = name
         self.tables = [table if "." in table else f"public.{table}" for table in tables]
         self.slot = slot
@@ -201,7 +204,7 @@ class PostgresChanges:
                     "put back to an older state. Restore a savepoint of that time, or begin anew."
                 )
             return await self._begin(control, log, server, cursor, token)
-        await self._drop_left(control, cursor.slot, token)
+        await self._drop_left(control, cursor.key, cursor.slot, token)
         await self._check_slot(control, cursor, after)
         at = order(after or "0-0")
         needed = max(cursor.first, at[1] // PLACES)
@@ -312,9 +315,11 @@ class PostgresChanges:
         """
         while await log.trim(log.last):
             pass
-        cursor = _Cursor(f"{self.slot}_{token}", server.system, False, 0, "0-0", log.last + 1)
+        key = secrets.token_hex(4) if before is None else before.key
+        slot = f"{self.slot}_{key}_{token}"
+        cursor = _Cursor(slot, key, server.system, False, 0, "0-0", log.last + 1)
         await log.append([], cursor._asdict())
-        await self._drop_left(control, None, token)
+        await self._drop_left(control, key, None, token)
         begins = await self._copied(control, log, server, cursor) if self.snapshot else None
         if begins is None:
             begins = await self._made(control, server, cursor.slot)
@@ -323,9 +328,9 @@ class PostgresChanges:
         _log.info("flow_slot_made", source=self.name, slot=cursor.slot, rows=log.last, begins=_lsn(begins))
         return cursor
 
-    async def _drop_left(self, control: Connection, kept: str | None, token: int) -> None:
+    async def _drop_left(self, control: Connection, key: str, kept: str | None, token: int) -> None:
         """Drop the slots that tries of earlier leases have left."""
-        pattern = f"^{re.escape(self.slot)}_[0-9]+$"
+        pattern = f"^{self.slot}_{key}_[0-9]+$"
         for (name,) in await _rows(control, _LEFT, (pattern, kept or "", token)):
             with suppress(psycopg.errors.UndefinedObject, psycopg.errors.ObjectInUse):
                 await control.execute("select pg_drop_replication_slot(%s)", (name,))
