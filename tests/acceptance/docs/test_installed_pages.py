@@ -74,6 +74,7 @@ NOT_RUN = {
 LEFT_OUT = {
     "how-to/console-users.md": 1,
     "how-to/deploy.md": 2,
+    "how-to/flows-upgrade.md": 1,
     "how-to/migrate-from-an-own-outbox.md": 1,
     "how-to/nonces-transactions.md": 3,
     "how-to/orders-place.md": 4,
