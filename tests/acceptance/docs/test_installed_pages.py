@@ -34,7 +34,7 @@ PAGES = {
     "how-to/deploy.md": 4,
     "how-to/failover-patroni.md": 1,
     "how-to/follow-a-trace.md": 2,
-    "how-to/judge-contest.md": 6,
+    "how-to/judge-contest.md": 5,
     "how-to/judge-direct-path.md": 2,
     "how-to/judge-embed.md": 4,
     "how-to/nonces-recover.md": 10,
