@@ -462,7 +462,6 @@ class Cluster:
                 f"host {database} all {self._hosts.network} scram-sha-256"
                 for database in ("all", "replication")
             ),
-            "local all all trust",
         ]
         postgres = f"{node.host.address}:{node.host.port(0)}"
         rest = f"{node.host.address}:{node.host.port(1)}"
@@ -483,7 +482,7 @@ class Cluster:
                     "synchronous_mode": self.synchronous,
                     "postgresql": {"use_pg_rewind": True, "use_slots": True},
                 },
-                "initdb": [{"encoding": "UTF8"}, "no-locale", "no-sync", {"auth-local": "trust"}],
+                "initdb": [{"encoding": "UTF8"}, "no-locale", "no-sync"],
             },
             "postgresql": {
                 "listen": postgres,
@@ -500,7 +499,8 @@ class Cluster:
                     **POSTGRES_PARAMETERS,
                     **fast,
                     **({} if self._disk is None else SMALL),
-                    "unix_socket_directories": str(node.directory / "sockets"),
+                    # None: a folder's path may be longer than a socket's name can be.
+                    "unix_socket_directories": "",
                 },
                 "basebackup": [{"checkpoint": "fast"}, "no-sync"],
                 "remove_data_directory_on_rewind_failure": True,
