@@ -3,7 +3,7 @@
 A delivery is written to an outbox channel in the transaction that claims its id, so a repeated one is
 answered and changes nothing. A flow reads the channel (`OutboxChannel`), or a relay delivers it.
 
-    app.mount("/hooks/github", WebhookReceiver(fp, "github", GitHub(os.environ["GITHUB_SECRET"])))
+    app.add_route("/hooks/github", WebhookReceiver(fp, "github", GitHub(os.environ["GITHUB_SECRET"])))
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Answer(NamedTuple):
 
 
 class WebhookReceiver:
-    """An ASGI application for one sender: mount it in yours, or run it by itself.
+    """An ASGI application for one sender: make it a route of yours, or run it by itself.
 
     Each delivery becomes one message of the outbox channel: its JSON body, with the delivery's id in the
     header `x-original-message-id`. `key` makes the message's key of the body, by which order is kept; `keep`
