@@ -102,7 +102,7 @@ begin
 end $$;
 
 -- Whether this is a standby, and how old its answers may be: the seconds since the newest mark that it has, null where
--- there is none. A mark is made each second in which the database is used; in a database that nobody uses the age
+-- there is none. A mark is made each second in which the database is used; in an unused database the age
 -- grows, though nothing is missing. Takes no lock; served by the key of lineage_mark.
 create or replace function fencepost.read_age(out is_standby boolean, out age_seconds double precision)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
