@@ -1,4 +1,4 @@
-"""A server of somebody else's for a test, on ports of ours."""
+"""A foreign server program for a test, on ports of ours."""
 
 import subprocess
 from collections.abc import Callable, Generator
@@ -28,7 +28,7 @@ H = TypeVar("H", bound=ServerProcess)
 def hired_server(folder: Path, launch: Callable[[Path], H], seconds: float = START_SECONDS) -> Generator[H]:
     """`launch` starts one in a new folder, and logs to the file `log` there.
 
-    Its ports are chosen before it has them, so that somebody may be faster: then it is started again.
+    Its ports are chosen before it has them, so that another process may be faster: then it is started again.
     """
     said = ""
     for start in range(STARTS):

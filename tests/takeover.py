@@ -1,4 +1,4 @@
-"""Somebody takes over whatever runs, though no lease has expired: its owner had not noticed that it had."""
+"""Another takes over whatever runs, though no lease has expired: its owner had not noticed that it had."""
 
 from typing import LiteralString
 

@@ -1,4 +1,4 @@
-"""A judge on a socket, with boxes that run: its people, and somebody's submissions."""
+"""A judge on a socket, with boxes that run: its accounts, and the submissions of one of them."""
 
 from __future__ import annotations
 

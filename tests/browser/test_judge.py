@@ -44,7 +44,7 @@ def site(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) ->
 
 @dataclass(frozen=True)
 class Entering:
-    """Somebody who logs in as a person does, once; each time with a page of his own."""
+    """Logs in through the page as a person does, once; each use has a page of its own."""
 
     browser: Browser
     site: JudgeSite

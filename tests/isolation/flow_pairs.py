@@ -28,8 +28,8 @@ PUT_THREE = """
     select count(*) from fencepost.outbox_put_many(
       'c', array['k', 'k', null], array['"one"', '"two"', '"three"']::jsonb[])
 """
-# Each with a key of its own. PostgreSQL lets go of rows before it lets go of keys: whoever waited for a row
-# may find the key still taken, and leaves the next message of the key to the next call.
+# Each with a key of its own. PostgreSQL lets go of rows before it lets go of keys: a call that waited for a
+# row may find the key still taken, and leaves the next message of the key to the next call.
 PUT_APART = PUT_THREE.replace("'k', 'k'", "'k', 'l'")
 GATHER_ALL = "select fencepost.flow_gather('f', 's', 'c', 10)"
 

@@ -80,7 +80,7 @@ PAIRS = (
         b_second=Second("mismatch", while_open="in_flight"),
     ),
     Pair(
-        "a response for somebody else's request",
+        "a response for another request",
         NEW,
         CLAIM,
         REMEMBER,

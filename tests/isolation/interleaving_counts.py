@@ -27,7 +27,7 @@ COUNTS = {
     "idempotency: a request and its repeat": 18,
     "idempotency: two requests without a response": 18,
     "idempotency: two different requests under one key": 18,
-    "idempotency: a response for somebody else's request": 18,
+    "idempotency: a response for another request": 18,
     "idempotency: many requests in opposite orders": 18,
     "idempotency: two requests with a time-ordered key": 18,
     "idempotency: a late repeat meets the cleaning": 15,

@@ -26,7 +26,7 @@ FINISH_2 = Step("finish", "select fencepost.job_finish(2, 1, 'a')")
 
 
 def the_last_one_calls(run: Run) -> Iterator[str]:
-    """Two jobs of one part are counted one after the other, and whoever makes it zero calls."""
+    """Two jobs of one part are counted one after the other, and the one that makes it zero calls."""
     first, second = sorted("ab", key=lambda name: run[f"{name}.finish"].started)
     yield from run.expect(f"{first}.finish", "done", waits=False)
     yield from run.expect(f"{second}.finish", "done", waits=run.open_at(first, f"{second}.finish"))

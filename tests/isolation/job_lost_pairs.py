@@ -28,7 +28,7 @@ from tests.isolation.pairs import Call, Pair, Second
 TAKE_OVER_B = CLAIM_B.answering("attempt 2")
 TAKE_OVER_C = CLAIM_C.answering("attempt 2")
 
-# Whether somebody was asked to stop, whoever it is.
+# Whether any worker was asked to stop.
 ASKED = """
 select state || case when cancel_requested_at is not null then ', asked to stop' else '' end
 from fencepost.jobs
@@ -75,7 +75,7 @@ def _late(call: Call, *, locks: bool) -> Iterator[Pair]:
         )
 
 
-# A taker passes over a row that is locked; only reclaim_one waits, because somebody evicts for it.
+# A taker passes over a row that is locked; only reclaim_one waits, because its caller evicts for it.
 PAIRS = (
     Pair("two reclaims", LOST, RECLAIM, RECLAIM, SKIPPED, SKIPPED),
     Pair("a reclaim meets a reclaim of one", LOST, RECLAIM, RECLAIM_ONE, SKIPPED, Second(NOT_RUNNING)),
@@ -100,7 +100,7 @@ PAIRS = (
     Pair(
         "a cancel meets a reclaim of one", LOST, CANCEL, RECLAIM_ONE, Second("cancelled"), Second("cancelled")
     ),
-    # A takeover leaves another row: whoever waited for the old one looks again.
+    # A takeover leaves another row: a call that waited for the old one looks again.
     *(
         Pair(
             f"{title} meets a takeover",

@@ -1,4 +1,4 @@
-"""Two calls on one order. Takes pass over what is locked, and take turns at the broker's row; whoever decides
+"""Two calls on one order. Takes pass over what is locked, and take turns at the broker's row; a call that decides
 waits, and is told what the other has made of the order."""
 
 from tests.isolation.orders_calls import (

@@ -50,7 +50,7 @@ def a_put_behind_a_head_that_is_settled(run: Run) -> Iterator[str]:
 
 
 def a_hold_and_a_take_of_the_head(run: Run) -> Iterator[str]:
-    """Whoever is first has the head; the message behind it is due when the holder's settlement committed."""
+    """The first has the head; the message behind it is due when the holder's settlement committed."""
     held = run["h.hold"].started < run["t.take"].started
     yield from run.expect("h.hold", "one" if held else "nothing", waits=False)
     settle_waits = not held and run.open_at("t", "h.settle")

@@ -125,7 +125,7 @@ class Performance:
         self._moment = 0
 
     def possible(self) -> tuple[str, ...]:
-        """Who can go on. If nobody can because all wait, somebody is freed by the server or the run hangs."""
+        """Those that can go on. If none can because all wait, the server frees one or the run hangs."""
         while self._unanswered() and not self._able():
             self._one_answer()
             self._settle()
@@ -180,7 +180,7 @@ class Performance:
     def _collect(self) -> bool:
         """Take the answers that have come, and say whether there were any.
 
-        Who waited answers after whoever let him go on, though his answer may be read first.
+        One that waited answers after the one that let it go on, though its answer may be read first.
         """
         players = self._unanswered()
         # Looked at once: an answer may come meanwhile.

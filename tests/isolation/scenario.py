@@ -104,7 +104,7 @@ class Run:
         return self[since].ended < self[moment].started < self.ended_by(session).ended
 
     def expect(self, name: str, answer: str, *, waits: bool | None = None) -> Iterator[str]:
-        """Complain unless the step gave this answer, and waited for somebody (or did not) before it did."""
+        """Complain unless the step gave this answer, and waited for another (or did not) before it did."""
         seen = self[name]
         if seen.answer != answer:
             yield f"{name} must answer {answer!r}, but answered {seen.answer!r}"

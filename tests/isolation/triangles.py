@@ -15,7 +15,7 @@ from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, S
 class Triangle:
     """The obstacle takes a lock that both calls need, and rolls back.
 
-    Whoever of the two is sent first answers `first`, and the other `second`; `down` as `up`, unless it has
+    The one of the two that is sent first answers `first`, and the other `second`; `down` as `up`, unless it has
     answers of its own.
     """
 

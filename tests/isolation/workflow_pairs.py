@@ -447,7 +447,7 @@ PAIRS = (
         Second(CANCELLED, "spawned"),
         Second("requested", "requested"),
     ),
-    # Ends: the undo is there once, whoever ends it.
+    # Ends: the undo is there once, whichever call ends it.
     Pair("two burials", WITH_UNDO, BURY, BURY, Second(FINISHED), Second(FINISHED)),
     Pair("a burial meets a failure", WITH_UNDO, BURY, FAIL, Second(FINISHED), Second(FINISHED)),
     Pair("a burial meets a finish", WITH_UNDO, BURY, FINISH_WELL, Second(FINISHED), Second(FINISHED)),

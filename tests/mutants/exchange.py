@@ -1,4 +1,4 @@
-"""Exchange the code of a function in the running process: whoever has imported it calls the new one."""
+"""Exchange the code of a function in the running process: modules that have imported it call the new one."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Secrets that sing: one for every setting that is declared secret, and whoever knows each by its song."""
+"""Canaries: a recognizable value for every setting that is declared secret, and a search for each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.embedded import Database
 from fencepost.layered_settings import LayeredSettings
 from fencepost.plugin import load
 
-# Nobody listens there; the errors of whoever tries are what might sing.
+# Nothing listens there; the errors of connecting might show the value.
 NOWHERE = "127.0.0.1:9"
 
 
@@ -59,7 +59,7 @@ def _with_password(url: str, password: str) -> str:
 
 
 def _hidden_everywhere(address: str, canary: str) -> str:
-    """Whoever gives out keys to a URL puts them in its password, in its path or in its query."""
+    """Services put the key of a URL in its password, in its path or in its query."""
     return f"http://parrot:{canary}@{address}/{canary}?key={canary}"
 
 

@@ -138,7 +138,7 @@ async def test_a_form_of_another_session_or_site_does_nothing(database: Database
             elsewhere = await con.client.post(
                 "/judge/submissions", data={**PROGRAM, "form_token": token}, headers=headers
             )
-            # A login that somebody else has prepared would put his account under my work.
+            # A login prepared by another account would put that account under my work.
             login = {"name": "con", "password": office.tokens["con"]}
             prepared = await stranger.client.post("/judge/login", data=login)
             history = await con.get("/judge/submissions")

@@ -107,7 +107,7 @@ def search(
 def _memory(jar: Path) -> Generator[list[str]]:
     """Options for a Java that remembers the classes of a run before: to load them is half of a short run.
 
-    Whoever finds nothing remembered writes it down at his end; whoever meets him at that goes without.
+    A run that finds nothing remembered writes it down at its end; a run that meets it at that goes without.
     """
     made_of = f"{JAVA} {JAVA.stat().st_mtime_ns} {jar} {jar.stat().st_mtime_ns}"
     known = MEMORY / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.aot"

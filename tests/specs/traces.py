@@ -109,7 +109,7 @@ def lease_trace(history: Sequence[Operation]) -> Trace:
 
 
 def _lease_steps(order: Iterable[Operation]) -> Iterator[Step]:
-    """A lease that somebody holds and another gets had expired in between."""
+    """A lease that one holds and another gets had expired in between."""
     numbers: dict[str, int] = {}
     owner, token = 0, 0
     for operation in order:
@@ -140,7 +140,7 @@ def _lease_steps(order: Iterable[Operation]) -> Iterator[Step]:
                 yield "Release refused", who, 0
 
 
-# Whatever happens to a job's row, in its order: a row is locked by whoever moves it.
+# Whatever happens to a job's row, in its order: a row is locked by the call that moves it.
 JOURNAL: LiteralString = """
     create table journal (id bigint generated always as identity primary key, job_id bigint, what text,
                           attempt bigint, expired boolean, xid xid8 default pg_current_xact_id());
@@ -458,7 +458,7 @@ def _idempotency_steps(effects: int, told: Sequence[str]) -> Iterator[Step]:
         yield "Replay", client, different.index(answer) + 1
 
 
-# Every row of the outbox, from its put to its end: each is locked by whoever moves it, and puts of one key
+# Every row of the outbox, from its put to its end: each is locked by the call that moves it, and puts of one key
 # wait for each other, so what is noted stands in the order of the commits for one key.
 MESSAGES: LiteralString = """
     create table message_journal (id bigint generated always as identity primary key, line text,

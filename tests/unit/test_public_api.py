@@ -12,7 +12,7 @@ import pytest
 import fencepost
 from fencepost import Fencepost, SyncFencepost, SyncTransaction, Transaction, errors
 
-# A name that is added here is a promise; one that is taken away breaks somebody.
+# A name that is added here is a promise; one that is taken away breaks a user's program.
 PROMISED = {
     "AlreadyFinished",
     "Backpressure",

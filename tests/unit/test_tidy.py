@@ -175,7 +175,7 @@ RULES = (
         fine="to do is to be",
     ),
     Rule(
-        "a path of somebody's machine",
+        "a path of one machine",
         lines_matching(r"(?<![\w.])/(work|root|home/\w+|Users/\w+|opt/\w+)/"),
         is_not_this,
         broken="see /home/me/notes",

@@ -165,7 +165,7 @@ def test_behind_uneven_backends_every_recipient_is_paid_once(
 def test_a_count_and_a_missing_receipt_taken_for_proof_pay_twice(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
-    """The same storm with the rule planted that once was: somebody gets more than he was to get."""
+    """The same storm with the rule planted that once was: one account gets more than it was to get."""
     plan = Plan(transactions=40, signers=2, nodes=2, kills=0)
 
     run(database, clock, anvil, plan, seed=7, planted=True)

@@ -1,4 +1,4 @@
-"""A program of somebody who has configured no logging: it is refused, its Redis is away, its job fails."""
+"""A user's program without configured logging: it is refused, its Redis is away, its job fails."""
 
 import asyncio
 import os

@@ -40,7 +40,7 @@ ROWS: LiteralString = """
       (signer_id, idempotency_key, digest, state, value, data, gas_limit, created_at, updated_at)
       select s.signer_id, s.signer || n, 'd', 'QUEUED', 1, '', 21000, now(), now()
       from generate_series(1, 7) n, fencepost.nonce_signer s;
-    -- Whoever looks is the seventh.
+    -- The account that looks is the seventh.
     insert into fencepost.account (name, made_at, made_by)
       select 'user-' || n, now(), 'test' from generate_series(1, 6) n;
     insert into fencepost.account_role (service, name, role, made_at, made_by)

@@ -1,4 +1,4 @@
-"""Root, nobody and somebody: the servers run for each, and no directory is opened for it."""
+"""The servers run as root, as nobody and as another user, and no directory is opened for it."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from fencepost.embedded import Pair, PostgresServer
 from fencepost.embedded._identity import NOBODY, Identity
 from fencepost.embedded._process import run_to_end
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 
 DROPPED = Identity("drop", NOBODY, NOBODY)
 

@@ -110,7 +110,7 @@ class FlowHarness:
         client.flushall()
 
     def lose_units(self) -> None:
-        """As if somebody had taken every unit over, and let go of it."""
+        """As if another worker had taken every unit over, and let go of it."""
         assert self.rows(LOSE), "nobody holds a unit"
 
     def rows(self, query: LiteralString) -> list[Any]:

@@ -37,7 +37,7 @@ def shop_server() -> Iterator[PostgresServer]:
 
 @dataclass
 class Shop:
-    """A database of somebody else's, whose tables change."""
+    """A foreign database, whose tables change."""
 
     url: str
     server: PostgresServer

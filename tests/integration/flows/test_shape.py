@@ -77,7 +77,7 @@ async def test_while_another_process_runs_it_no_other_shape_is_registered(harnes
 
 @pytest.mark.parametrize("kind", ["transactional", "staged"])
 async def test_a_worker_of_the_shape_before_cannot_commit(harness: FlowHarness, kind: str) -> None:
-    """Two workers of different code at once: whoever registered first, and stood still, is refused."""
+    """Two workers of different code at once: the one that registered first, and stood still, is refused."""
     edition = await harness.fp.run(flow_store.register("counted", plan(counted(3)), "a/boot-1"))
     newer = await harness.fp.run(flow_store.register("counted", plan(counted(5)), "b/boot-1"))
     assert newer > edition

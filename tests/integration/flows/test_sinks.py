@@ -147,7 +147,7 @@ async def test_a_script_that_also_acknowledges_what_it_took(
 ) -> None:
     async def nobody(*_: Any) -> None: ...
 
-    # Whoever acknowledges here is the script.
+    # Only the script acknowledges here.
     monkeypatch.setattr(RedisStreamReader, "acknowledge", nobody)
     source = RedisStreams(["{shop}a", "{shop}b"], group="g")
     sink = RedisSink("list", "{shop}out", acknowledges=source)

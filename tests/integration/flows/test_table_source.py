@@ -26,7 +26,7 @@ async def test_a_lower_id_that_commits_later_is_waited_for(harness: FlowHarness)
         fast.execute(INSERT, (2,))
         fast.commit()
         assert await read_all(reader, 0.05) == []
-        # Whoever comes now has a higher id than what is waited for: he does not make it wait longer.
+        # What comes now has a higher id than what is waited for: it does not prolong the wait.
         fast.execute(INSERT, (3,))
         slow.commit()
 

@@ -33,7 +33,7 @@ def declare(fp: Fencepost) -> dict[str, Handler[[Note]]]:
 
 
 def work(url: str) -> None:
-    """Until somebody says stop, or it dies."""
+    """Until it is told to stop, or dies."""
 
     async def main() -> None:
         async with Fencepost(url) as fp:

@@ -1,4 +1,4 @@
-"""Backpressure: a queue that is full says so, and whoever can wait waits."""
+"""Backpressure: a queue that is full says so, and a caller that can wait waits."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

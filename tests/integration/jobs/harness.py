@@ -170,7 +170,7 @@ async def open_harness(
     redis: Any = None if redis_url is None else connect_sync(redis_url, reply_seconds=5)
     furnish(database, TABLES)
     try:
-        # A pooler keeps no subscription, so whoever has one names the server for it.
+        # A pooler keeps no subscription, so that its user names the server for it.
         settings = Settings(listen_database_url=through or database.server.url(database.name, SERVICE))
         async with Fencepost(through or database.url, redis_url=redis_url, settings=settings) as fp:
             with closing(Waiter(database)) as looker:

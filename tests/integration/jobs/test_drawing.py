@@ -24,7 +24,7 @@ SINGLES_MAX = 100
 
 @pytest.fixture
 def draws_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever draws does not stop because this machine is busy with something else for a moment."""
+    """A worker that draws does not stop because this machine is busy with something else for a moment."""
     monkeypatch.setattr(fetcher, "DRAWING_SECONDS", 60.0)
 
 

@@ -85,7 +85,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(harness: Jo
         submitted = await long.submit(tx)
     async with harness.working():
         await asyncio.wait_for(began.wait(), 60)
-        # Somebody takes it over, as after an expiry that this worker did not notice.
+        # Another worker takes it over, as after an expiry that this one did not notice.
         harness.execute(TAKEN_OVER)
         await asyncio.wait_for(stopped.wait(), 60)
         await harness.until("the place is free", lambda: harness.metric("fencepost_jobs_held") == 0)

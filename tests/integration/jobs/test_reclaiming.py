@@ -34,7 +34,7 @@ async def submit(harness: JobHarness) -> int:
 
 
 def abandoned(harness: JobHarness, job_id: int, consumer: str = "gone", idle_ms: int = 3_600_000) -> str:
-    """An entry for the job that was delivered to somebody long ago; answers its id."""
+    """An entry for the job that was delivered to a consumer long ago; answers its id."""
     entry_id = str(
         harness.redis.xadd(STREAM, {"job_id": job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1})
     )

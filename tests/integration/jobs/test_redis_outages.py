@@ -244,7 +244,7 @@ async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(harness: JobH
         submitted = await nothing.submit(tx)
     async with _driving_only(harness):
         await harness.until_state(submitted.job_id, "dispatched")
-    # A consumer reads it, and somebody else acknowledges it: XACK does not check who owns an entry.
+    # One consumer reads it, and another acknowledges it: XACK does not check which one owns an entry.
     with suppress(ResponseError):  # The worker may have made it.
         harness.redis.xgroup_create("fencepost:{jobs}", "fencepost:workers", id="0")
     harness.redis.xreadgroup("fencepost:workers", "died", {"fencepost:{jobs}": ">"})

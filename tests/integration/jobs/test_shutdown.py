@@ -100,7 +100,7 @@ async def test_a_stop_does_not_lose_a_claim_that_is_on_its_way(harness: JobHarne
 
 
 async def test_entries_that_were_read_and_not_claimed_are_given_back(harness: JobHarness) -> None:
-    """Left pending for a worker that has gone, they would wait until somebody takes them for abandoned."""
+    """Left pending for a worker that has gone, they would wait until they count as abandoned."""
 
     @harness.fp.job("default")
     async def nothing(job: Job) -> None: ...

@@ -37,7 +37,7 @@ CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 @dataclass(frozen=True)
 class Browser:
-    """Somebody's cookies, and the forms of the pages that he has seen."""
+    """The cookies of one account, and the forms of the pages that it has seen."""
 
     client: httpx.AsyncClient
 
@@ -62,7 +62,7 @@ class Browser:
 
 @dataclass(frozen=True)
 class JudgeEnv:
-    """`as_user` asks as somebody: by name, with no token for None."""
+    """`as_user` asks as an account: by name, with no token for None."""
 
     fp: Fencepost
     judging: Judging
@@ -72,7 +72,7 @@ class JudgeEnv:
 
     @asynccontextmanager
     async def browser(self, name: str | None = None) -> AsyncGenerator[Browser]:
-        """A browser of its own: of a stranger, or of somebody who has logged in with his token."""
+        """A browser of its own: signed out, or signed in with the token of an account."""
         async with httpx.AsyncClient(transport=self.transport, base_url="http://localhost") as client:
             browser = Browser(client)
             if name is not None:

@@ -24,7 +24,7 @@ def cut_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def answers(office: JudgeEnv, who: str) -> list[str]:
-    """What a problem with samples looks like to somebody, to a program and at a browser."""
+    """What a problem with samples looks like to an account, by program and by browser."""
     told = await office.ask(who, "GET", "/problems/guess")
     async with office.browser(who) as browser:
         page = await browser.get("/judge/problems/guess")

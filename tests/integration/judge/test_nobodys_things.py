@@ -1,4 +1,4 @@
-"""What is not there is said to be not there, whoever asks the database for it."""
+"""What is not there is said to be not there, whatever asks the database for it."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -119,7 +119,7 @@ try:
     os.waitpid(-1, 0)
 except ChildProcessError:
     sys.exit(0)
-sys.exit("somebody was left to us")
+sys.exit("a process was left to us")
 """
 
 

@@ -19,7 +19,7 @@ IS_BLOCKED: LiteralString = """
 
 @contextmanager
 def begun(caller: Caller, query: LiteralString, *values: Any) -> Generator[Future[list[dict[str, Any]]]]:
-    """The call runs beside the block; whoever leaves the block has seen to it that the call can end."""
+    """The call runs beside the block; the block sees to it that the call can end."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         try:
             yield pool.submit(caller.rows, query, *values)
@@ -30,7 +30,7 @@ def begun(caller: Caller, query: LiteralString, *values: Any) -> Generator[Futur
 
 
 def wait_until_blocked(admin: Caller, caller: Caller) -> None:
-    """Return when the caller waits for a lock that somebody else holds.
+    """Return when the caller waits for a lock that another session holds.
 
     A pooler tells its clients numbers of its own: then it is anybody in the database of the test.
     """

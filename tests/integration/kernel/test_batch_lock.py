@@ -1,4 +1,4 @@
-"""Whoever ends jobs one by one locks beforehand what their ends will count in, and nothing else."""
+"""A call that ends jobs one by one locks beforehand what their ends will count in, and nothing else."""
 
 from contextlib import closing
 from typing import Any

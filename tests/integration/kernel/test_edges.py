@@ -1,4 +1,4 @@
-"""What lies exactly on a bound, and what belongs to somebody else: who is wrong there looks right."""
+"""What lies exactly on a bound, and what belongs to another holder: mistakes there look right."""
 
 import json
 from typing import Any, LiteralString

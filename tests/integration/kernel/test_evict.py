@@ -1,4 +1,4 @@
-"""A holder that nothing else ends is ended by whoever waits for what has long expired, and nobody else is."""
+"""A waiter ends a holder of what has long expired when nothing else ends it, and ends no other session."""
 
 from collections.abc import Callable
 
@@ -117,8 +117,8 @@ def test_an_expired_lease_is_no_licence_against_the_caller_that_blocks_elsewhere
         bystander.execute("commit")
 
 
-# A clock that gives whoever evicts time to be overtaken: his every look at it lasts until the takeover can be
-# seen, or for a moment if none comes. What he writes down with a look from after the end would be too late.
+# A clock that gives an eviction time to be overtaken: its every look at it lasts until the takeover can be
+# seen, or for a moment if none comes. What it writes down with a look from after the end would be too late.
 HESITATING_CLOCK = """
 create or replace function fencepost.clock() returns timestamptz language plpgsql volatile as $$
 begin

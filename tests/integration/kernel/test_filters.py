@@ -1,4 +1,4 @@
-"""What a filter answers is what somebody who reads the views row by row would have chosen."""
+"""A filter answers what reading the views row by row would have chosen."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A writer pays for a notification only while somebody sleeps."""
+"""A writer pays for a notification only while a reader sleeps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,7 +20,7 @@ SILENCE: Any = "select pg_notify('fencepost', 'end')"
 
 @pytest.fixture
 def listener(database: Database) -> Iterator[Caller]:
-    # Straight to the server: whoever listens needs a session.
+    # Straight to the server: a listener needs a session.
     with closing(Caller(database.server.url(database.name, SERVICE))) as caller:
         caller.execute("listen fencepost")
         yield caller

@@ -1,4 +1,4 @@
-"""Buckets of tokens: whose they are, when they are full, and when somebody should look again."""
+"""Buckets of tokens: whose they are, when they are full, and when to look again."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""A backup is restored in the middle of things: whoever was active in the lost time is refused."""
+"""A backup is restored in the middle of things: holders that were active in the lost time are refused."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -87,7 +87,7 @@ def test_without_it_the_same_token_is_handed_out_twice(database: Database, resto
 
 
 def test_a_holder_from_before_the_backup_is_refused_too(database: Database, restored: Restored) -> None:
-    """In the lost time somebody may have taken over from him."""
+    """In the lost time another may have taken over from it."""
     token = on(database, acquire("a"))
     restored.back_up()
     found = restored.recover()
@@ -235,7 +235,7 @@ def test_it_fails_as_a_whole(database: Database) -> None:
 HOSTILE = """
     create schema hostile;
     create function hostile.pg_get_serial_sequence(text, text) returns text language plpgsql as
-      $$ begin raise exception 'whoever may create functions is called here'; end $$;
+      $$ begin raise exception 'a function of another schema is called here'; end $$;
     grant usage on schema hostile to public;
 """
 

@@ -172,7 +172,7 @@ def test_many_are_locked_from_the_first_to_the_last_whatever_the_order_they_are_
         holder.execute(lock, first)
         with begun(app, "select fencepost." + change, [last, first]):
             wait_until_blocked(admin, app)
-            assert admin.column(free) == [last], "whoever waits for the first has not locked the last"
+            assert admin.column(free) == [last], "a call that waits for the first has not locked the last"
             holder.execute("rollback")
     finally:
         holder.close()
@@ -214,7 +214,7 @@ def test_batches_are_counted_in_their_order_whatever_the_order_of_the_jobs_that_
             wait_until_blocked(admin, app)
             free = "select batch_id from fencepost.job_batch_part for update skip locked"
             assert admin.column(free) == [second], (
-                "whoever waits for the first batch has not counted in the second"
+                "a call that waits for the first batch has not counted in the second"
             )
             holder.execute("rollback")
     finally:

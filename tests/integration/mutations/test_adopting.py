@@ -56,7 +56,7 @@ async def test_a_database_that_is_away_is_unavailable(
 
 
 async def _ended(counters: Pipeline[str, Addition], database: Database) -> None:
-    """Whoever looks is ended by an administrator, as in a failover."""
+    """The session that looks is ended by an administrator, as in a failover."""
     sending = asyncio.create_task(counters.run(add_some, "hits", HITS, request_id="r1"))
     end = """select pg_terminate_backend(pid) from pg_stat_activity
              where datname = current_database() and query like '%counter_look%' and pid <> pg_backend_pid()"""

@@ -54,7 +54,7 @@ async def test_a_cleaning_that_falls_behind_shows_its_lag_and_keeps_the_retentio
             retention = Retention(fp, KEEP, metrics)
             await claim(fp, "old", 1)
             clock.advance(160)
-            # Somebody's transaction holds the row, so that nobody can delete it.
+            # A transaction holds the row, so that nothing can delete it.
             with database.connect_admin() as admin, admin.transaction():
                 admin.execute("select from fencepost.idempotency_key for update")
                 with structlog.testing.capture_logs() as logs:

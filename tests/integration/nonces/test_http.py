@@ -30,7 +30,7 @@ TOKEN = "0123456789abcdef"
 
 
 def free_port() -> int:
-    """A node must know its address before it listens. Somebody else may take it before it does."""
+    """A node must know its address before it listens. Another process may take it before it does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -152,7 +152,7 @@ class Pair:
 
 
 def queue_node(database: Database, routing: str, stack: ExitStack) -> tuple[str, httpx.Client]:
-    """A node that knows its own address; where somebody else was quicker to take the port, at another one."""
+    """A node that knows its own address; where another process was quicker to take the port, at another one."""
     while True:
         port = free_port()
         address = f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""A signed transaction gives its nonce up only for a named transaction of somebody else; else it waits.
+"""A signed transaction gives its nonce up only for a named foreign transaction; else it waits.
 
 The database holds the rule too: whatever a process believes, a hash that was signed here is no stranger's.
 """

@@ -1,4 +1,4 @@
-"""Nodes that share signers: no duplicate and no hole in either mode, whoever is asked."""
+"""Nodes that share signers: no duplicate and no hole in either mode, whichever is asked."""
 
 import asyncio
 import random

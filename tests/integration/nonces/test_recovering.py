@@ -127,7 +127,7 @@ def test_what_was_given_out_above_the_chain_is_held_for_the_caller_that_has_it(
 
 
 def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Backup) -> None:
-    """In the lost time somebody may have taken it; his hold names nothing here."""
+    """In the lost time another may have taken it; its hold names nothing here."""
 
     def before(operator: NonceOperator) -> None:
         operator.reserve("r1", "r2")

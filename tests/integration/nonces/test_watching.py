@@ -92,7 +92,7 @@ def test_pruning_forgets_bytes_and_data_and_neither_a_nonce_nor_a_key(
 def test_the_bytes_of_a_transaction_that_is_followed_are_kept(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
-    """Whoever has written that its nonce is used; which version was mined, only the bytes tell."""
+    """As after a report that its nonce is used; which version was mined, only the bytes tell."""
     node = operator(app)
     followed = submitted(app, "pay-1")
     app.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *node.key)

@@ -1,4 +1,4 @@
-"""The life of an order, as `fencepost explain` tells it: the kernel asks whoever brings the noun."""
+"""The life of an order, as `fencepost explain` tells it: the kernel asks the plugin that brings the noun."""
 
 from fencepost.testing import Clock
 from tests.integration.orders.env import OrdersEnv

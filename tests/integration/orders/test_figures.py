@@ -129,7 +129,7 @@ async def test_every_outcome_is_counted_and_every_state_is_shown(
 async def test_every_end_is_counted_in_takes_and_in_maintenance(
     database: Database, market: OrdersEnv, clock: Clock
 ) -> None:
-    """Expired while somebody takes; and sent by somebody who went silent."""
+    """Expired while another takes it; and sent by a worker that went silent."""
     market.accepted("silent", symbol="S")
     async with Fencepost(database.url) as fp:
         broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), operator_calls.BrokerLimits())

@@ -1,4 +1,4 @@
-"""An adapter of somebody else's is named in the settings, and orders go through it."""
+"""A user's adapter is named in the settings, and orders go through it."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A system delivers its channels to their URLs; whoever asks for a webhook needs nobody else to be told."""
+"""A system delivers its channels to their URLs; to ask for a webhook is enough to be told."""
 
 import asyncio
 import json

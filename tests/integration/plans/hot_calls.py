@@ -183,7 +183,7 @@ NOT_HOT = {
         "dead_count dead_ids job_page schedule_history schedule_list worker_list "
         "workflow_life workflow_page workflow_rows"
     ),
-    "it ends somebody who blocks: rare, and by one key": "job_evict lease_evict",
+    "it ends a session that blocks: rare, and by one key": "job_evict lease_evict",
     "it writes one row and reads none": "stream_poison",
     "a worker was lost, which is rare; it goes through the suspects, or through what that worker held": (
         "job_claim_suspects job_reclaim_owner job_reserve_suspects"

@@ -58,7 +58,7 @@ def test_hot_functions_of_workflows_touch_only_what_they_need_among_ten_million_
 def test_a_plan_from_the_first_day_still_holds_in_a_full_database(
     veteran: AgedDatabase, call: HotCall
 ) -> None:
-    """A pooled connection keeps its plans until somebody analyses the table, which may be never."""
+    """A pooled connection keeps its plans until the table is analysed, which may be never."""
     newcomer = observe(veteran.plan_database, call)
     old = veteran.observer.measure(call, veteran.plan_database.size, planned=())
 

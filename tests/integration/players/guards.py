@@ -73,7 +73,7 @@ async def sent_again(players: Players, plans: list[Any]) -> None:
     """A request that failed without an effect is sent again: the seed must stay."""
 
     def fail() -> None:
-        raise Aborted("Somebody was in the way.", reason="test")
+        raise Aborted("Another request was in the way.", reason="test")
 
     with pytest.raises(Aborted), at_crash_point("mutations.before_execute", fail):
         await players.run(BOX, request_id="r1")

@@ -165,7 +165,7 @@ async def test_joined_to_a_transaction_it_is_planned_again_too(players: Players,
 
 
 def fail() -> None:
-    raise Aborted("Somebody was in the way.", reason="test")
+    raise Aborted("Another request was in the way.", reason="test")
 
 
 async def seeds(players: Players) -> dict[str, str | None]:
@@ -174,7 +174,7 @@ async def seeds(players: Players) -> dict[str, str | None]:
 
 
 async def test_a_retry_of_the_request_throws_the_same_dice_on_any_node(node: Node, players: Players) -> None:
-    """What fails without an effect is sent again: whoever provokes failures cannot choose among results."""
+    """What fails without an effect is sent again: provoked failures do not let a caller choose among results."""
     other = await node()
     await enrol(players, "ann", items={"box": 100}, gem=50)
     many = UseItem(player_id="ann", item="box", count=50)
@@ -206,7 +206,7 @@ async def test_a_retry_of_the_request_throws_the_same_dice_on_any_node(node: Nod
 async def test_an_id_that_is_used_again_after_the_retention_has_new_dice(
     players: Players, database: Database
 ) -> None:
-    """Otherwise whoever has found a lucky id would use it once an hour."""
+    """Otherwise a caller that has found a lucky id would use it once an hour."""
     await enrol(players, "ann", items={"box": 100})
     many = UseItem(player_id="ann", item="box", count=50)
     with at_crash_point("mutations.before_execute", fail), pytest.raises(Aborted):

@@ -1,4 +1,4 @@
-"""The version of a player: raised under the row's lock, one by one, whoever comes at once."""
+"""The version of a player: raised under the row's lock, one by one, however many come at once."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def gold(player_id: str) -> GrantItems:
 
 
 def bumping(database: Database, player_id: str = "ann") -> Any:
-    """What somebody else does to the player at this very moment."""
+    """What another session does to the player at this very moment."""
 
     def act() -> None:
         with database.connect() as connection:

@@ -1,8 +1,8 @@
-"""Whoever writes a player's tables holds the player's row: the service, operators and batch jobs alike.
+"""Every writer of a player's tables holds the player's row: the service, operators and batch jobs alike.
 
 The writers are found in the catalog, by what their source writes and calls. Each is called in an open
-transaction, and another session must then be unable to lock the row; and it must itself wait for whoever has
-it.
+transaction, and another session must then be unable to lock the row; and it must itself wait for a session
+that has it.
 """
 
 import json
@@ -40,7 +40,7 @@ def execute(caller: Caller) -> None:
 
 
 def execute_many(caller: Caller) -> None:
-    """It does not wait: whoever's row is held has no row in the answer, and nothing of it is written."""
+    """It does not wait: a player whose row is held has no row in the answer, and nothing of it is written."""
     (version,) = caller.column("select data_version from fencepost.players where user_id = 'ann'")
     done = caller.rows(
         "select * from fencepost.player_execute_many(array['player:ann'], array['k3'], array['d'],"

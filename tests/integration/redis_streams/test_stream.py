@@ -212,7 +212,7 @@ async def test_a_redis_that_takes_no_writes_does_not_drive(streams: Streams, red
 
 
 async def _blocked(redis: Any) -> None:
-    """Wait until somebody waits for an entry."""
+    """Wait until a reader waits for an entry."""
     loop = asyncio.get_running_loop()
 
     def blocked() -> bool:

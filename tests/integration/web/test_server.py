@@ -17,7 +17,7 @@ from fencepost_server.web.settings import WebSettings
 
 ERRORS: dict[str, Exception] = {
     "input": InvalidInput("The name is empty.", field="name"),
-    "flight": InFlight("Somebody does it."),
+    "flight": InFlight("Another request does it."),
     "missing": NotFound("There is no such thing."),
     "server": ServerUnavailable("It is away."),
     "ours": FencepostError("Something else."),
@@ -106,7 +106,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     ("which", "status", "body"),
     [
         ("input", 400, {"code": "invalid_input", "message": "The name is empty.", "field": "name"}),
-        ("flight", 409, {"code": "in_flight", "message": "Somebody does it."}),
+        ("flight", 409, {"code": "in_flight", "message": "Another request does it."}),
         ("missing", 404, {"code": "not_found", "message": "There is no such thing."}),
         ("server", 503, {"code": "unavailable", "message": "It is away."}),
         ("ours", 500, {"code": "failed", "message": "Something else."}),

@@ -76,7 +76,7 @@ def can_be_wrong(site: WholeApp, operation: Any) -> bool:
 
 
 def test_every_number_that_is_asked_for_fits_into_the_database(site: WholeApp) -> None:
-    """Or it is a failure of ours, and not of whoever asked."""
+    """Otherwise it is a failure of ours, and not of the caller."""
     unbounded = [
         (path, one["name"])
         for path, operations in site.description["paths"].items()

@@ -24,7 +24,7 @@ REFERENCE = Path(__file__).parents[3] / "docs/reference/cli.md"
 
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No config.yaml, no running system, and none of the settings of whoever runs the tests."""
+    """No config.yaml, no running system, and none of the settings of the tester's machine."""
     monkeypatch.chdir(tmp_path)
     for name in ("DATABASE_URL", "REDIS_URL", "MIGRATION_DATABASE_URL", "FENCEPOST_CONFIG"):
         monkeypatch.delenv(name, raising=False)

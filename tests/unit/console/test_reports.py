@@ -1,4 +1,4 @@
-"""What the console reads of the files that runs leave, whoever wrote them."""
+"""What the console reads of the files that runs leave, whichever program wrote them."""
 
 import json
 import math
@@ -78,7 +78,7 @@ def test_files_that_are_no_reports_are_passed_over(tmp_path: Path) -> None:
     torture = tmp_path / "torture"
     (torture / "folder.json").mkdir()
     (torture / "nowhere.json").symlink_to(torture / "gone")
-    # Whoever reads it waits for ever.
+    # Reading it waits for ever.
     os.mkfifo(torture / "pipe.json")
 
     assert [report["name"] for report in read_reports(tmp_path)] == ["good"]

@@ -41,7 +41,7 @@ def describe(endpoints: Any) -> None:
 
 @contextmanager
 def shown() -> Generator[None]:
-    """Why somebody is not vouched for stands on a page."""
+    """The reason why an account is not vouched for stands on a page."""
     why = ""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Redis is ours, and may hold anything: what somebody left in a stream neither ends a loop nor blocks it."""
+"""Redis is ours, and may hold anything: a foreign entry in a stream neither ends a loop nor blocks it."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -151,7 +151,7 @@ PARSERS = {
             lambda pairs: [part for pair in pairs for part in pair]
         ),
     ),
-    "somebody's document": Parser(
+    "a foreign document": Parser(
         lambda plain: (IdempotentRecord.of(plain), as_it_was(plain)),
         st.one_of(wrong_documents(RECORD), DOCUMENTS),
     ),

@@ -59,7 +59,7 @@ async def nothing(_job: object) -> None: ...
 
 
 def test_only_the_queues_and_kinds_of_declared_handlers_become_labels() -> None:
-    """A kind is free text in the database: as a label it would have as many values as somebody submits."""
+    """A kind is free text in the database: as a label it would have as many values as are submitted."""
     metrics = Metrics()
     handlers = Handlers()
     handlers.add(handler_of(nothing))

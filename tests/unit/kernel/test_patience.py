@@ -1,4 +1,4 @@
-"""How long a takeover waits before each look, and that whoever gives up leaves nothing under way."""
+"""How long a takeover waits before each look, and that giving up leaves nothing under way."""
 
 import asyncio
 
@@ -68,4 +68,4 @@ async def test_a_caller_that_gives_up_leaves_nothing_under_way() -> None:
         await outwait(attempt(), look, EvictionDelay(0.001, 0.001, 60))
 
     assert begun.is_set()
-    assert undone.is_set(), "what undoes the attempt belongs to the transaction of whoever attempted it"
+    assert undone.is_set(), "what undoes the attempt belongs to the transaction that attempted it"

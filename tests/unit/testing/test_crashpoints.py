@@ -1,4 +1,4 @@
-"""Crash points: free when nobody watches, exact when somebody does."""
+"""Crash points: free without a watcher, exact with one."""
 
 import timeit
 from contextlib import suppress

@@ -23,7 +23,7 @@ async def test_a_caller_that_was_accepted_in_the_turn_of_the_closing_reaches_the
     with ExitStack() as clients:
         for _ in range(3):
             clients.enter_context(socket.create_connection(server.sockets[0].getsockname()))
-        # The first turn sees that somebody is there, the second accepts; nobody has been told yet.
+        # The first turn sees that a client is there, the second accepts; no client has been told yet.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert accepted == []

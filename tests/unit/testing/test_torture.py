@@ -1,4 +1,4 @@
-"""A torture in a test of somebody's own: it fails when a promise is broken, and when nothing was proved."""
+"""A torture in a user's own test: it fails when a promise is broken, and when nothing was proved."""
 
 import pytest
 

@@ -136,7 +136,7 @@ def test_many_nonces_at_once_fill_all_gaps_from_the_lowest_and_then_are_new_ones
     assert holds(*first, reserve(6, 7, (10, 22), (50, 5), (100, 3), count=30), reserve(8, 9, (103, 1)))
     assert holds(*first, reserve(6, 7, (10, 8), count=8), reserve(8, 9, (18, 14), (50, 1), count=15))
     assert holds(*first, reserve(6, 7, (10, 22), count=22), reserve(8, 9, (50, 1)))
-    # New ones before a gap; one too few; one too many; from the middle; one that somebody holds.
+    # New ones before a gap; one too few; one too many; from the middle; one that is held.
     assert not holds(*first, reserve(6, 7, (100, 30), count=30))
     assert not holds(*first, reserve(6, 7, (10, 22), (50, 5), (100, 2), count=30))
     assert not holds(*first, reserve(6, 7, (10, 22), (50, 5), (100, 4), count=30))
@@ -228,7 +228,7 @@ def test_a_long_history_with_many_unknown_calls_is_decided() -> None:
 
 
 def gave_up(begun: float, at: float) -> Operation:
-    """Somebody asked, and was told something that proves nothing."""
+    """A question whose answer proves nothing."""
     return Operation("reserve", "s", begun, math.inf, {"count": 1}, gave_up=at)
 
 
@@ -251,7 +251,7 @@ def test_a_call_that_came_before_its_caller_gave_up_is_found_at_once() -> None:
 
 def test_callers_that_gave_up_do_not_make_the_search_longer() -> None:
     """Each gap is given back while another reserves behind it: taken in the wrong order, it could have been
-    taken by any of those who gave up long ago, and that is found out only when somebody is told it."""
+    taken by any of those who gave up long ago, and that is found out only when a caller is told it."""
     gaps = 12
     history: list[Operation] = [gave_up(0.01 * n, 0.01 * n + 0.005) for n in range(gaps)]
     history += [reserve(1 + n, 1.5 + n, (n, 1)) for n in range(gaps)]
