@@ -1,5 +1,5 @@
-"""Two calls on one order. Takes pass over what is locked, and take turns at the broker's row; a call that decides
-waits, and is told what the other has made of the order."""
+"""Two calls on one order. Takes pass over what is locked, and take turns at the broker's row; a call that
+decides waits, and is told what the other has made of the order."""
 
 from tests.isolation.orders_calls import (
     ACCEPT,

@@ -15,8 +15,8 @@ from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, S
 class Triangle:
     """The obstacle takes a lock that both calls need, and rolls back.
 
-    The one of the two that is sent first answers `first`, and the other `second`; `down` as `up`, unless it has
-    answers of its own.
+    Of the two, the one that is sent first answers `first`, and the other `second`; `down` as `up`, unless it
+    has answers of its own.
     """
 
     title: str

@@ -458,8 +458,8 @@ def _idempotency_steps(effects: int, told: Sequence[str]) -> Iterator[Step]:
         yield "Replay", client, different.index(answer) + 1
 
 
-# Every row of the outbox, from its put to its end: each is locked by the call that moves it, and puts of one key
-# wait for each other, so what is noted stands in the order of the commits for one key.
+# Every row of the outbox, from its put to its end: each is locked by the call that moves it, and puts of one
+# key wait for each other, so what is noted stands in the order of the commits for one key.
 MESSAGES: LiteralString = """
     create table message_journal (id bigint generated always as identity primary key, line text,
                                   message bigint, what text, take bigint);

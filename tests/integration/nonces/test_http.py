@@ -152,7 +152,7 @@ class Pair:
 
 
 def queue_node(database: Database, routing: str, stack: ExitStack) -> tuple[str, httpx.Client]:
-    """A node that knows its own address; where another process was quicker to take the port, at another one."""
+    """A node that knows its own address; where another process took the port first, at another one."""
     while True:
         port = free_port()
         address = f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""A repeat is answered with the bytes of the first answer, whichever cache has them and whatever its route."""
+"""A repeat is answered with the bytes of the first answer, whichever cache has them, whatever its route."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
