@@ -174,7 +174,7 @@ async def seeds(players: Players) -> dict[str, str | None]:
 
 
 async def test_a_retry_of_the_request_throws_the_same_dice_on_any_node(node: Node, players: Players) -> None:
-    """What fails without an effect is sent again: provoking failures does not let a caller choose a result."""
+    """What fails without an effect is sent again: failing on purpose does not choose a result."""
     other = await node()
     await enrol(players, "ann", items={"box": 100}, gem=50)
     many = UseItem(player_id="ann", item="box", count=50)
