@@ -30,7 +30,7 @@ begin
   delete from fencepost.judge_submission s where s.job_id = p_job_id;
   -- Only the key that answers with this job: the key of another request stays.
   delete from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key
-    and fencepost._idempotency_response(m.response_json, m.response) ->> 'job_id' = p_job_id::text;
+    and m.response ->> 'job_id' = p_job_id::text;
   delete from fencepost.job_finished f where f.job_id = p_job_id;
   delete from fencepost.job j where j.job_id = p_job_id;
   perform fencepost._history_release(array[p_job_id]);

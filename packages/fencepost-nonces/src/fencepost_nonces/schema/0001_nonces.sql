@@ -1,15 +1,21 @@
--- One row a signer of a chain: where its sequence stands. Never deleted, as its lease is not.
+-- Programs with a token of their own call this service's API (accounts/programs.py).
+insert into fencepost.account_service_role (service, role, rank) values ('nonces', 'program', 1);
+
+-- One row for each signer of a chain: where its sequence stands. Never deleted, as its lease is not.
 create table fencepost.nonce_signer (
   signer_id     bigint generated always as identity,
   chain_id      bigint not null,
   signer        text collate "C" not null,
   next_nonce    bigint not null,
-  -- The highest token that was ever acquired: if somebody deletes the lease's row, its token does not start again.
+  -- The highest token that was ever acquired: if the lease's row is deleted by hand, its token does not start again.
   fencing_token bigint not null default 0,
-  -- What the chain has counted for good; the sequence never stands below it.
+  -- What the chain has counted finally; the sequence is never below it.
   chain_count   bigint not null default 0,
   created_at    timestamptz not null,
   updated_at    timestamptz not null,
+  -- A restored backup does not know what was reserved and sent after it was made. Until an operator has said where the signer
+  -- continues, it reserves nothing.
+  recovering_since timestamptz,
   constraint nonce_signer_pkey primary key (signer_id),
   constraint nonce_signer_key unique (chain_id, signer),
   constraint nonce_signer_chain_is_positive check (chain_id > 0),
@@ -18,12 +24,12 @@ create table fencepost.nonce_signer (
   constraint nonce_signer_address_is_lower check (signer !~* '^0x' or signer ~ '^0x[0-9a-f]{40}$')
 ) with (fillfactor = 50);
 
--- One row a nonce. `hold` counts how often the nonce was given out: who speaks of an earlier hold is refused.
+-- One row for each nonce. `hold` counts how often the nonce was reserved: a call that names an earlier hold is refused.
 create table fencepost.nonce_allocation (
   signer_id     bigint not null,
   nonce         bigint not null,
   status        text collate "C" not null,
-  -- Signed outside: then neither time nor a takeover shows that it was never signed.
+  -- Signed by the caller: then neither time nor a takeover shows that it was never signed.
   caller_signs  boolean not null,
   hold          bigint not null,
   request_id    text collate "C",
@@ -48,10 +54,10 @@ create unique index nonce_allocation_request on fencepost.nonce_allocation (sign
 create index nonce_allocation_gaps on fencepost.nonce_allocation (signer_id, nonce) where status = 'RELEASED';
 create index nonce_allocation_open on fencepost.nonce_allocation (signer_id, nonce)
   where status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST');
-create index nonce_allocation_old on fencepost.nonce_allocation (updated_at) where status = 'CONSUMED';
 
--- The signed bytes, stored before they leave the house: whoever takes over sends the same ones again. A replacement with
--- a higher fee is a further version.
+-- The signed bytes, stored before they are sent: a node that takes over sends the same bytes again. A replacement with a higher fee
+-- is a further version. The bytes of used nonces are removed after a while; the rows stay, because they tell a repeat from a new
+-- request.
 create table fencepost.nonce_signature (
   signer_id     bigint not null,
   nonce         bigint not null,
@@ -69,3 +75,4 @@ create table fencepost.nonce_signature (
   constraint nonce_signature_of_allocation foreign key (signer_id, nonce)
     references fencepost.nonce_allocation on delete cascade
 );
+create index nonce_signature_old on fencepost.nonce_signature (created_at);

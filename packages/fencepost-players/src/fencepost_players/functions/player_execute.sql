@@ -47,7 +47,7 @@ begin
   end if;
   if version <> coalesce(p_version, 0) + 1 and p_response is not null then
     response := fencepost._mutation_response(p_response, version);
-    update fencepost.idempotency_key m set response_json = fencepost._mutation_response(p_response, version)::json
+    update fencepost.idempotency_key m set response = fencepost._mutation_response(p_response, version)::json
     where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
   end if;
   for v_party in select x from jsonb_array_elements(p_plan -> 'parties') x loop
@@ -233,7 +233,7 @@ begin
            case when p_is_ordered then fencepost._mutation_key_time(p_keys[f]) end as key_time
     from unnest(v_places) f where fencepost._idempotency_lock(p_scopes[f], p_keys[f])
   ), fresh as (
-    insert into fencepost.idempotency_key (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
+    insert into fencepost.idempotency_key (scope, key, digest, response, claimed_by, claimed_at, expires_at)
     select f.scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now, greatest(v_now, f.key_time) + p_keep from free f
     on conflict (scope, key) do nothing
     returning scope, key
@@ -273,7 +273,7 @@ begin
   update fencepost.player p set version = f.version, bumped_by = pg_current_xact_id(), updated_at = v_now
   from (select f.player, max(f.version) as version from unnest(v_players, v_versions) f (player, version) group by f.player) f
   where p.player_id = f.player;
-  update fencepost.idempotency_key m set response_json = fencepost._mutation_response(p_responses[f.place], f.version)::json
+  update fencepost.idempotency_key m set response = fencepost._mutation_response(p_responses[f.place], f.version)::json
   from unnest(v_places, v_versions) f (place, version)
   where m.scope = p_scopes[f.place] and m.key = p_keys[f.place] and f.version <> p_versions[f.place] + 1
     and p_responses[f.place] is not null;

@@ -1,5 +1,8 @@
--- Players, what they hold, and the record of every change. A player's row is the lock in front of everything else that is
--- the player's: whoever writes a detail holds it, and has raised its version in the same transaction.
+-- Players, what they hold, and the record of every change. A player's row is the lock of everything else that is the player's: a
+-- transaction that writes a detail holds it, and has raised its version.
+
+-- Programs with a token of their own call this service's API (accounts/programs.py).
+insert into fencepost.account_service_role (service, role, rank) values ('players', 'program', 1);
 
 create table fencepost.player (
   player_id  text collate "C" not null,
@@ -21,7 +24,7 @@ create table fencepost.player_resource (
   constraint player_resource_has_a_player foreign key (player_id) references fencepost.player
 ) with (fillfactor = 80);
 
--- Items of which one is like the other: a count.
+-- Items that are all alike: a count.
 create table fencepost.player_stack (
   player_id text collate "C" not null,
   item      text collate "C" not null,
@@ -31,7 +34,7 @@ create table fencepost.player_stack (
   constraint player_stack_has_a_player foreign key (player_id) references fencepost.player
 ) with (fillfactor = 80);
 
--- Items that are each their own: an id, and what was given with it.
+-- Unique items: an id, and their attributes.
 create table fencepost.player_piece (
   piece_id      uuid not null,
   player_id     text collate "C" not null,
@@ -84,7 +87,7 @@ create table fencepost.player_lesson (
   constraint player_lesson_has_a_player foreign key (player_id) references fencepost.player
 );
 
--- Who got what, by which request, at which version. Balances can be rebuilt from the changes alone.
+-- Each change: the player, the request, the version. Balances can be rebuilt from the changes alone.
 create table fencepost.player_audit (
   audit_id   bigint generated always as identity,
   player_id  text collate "C" not null,
@@ -101,7 +104,7 @@ create table fencepost.player_audit (
 );
 create index player_audit_by_player on fencepost.player_audit (player_id, audit_id);
 
--- What there is in this game. One row for each resource, item, hero, pool, dungeon and lesson.
+-- The catalogue of the game: one row for each resource, item, hero, pool, dungeon and lesson.
 create table fencepost.player_catalog (
   kind       text collate "C" not null,
   name       text collate "C" not null,

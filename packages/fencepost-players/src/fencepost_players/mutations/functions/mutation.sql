@@ -104,10 +104,9 @@ begin
   end if;
   select * into v_known from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key;
   if found then
-    outcome := fencepost._idempotency_answer(p_digest, v_known.digest,
-      v_known.response_json is not null or v_known.response is not null);
+    outcome := fencepost._idempotency_answer(p_digest, v_known.digest, v_known.response is not null);
     if outcome = 'replay' then
-      response := fencepost._idempotency_response(v_known.response_json, v_known.response);
+      response := v_known.response;
     end if;
   end if;
 end $$;

@@ -3,7 +3,7 @@
 
 create table fencepost.account (
   name     text collate "C" not null,
-  -- An argon2 hash. Without one nobody logs in by password; links, tokens and single sign-on still work.
+  -- An argon2 hash. An account without one has no login by password; links, tokens and single sign-on still work.
   password text collate "C",
   made_at  timestamptz not null,
   made_by  text not null,

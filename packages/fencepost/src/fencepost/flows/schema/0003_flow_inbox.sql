@@ -1,10 +1,10 @@
--- Outbox channels as sources. A message leaves the outbox once and has no place there that stays; so it is moved, in one
--- transaction, into a log of the flow's own, where its number is an offset like any other.
+-- Outbox channels as sources. A message leaves the outbox once and has no lasting number there; so it is moved, in one transaction,
+-- into a log of the flow's own, where its number is an offset like any other.
 create table fencepost.flow_inbox (
   flow    text collate "C" not null,
   source  text collate "C" not null,
   channel text not null,
-  -- The highest number that was ever given: it never goes back, also when everything below it was removed.
+  -- The highest number that was ever used: it never goes back, also when everything below it was removed.
   last    bigint not null default 0,
   constraint flow_inbox_pkey primary key (flow, source)
 );

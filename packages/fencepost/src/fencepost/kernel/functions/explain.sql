@@ -71,9 +71,9 @@ as $$
   from (select left(p_subject, i - 1) as scope, substr(p_subject, i + 1) as key
         from generate_series(2, length(p_subject) - 1) i where substr(p_subject, i, 1) = '/') asked
   cross join lateral (
-    select k.digest, coalesce(k.response_json::jsonb, k.response) as response, k.claimed_at from fencepost.idempotency_key k where k.scope = asked.scope and k.key = asked.key
+    select k.digest, k.response::jsonb as response, k.claimed_at from fencepost.idempotency_key k where k.scope = asked.scope and k.key = asked.key
     union all
-    select r.digest, coalesce(r.response_json::jsonb, r.response), r.claimed_at from fencepost.idempotency_ring r
+    select r.digest, r.response::jsonb, r.claimed_at from fencepost.idempotency_ring r
     -- The slot is the first column of the ring's key; it follows from the time inside the key.
     where r.slot = (fencepost._key_millis(asked.key) / 21600000 % 8)::smallint and r.scope = asked.scope
       and r.key = lower(asked.key)

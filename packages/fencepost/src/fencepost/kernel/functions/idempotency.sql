@@ -58,11 +58,6 @@ as $$
               else 'duplicate' end
 $$;
 
--- The response of an idempotency key, whichever version of the schema wrote it.
-create or replace function fencepost._idempotency_response(p_json json, p_jsonb jsonb) returns json
-language sql immutable
-as $$ select coalesce(p_json, p_jsonb::text::json) $$;
-
 -- Claim one key; counts and records every answer but claimed and replay. p_keep is the key's own retention,
 -- counted from p_from or from now, whichever is later. Served by the primary key.
 create or replace function fencepost._claim_try(
@@ -79,7 +74,7 @@ begin
   else
     loop
       claimed_at := fencepost.clock();
-      insert into fencepost.idempotency_key as m (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
+      insert into fencepost.idempotency_key as m (scope, key, digest, response, claimed_by, claimed_at, expires_at)
       values (p_scope, p_key, p_digest, p_response::json, pg_current_xact_id(), claimed_at,
               greatest(claimed_at, p_from) + p_keep)
       on conflict (scope, key) do nothing;
@@ -91,11 +86,10 @@ begin
       select * into v_known from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key;
       exit when found; -- Otherwise it was pruned in between: the key is free again.
     end loop;
-    outcome := fencepost._idempotency_answer(p_digest, v_known.digest,
-      v_known.response_json is not null or v_known.response is not null);
+    outcome := fencepost._idempotency_answer(p_digest, v_known.digest, v_known.response is not null);
     claimed_at := v_known.claimed_at;
     if outcome = 'replay' then
-      response := fencepost._idempotency_response(v_known.response_json, v_known.response);
+      response := v_known.response;
       return;
     end if;
   end if;
@@ -154,7 +148,7 @@ begin
                      order by a.key, a.place) a
     where fencepost._idempotency_lock(p_scope, a.key)
   ), fresh as (
-    insert into fencepost.idempotency_key (scope, key, digest, response_json, claimed_by, claimed_at)
+    insert into fencepost.idempotency_key (scope, key, digest, response, claimed_by, claimed_at)
     select p_scope, f.key, f.digest, f.response::json, pg_current_xact_id(), v_now from free f
     on conflict (scope, key) do nothing
     returning key
@@ -205,7 +199,7 @@ declare
   v_known fencepost.idempotency_key;
 begin
   perform fencepost._idempotency_check(p_scope, p_key, null, p_response);
-  update fencepost.idempotency_key m set response_json = p_response::json, response = null
+  update fencepost.idempotency_key m set response = p_response::json
   where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
   if not found then
     select * into v_known from fencepost.idempotency_key m where m.scope = p_scope and m.key = p_key;

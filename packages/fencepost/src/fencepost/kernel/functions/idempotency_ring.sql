@@ -54,12 +54,12 @@ begin
   elsif not fencepost._idempotency_lock(p_scope, v_key) then
     v_outcome := 'in_flight';
   else
-    insert into fencepost.idempotency_ring (slot, scope, key, digest, response_json, claimed_by, claimed_at)
+    insert into fencepost.idempotency_ring (slot, scope, key, digest, response, claimed_by, claimed_at)
     values (v_slice % 8, p_scope, v_key, p_digest, p_response::json, pg_current_xact_id(), v_now)
     on conflict (slot, scope, key) do nothing;
     v_fresh := found;
     -- Checked after the insert: its lock on the slot prevents the truncation from here on.
-    if (select v_slice <= f.slice or v_millis < f.before_millis from fencepost.idempotency_forgotten f) then
+    if (select v_slice <= f.slice from fencepost.idempotency_forgotten f) then
       delete from fencepost.idempotency_ring m where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key and v_fresh;
       v_outcome := 'too_old';
     elsif v_fresh then
@@ -68,8 +68,7 @@ begin
     else
       select * into strict v_known from fencepost.idempotency_ring m
       where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key;
-      v_outcome := fencepost._idempotency_answer(p_digest, v_known.digest,
-        v_known.response_json is not null or v_known.response is not null);
+      v_outcome := fencepost._idempotency_answer(p_digest, v_known.digest, v_known.response is not null);
     end if;
   end if;
   if v_outcome <> 'replay' then
@@ -78,7 +77,7 @@ begin
       jsonb_build_object('digest', v_known.digest, 'claimed_at', v_known.claimed_at, 'judged_at', v_now));
   end if;
   return query select v_outcome, case when v_outcome = 'replay'
-    then fencepost._idempotency_response(v_known.response_json, v_known.response) end, v_known.claimed_at;
+    then v_known.response end, v_known.claimed_at;
 end $$;
 
 -- The same with the response as jsonb.
@@ -99,7 +98,7 @@ declare
   v_known fencepost.idempotency_ring;
 begin
   perform fencepost._idempotency_check(p_scope, p_key, null, p_response);
-  update fencepost.idempotency_ring m set response_json = p_response::json, response = null
+  update fencepost.idempotency_ring m set response = p_response::json
   where m.slot = v_slot and m.scope = p_scope and m.key = lower(p_key) and m.claimed_by = pg_current_xact_id();
   if not found then
     select * into v_known from fencepost.idempotency_ring m

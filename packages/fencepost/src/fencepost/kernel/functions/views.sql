@@ -62,9 +62,9 @@ create or replace view fencepost.outbox_messages as
   from fencepost.outbox_settled s;
 
 create or replace view fencepost.idempotency_keys as
-  select m.scope, m.key, m.digest, coalesce(m.response_json::jsonb, m.response) as response, m.claimed_at from fencepost.idempotency_key m
+  select m.scope, m.key, m.digest, m.response::jsonb as response, m.claimed_at from fencepost.idempotency_key m
   union all
-  select r.scope, r.key, r.digest, coalesce(r.response_json::jsonb, r.response), r.claimed_at from fencepost.idempotency_ring r;
+  select r.scope, r.key, r.digest, r.response::jsonb, r.claimed_at from fencepost.idempotency_ring r;
 
 create or replace view fencepost.checkpoints as
   select c.resource, c.number, c.token, c.status, c.whole, c.frontier, octet_length(c.state) as state_bytes, c.handles,

@@ -1,4 +1,4 @@
--- One row a resource, for ever: a deleted row would let its token start again at 1.
+-- One row for each resource, kept for ever: a deleted row would let its token start again at 1.
 create table fencepost.lease (
   resource    text collate "C" not null,
   token       bigint not null,
