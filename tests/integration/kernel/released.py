@@ -1,8 +1,7 @@
-"""What the versions before this one say to the database, recorded: the other side of a rolling upgrade.
+"""What released versions say to the database, recorded: the other side of a rolling upgrade.
 
 While an upgrade rolls, processes of the version before run on the new schema. Their code is not here any
-more, so every statement of theirs is kept as data, by component and version. When a component gets a schema
-step, record the statements of the version before it, from the last commit that had it:
+more, so every statement of theirs is kept as data, by component and version. Each release records its own:
 
     python -m tests.integration.kernel.released COMMIT
 """
@@ -16,14 +15,13 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 from psycopg.pq import ExecStatus
 
 from fencepost.embedded import Database, PostgresServer
-from fencepost.kernel.migrate import KERNEL, Component, kernel, migrate
+from fencepost.kernel.migrate import KERNEL, Component, migrate
 
 RECORD = Path(__file__).with_name("released_statements.json")
 _BEGINS = re.compile(r"\s*(select|with)\b.*\bfencepost\.", re.IGNORECASE | re.DOTALL)
@@ -39,7 +37,7 @@ Said = dict[str, str]
 
 def recorded() -> dict[str, dict[str, Said]]:
     """By component, then by version."""
-    known: dict[str, dict[str, Said]] = json.loads(RECORD.read_text())
+    known: dict[str, dict[str, Said]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return known
 
 
@@ -96,18 +94,6 @@ def _components(source: Path) -> list[Component]:
     return [Component.read(name, folders[name]) for name in names]
 
 
-def _migrate(database: Database, components: list[Component]) -> None:
-    """As it was then, and the table that a migration of today writes into."""
-    then, *others = components
-    table = next(step for step in kernel().steps if step.name == "schema_digest")
-    known = {step.name for step in then.steps}
-    migrate(
-        database.admin_url,
-        then if table.name in known else replace(then, steps=(*then.steps, table)),
-        *others,
-    )
-
-
 def record(commit: str) -> None:
     """Add what the code of a commit says, and its own schema understands, under its own versions."""
     packed = subprocess.run(["git", "archive", commit, "packages"], check=True, stdout=subprocess.PIPE).stdout
@@ -119,7 +105,7 @@ def record(commit: str) -> None:
             database = Database(server, "released")
             database.create()
             known, said_by = recorded(), statements(source)
-            _migrate(database, components := _components(source))
+            migrate(database.admin_url, *(components := _components(source)))
             with database.connect_admin() as connection:
                 for component in components:
                     answers = {said: answered(connection, said) for said in said_by[component.name]}

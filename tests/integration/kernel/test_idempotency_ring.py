@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from fencepost.kernel import migrate
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 
@@ -205,43 +204,3 @@ def test_cleaning_the_ring_gives_up_quickly_on_a_lock_and_keeps_the_callers_sett
         app.execute("set local lock_timeout = '7s'")
         app.execute("select fencepost.idempotency_ring_clean()")
         assert app.value("show lock_timeout") == "7s"
-
-
-def test_what_was_claimed_before_the_ring_covered_a_day_is_still_known(
-    admin: Caller, app: Caller, clock: Clock
-) -> None:
-    """The step that made the slots longer moves what it finds, and what was emptied stays refused."""
-    now, old = uuid7(clock.now()), uuid7(clock.now() - 10 * MINUTE, 2)
-    lost = uuid7(clock.now() - 180 * MINUTE, 3)
-    admin.execute("alter table fencepost.idempotency_forgotten drop column before_millis")
-    admin.execute("alter table fencepost.idempotency_ring drop column response_json cascade")
-    admin.execute("alter table fencepost.idempotency_key drop column response_json cascade")
-    admin.execute("alter table fencepost.idempotency_key drop column expires_at")
-    admin.execute("create index marker_by_age on fencepost.idempotency_key (claimed_at)")
-    admin.execute(
-        "update fencepost.idempotency_forgotten set slice = %s", int(clock.now().timestamp()) // 900 - 5
-    )
-    for key in (now, old):
-        admin.execute(
-            "insert into fencepost.idempotency_ring"
-            " (slot, scope, key, digest, response, claimed_by, claimed_at)"
-            " values (fencepost._key_millis(%s) / 900000 %% 8, 'orders', %s, 'd', '7', '1', %s)",
-            key,
-            key,
-            clock.now(),
-        )
-    (step,) = (one for one in migrate.kernel().steps if one.name == "exact_responses")
-    functions = dict(migrate.kernel().functions)
-    names = {"marker": "idempotency_key", "marker_ring": "idempotency_ring"}
-    names |= {"marker_forgotten": "idempotency_forgotten"}
-    for then, today in names.items():
-        admin.connection.execute(f"alter table fencepost.{today} rename to {then}".encode())
-    admin.connection.execute(step.text.encode())
-    for then, today in names.items():
-        admin.connection.execute(f"alter table fencepost.{then} rename to {today}".encode())
-    for text in (functions["idempotency.sql"], functions["idempotency_ring.sql"]):
-        admin.connection.execute(text.encode())
-
-    assert claim(admin, now, "d") == claim(admin, old, "d") == {"outcome": "replay", "response": 7}
-    assert claim(admin, lost, "d")["outcome"] == "too_old", "its key may have been emptied"
-    assert claim(admin, uuid7(clock.now() - 30 * MINUTE, 4), "d")["outcome"] == "claimed"

@@ -81,6 +81,6 @@ async def test_what_the_database_keeps_is_the_text_that_was_sent(
     answer = await by_rest(players)
     with database.connect_admin() as admin:
         kept = admin.execute(
-            "select response_json::text from fencepost.idempotency_key where key = 'r1'"
+            "select response::text from fencepost.idempotency_key where key = 'r1'"
         ).fetchone()
     assert kept == (answer.content.decode(),)

@@ -153,12 +153,6 @@ begin
   order by e.event_id desc limit p_limit;
 end $$;
 
--- The newest takeovers, for a console of the previous version during a rolling upgrade; it passed how many events to read.
-create or replace function fencepost.console_takeovers(p_limit integer, p_scan integer)
-returns table (at timestamptz, resource text, owner text, token bigint, detail jsonb)
-language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$ select t.at, t.resource, t.owner, t.token, t.detail from fencepost.console_takeover_page(null, p_limit) t $$;
-
 -- The job workers: those that register themselves, idle or not, under a lease of their own; and every holder of a job under a
 -- valid lease, of a version that does not register itself. Served by the lease's primary key and by the table of running jobs.
 create or replace function fencepost.console_workers()

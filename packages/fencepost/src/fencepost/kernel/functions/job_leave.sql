@@ -170,7 +170,6 @@ begin
   end loop;
 end $$;
 
-drop function if exists fencepost.job_reclaim(integer, interval);
 -- Put back jobs that have been expired for p_grace, at most p_limit. A job whose old owner still has a fenced
 -- transaction open is skipped. Answers whether the try was charged: job_suspect.sql decides it. Served by
 -- job_running_by_expiry.

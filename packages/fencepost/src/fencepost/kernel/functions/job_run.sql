@@ -253,7 +253,6 @@ begin
   end if;
 end $$;
 
-drop function if exists fencepost.job_finish_many(bigint[], bigint[], text, text[], jsonb[]);
 -- Finish many by one statement and one commit; answers for each, refusal null or the reason, with the row that was seen.
 -- p_leaving names jobs that the same transaction ends afterwards by job_leave_many: the batches of both are locked here in one
 -- order, because two such transactions may have the same batches, one in its finishes and the other in what it leaves.

@@ -148,7 +148,6 @@ begin
   end if;
 end $$;
 
-drop function if exists fencepost.job_reclaim_owner(text, text);
 -- Put the jobs of p_owner back at once: the caller has seen its process end, and p_why says how. A wrong call
 -- costs the owner its jobs and no more, because every write of an attempt is fenced. Skips a job whose
 -- transaction is still open; its lease ends it. Served by job_running_by_owner.
@@ -170,7 +169,6 @@ begin
   return query select * from fencepost._job_reclaim_all(v_lost, p_why, v_now);
 end $$;
 
-drop function if exists fencepost._job_reclaim_all(fencepost.job_running[], text, timestamptz);
 create or replace function fencepost._job_reclaim_all(p_lost fencepost.job_running[], p_why text, p_now timestamptz)
 returns table (job_id bigint, attempt bigint, owner text, state text, charged boolean, queue text, kind text, trace_id text)
 language plpgsql volatile
